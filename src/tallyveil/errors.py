@@ -1,0 +1,80 @@
+"""Every error Tallyveil raises on purpose.
+
+TallyveilError
+├── ConfigError       the TOML file, a flag or a declared input is wrong
+├── SchemaError       attributes, recodes, queries or record values do not fit the schema
+├── GeographyError    the hierarchy is not a tree, or geocodes do not match it
+├── BudgetError       shares do not sum to one, or an event costs more than was declared
+├── ConstraintError   no non-negative integer counts satisfy the constraints
+├── SolverError       a numerical answer could not be certified
+└── StoreError        a file or folder cannot be read, written or resumed
+
+Each error carries a `code` (a section of docs/errors.md) and a message that says what, where, what was
+found, what was wanted, and how to mend it. Messages of the confidential side hold no count and no record value.
+"""
+
+
+class TallyveilError(Exception):
+    """Base of all errors raised on purpose.
+
+    Attributes:
+        code: Short stable name, a section of docs/errors.md.
+        exit_code: What the command line exits with.
+    """
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class ConfigError(TallyveilError):
+    """The TOML file, a flag or a declared input is wrong."""
+
+    code = "config"
+    exit_code = 2
+
+
+class SchemaError(TallyveilError):
+    """Attributes, recodes, queries or record values do not fit the schema."""
+
+    code = "schema"
+    exit_code = 3
+
+
+class GeographyError(TallyveilError):
+    """The hierarchy is not a tree, or geocodes do not match it."""
+
+    code = "geography"
+    exit_code = 4
+
+
+class BudgetError(TallyveilError):
+    """Shares do not sum to one, or an event costs more than was declared."""
+
+    code = "budget"
+    exit_code = 5
+
+
+class ConstraintError(TallyveilError):
+    """No non-negative integer counts satisfy the constraints."""
+
+    code = "constraint"
+    exit_code = 6
+
+
+class SolverError(TallyveilError):
+    """A numerical answer could not be certified."""
+
+    code = "solver"
+    exit_code = 7
+
+
+class StoreError(TallyveilError):
+    """A file or folder cannot be read, written or resumed."""
+
+    code = "store"
+    exit_code = 8
