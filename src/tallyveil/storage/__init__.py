@@ -1,0 +1,1 @@
+"""Files: tables read whole or lazily, and writes that are complete or absent."""

@@ -1,0 +1,96 @@
+"""Reading input tables: Parquet or CSV, by column, with errors that say what to mend."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.errors import ConfigError, StoreError
+
+
+def scan_table(path: Path, columns: Sequence[str], what: str) -> pl.LazyFrame:
+    """Open a Parquet or CSV file lazily, keeping only the named columns.
+
+    Args:
+        path: A `.parquet` file, or a `.csv` file with a header (read as text, so that codes keep their zeros).
+        columns: Columns wanted.
+        what: The file's part in the run ("records", "geography"), for messages.
+    Raises:
+        StoreError: the file is absent, unreadable or neither Parquet nor CSV.
+        ConfigError: a column is absent.
+    """
+    if not path.is_file():
+        raise StoreError(
+            f"the {what} file {path} does not exist. Paths in a release file are relative to that file.",
+            code="input-missing",
+        )
+    try:
+        frame = _scan(path)
+        present = frame.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise StoreError(
+            f"the {what} file {path} cannot be read as {path.suffix.lstrip('.') or 'a table'}: "
+            f"{type(error).__name__}. Expected a Parquet file, or a CSV file with a header line.",
+            code="input-unreadable",
+        ) from None
+    missing = [name for name in columns if name not in present]
+    if missing:
+        raise ConfigError(_missing_message(path, what, missing, present), code="column-missing")
+    return frame.select(list(dict.fromkeys(columns)))
+
+
+def read_table(path: Path, columns: Sequence[str], what: str) -> pl.DataFrame:
+    """Read the named columns of a public table whole; raises as `scan_table` does."""
+    return collect(scan_table(path, columns, what), path, what)
+
+
+def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
+    """Run a query on a file; a failure never quotes a value of the file.
+
+    Raises:
+        StoreError: the file's bytes are damaged or a column has the wrong type.
+    """
+    try:
+        return frame.collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise StoreError(
+            f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is whole "
+            "and that every line has the columns of its header.",
+            code="input-unreadable",
+        ) from None
+
+
+def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
+    """Refuse a geocode column that is not text: numbers have already lost their leading zeros.
+
+    Raises:
+        ConfigError: the column holds anything but text.
+    """
+    dtype = frame.collect_schema()[column]
+    if dtype not in (pl.String, pl.Categorical, pl.Enum):
+        raise ConfigError(
+            f"column '{column}' of the {what} file {path} holds {dtype}, wanted text: geocodes written as "
+            "numbers lose their leading zeros. Store the column as strings.",
+            code="geocode-not-text",
+        )
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    if path.suffix == ".parquet":
+        return pl.scan_parquet(path, glob=False)
+    if path.suffix == ".csv":
+        return pl.scan_csv(path, infer_schema=False, glob=False)
+    raise StoreError(
+        f"{path} ends in '{path.suffix}', wanted .parquet or .csv. Convert the file, or rename it.",
+        code="input-unreadable",
+    )
+
+
+def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str]) -> str:
+    lines = [f"the {what} file {path} lacks column(s) the release file names:"]
+    for name in missing:
+        close = difflib.get_close_matches(name, present, n=1)
+        lines.append(f"  '{name}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
+    lines.append(f"It has: {', '.join(present[:40])}. Name the right columns, or add them to the file.")
+    return "\n".join(lines)

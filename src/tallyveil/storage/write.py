@@ -1,0 +1,97 @@
+"""Writes that are complete or absent: temporary name, flush, rename."""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+
+FORMAT_VERSION = 1
+TEMPORARY_SUFFIX = ".partial"
+
+
+def write_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it into place.
+
+    Raises:
+        StoreError: the disk is full, or the folder cannot be written to; the temporary file is removed.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        with suppress(OSError):  # the folder itself may be what is missing
+            temporary.unlink()
+        raise store_error(path, error) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text, complete or absent; raises as `write_file` does."""
+    write_file(path, lambda temporary: _write_bytes(temporary, text.encode("utf-8")))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON, keys in the order given, complete or absent; raises as `write_file` does."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_parquet(path: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) -> None:
+    """Write a Parquet file with the format version and `metadata` in its key-value metadata.
+
+    Raises:
+        StoreError: as `write_file`.
+    """
+    tags = {"tallyveil.format": str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
+
+    def write(temporary: Path) -> None:
+        frame.write_parquet(temporary, compression="zstd", statistics=True, metadata=tags)
+
+    write_file(path, write)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def store_error(path: Path, error: BaseException) -> StoreError:
+    """The StoreError that says what to do about a failed write."""
+    number = getattr(error, "errno", None)
+    text = str(error)
+    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
+        return StoreError(
+            f"the disk holding {path.parent} is full. Free some space, then run the same command again: "
+            "what was finished is kept, and nothing is spent twice.",
+            code="disk-full",
+        )
+    if number in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return StoreError(
+            f"{path.parent} cannot be written to ({os.strerror(number)}). Choose a folder you may write to.",
+            code="not-writable",
+        )
+    return StoreError(f"writing {path} failed: {type(error).__name__}: {text}", code="write-failed")
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _flush(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, onto the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
