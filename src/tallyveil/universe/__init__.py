@@ -1,0 +1,19 @@
+"""Universe: attributes, recodes, schemas, query groups and the presets."""
+
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.presets import load_preset, preset_names
+from tallyveil.universe.query_group import Factor, QueryGroup
+from tallyveil.universe.recode import Recode
+from tallyveil.universe.schema import Schema
+from tallyveil.universe.structural_zero import StructuralZero
+
+__all__ = [
+    "Attribute",
+    "Factor",
+    "QueryGroup",
+    "Recode",
+    "Schema",
+    "StructuralZero",
+    "load_preset",
+    "preset_names",
+]

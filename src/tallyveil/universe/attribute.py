@@ -1,0 +1,46 @@
+"""An attribute of a record: a name and its named levels."""
+
+from dataclasses import dataclass
+
+from tallyveil.errors import SchemaError
+from tallyveil.universe.names import check_distinct, check_factor_name, closest_hint
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One thing known of every record, with finitely many named levels.
+
+    Attributes:
+        name: Name, also of the column in a table of records.
+        levels: Names of the levels; a level's code is its place here.
+    Raises:
+        SchemaError: the name is unusable, or levels are empty or repeated.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_factor_name(self.name, "attribute")
+        check_distinct(self.levels, "level", f"attribute {self.name!r}")
+
+    @property
+    def size(self) -> int:
+        """Number of levels."""
+        return len(self.levels)
+
+    def code(self, level: str) -> int:
+        """Code of a level.
+
+        Args:
+            level: Name of a level.
+        Returns:
+            Its place among `levels`.
+        Raises:
+            SchemaError: the attribute has no such level.
+        """
+        try:
+            return self.levels.index(level)
+        except ValueError:
+            hint = closest_hint(level, self.levels)
+            raise SchemaError(f"attribute {self.name!r} has no level {level!r}. {hint}") from None

@@ -1,0 +1,61 @@
+"""Schemas that come with the package, kept as TOML data."""
+
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from tallyveil.errors import SchemaError
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.names import closest_hint
+from tallyveil.universe.recode import Recode
+from tallyveil.universe.schema import Schema
+from tallyveil.universe.structural_zero import StructuralZero
+
+_FOLDER = resources.files("tallyveil.universe") / "presets"
+
+
+def preset_names() -> tuple[str, ...]:
+    """Names of the presets, sorted."""
+    files = (entry.name for entry in _FOLDER.iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
+
+
+def load_preset(name: str) -> Schema:
+    """Read a schema that comes with the package.
+
+    Args:
+        name: "pl94-persons" (redistricting data, 2,016 cells) or "race-age" (16 cells).
+    Returns:
+        The schema.
+    Raises:
+        SchemaError: there is no such preset.
+    """
+    known = preset_names()
+    if name not in known:
+        raise SchemaError(f"no schema preset {name!r}. {closest_hint(name, known)}")
+    return schema_from_mapping(tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
+
+
+def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
+    """The schema that `Schema.to_mapping` describes; preset files have the same keys.
+
+    Keys are taken as they stand, for the mapping comes from the package itself or from a release folder; the
+    schema checks names and levels.
+    """
+    return Schema(
+        name=table["name"],
+        attributes=tuple(Attribute(entry["name"], tuple(entry["levels"])) for entry in table["attributes"]),
+        recodes=tuple(
+            Recode(entry["name"], entry["attribute"], _level_sets(entry["groups"]))
+            for entry in table.get("recodes", ())
+        ),
+        structural_zeros=tuple(
+            StructuralZero(entry["name"], _level_sets(entry["cells"]))
+            for entry in table.get("structural_zeros", ())
+        ),
+    )
+
+
+def _level_sets(table: dict[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, tuple(levels)) for name, levels in table.items())

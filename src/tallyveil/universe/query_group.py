@@ -1,0 +1,283 @@
+"""A query group: a product of recodes, one per attribute, applied to counts without building a matrix."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallyveil.errors import SchemaError
+
+Number = TypeVar("Number", bound=np.number[Any])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """What a query group does with one attribute.
+
+    Attributes:
+        attribute: Name of the attribute.
+        name: Name of the attribute or recode asked for; None where the attribute is summed out.
+        codes: Shape (attribute.size,), int32, read-only: group of each level, -1 where it is left out.
+        labels: Labels of the groups; the attribute summed out has the single group "".
+    """
+
+    attribute: str
+    name: str | None
+    codes: NDArray[np.int32]
+    labels: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return len(self.labels)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every level is a group of its own, in order."""
+        return self.size == self.codes.size and bool(np.array_equal(self.codes, np.arange(self.size)))
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether all levels fall into one group."""
+        return self.size == 1 and not self.codes.any()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Factor) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, str | None, bytes, tuple[str, ...]]:
+        return self.attribute, self.name, self.codes.tobytes(), self.labels
+
+
+@dataclass(frozen=True, slots=True)
+class QueryGroup:
+    """Counts by groups of levels: each cell of the schema adds to one answer at most.
+
+    Answers are numbered in C order over the schema's attributes (the first most significant), in whatever
+    order the spec names them. Made by `Schema.query`.
+
+    Attributes:
+        name: The spec it was made from.
+        factors: One per attribute of the schema, in the schema's order.
+    Privacy: adding one record changes one answer, by one (see `sensitivity`).
+    """
+
+    name: str
+    factors: tuple[Factor, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of groups per attribute, 1 where it is summed out."""
+        return tuple(factor.size for factor in self.factors)
+
+    @property
+    def size(self) -> int:
+        """Number of answers, at least 1."""
+        return math.prod(self.shape)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the schema."""
+        return math.prod(factor.codes.size for factor in self.factors)
+
+    @property
+    def sensitivity(self) -> int:
+        """Largest absolute change, summed over answers, when one record is added: groups do not overlap."""
+        return 1
+
+    @property
+    def is_detailed(self) -> bool:
+        """Whether the answers are the cells themselves."""
+        return all(factor.is_identity for factor in self.factors)
+
+    def answers_of(self, cells: ArrayLike) -> NDArray[np.int64]:
+        """Answer that each cell counts in.
+
+        Args:
+            cells: Cell numbers, any shape.
+        Returns:
+            Same shape, int64: numbers in [0, size), or -1 for a cell in no answer.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        wanted = np.asarray(cells, dtype=np.int64)
+        n_cells = self.n_cells
+        if wanted.size and (wanted.min() < 0 or wanted.max() >= n_cells):
+            # The cell is not shown: it may come from a record.
+            raise SchemaError(
+                f"query {self.name!r}: a cell lies outside the schema's range of 0 to {n_cells - 1}."
+            )
+        if wanted.size > n_cells:
+            # Asking more often than there are cells: answer each cell once, then look up.
+            return self._lookup(np.arange(n_cells, dtype=np.int64))[wanted]
+        return self._lookup(wanted)
+
+    def _lookup(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        answers = np.zeros(cells.shape, dtype=np.int64)
+        left_out = np.zeros(cells.shape, dtype=np.bool_)
+        stride_cells = stride_answers = 1
+        for factor in reversed(self.factors):
+            if not factor.is_sum:
+                groups = factor.codes[cells // stride_cells % factor.codes.size]
+                if factor.codes.min() < 0:
+                    left_out |= groups < 0
+                answers += stride_answers * groups.astype(np.int64)
+            stride_cells *= factor.codes.size
+            stride_answers *= factor.size
+        answers[left_out] = -1
+        return answers
+
+    def apply(
+        self, rows: NDArray[np.int64], cells: NDArray[np.int64], counts: NDArray[np.int64], n_rows: int
+    ) -> NDArray[np.int64]:
+        """Answers of sparse counts.
+
+        Args:
+            rows: Row (geounit) of each count, in [0, n_rows).
+            cells: Cell of each count.
+            counts: The counts; a (row, cell) met twice is added up.
+            n_rows: Number of rows.
+        Returns:
+            Shape (n_rows, size), int64.
+        Raises:
+            SchemaError: lengths differ, or a row or cell is out of range.
+        """
+        if not len(rows) == len(cells) == len(counts):
+            raise SchemaError(
+                f"query {self.name!r}: rows, cells and counts differ in length; wanted one of each per count."
+            )
+        if len(rows) and (np.min(rows) < 0 or np.max(rows) >= n_rows):
+            raise SchemaError(
+                f"query {self.name!r}: a row lies outside 0 to {n_rows - 1}; pass the number of geounits."
+            )
+        answers = self.answers_of(cells)
+        kept = answers >= 0
+        flat = np.zeros(n_rows * self.size, dtype=np.int64)
+        # Integer addition, not bincount with weights, which would pass through floating point.
+        np.add.at(
+            flat, np.asarray(rows, dtype=np.int64)[kept] * self.size + answers[kept], np.asarray(counts)[kept]
+        )
+        return flat.reshape(n_rows, self.size)
+
+    def apply_dense(self, histogram: NDArray[Number]) -> NDArray[Number]:
+        """Answers of a full histogram.
+
+        Args:
+            histogram: Shape (n_rows, n_cells).
+        Returns:
+            Shape (n_rows, size), of the same type of number.
+        Raises:
+            SchemaError: the shape does not fit.
+        """
+        if histogram.ndim != 2 or histogram.shape[1] != self.n_cells:
+            raise SchemaError(
+                f"query {self.name!r}: histogram has shape {histogram.shape}, wanted (rows, {self.n_cells})."
+            )
+        n_rows = histogram.shape[0]
+        table = histogram.reshape(n_rows, *(factor.codes.size for factor in self.factors))
+        summed = tuple(axis for axis, factor in enumerate(self.factors, start=1) if factor.is_sum)
+        table = table.sum(axis=summed, keepdims=True, dtype=histogram.dtype)
+        for axis, factor in enumerate(self.factors, start=1):
+            if not (factor.is_sum or factor.is_identity):
+                table = _sum_groups(table, axis, factor)
+        return table.reshape(n_rows, self.size)
+
+    def adjoint(self, answers: NDArray[Number], cells: NDArray[np.int64]) -> NDArray[Number]:
+        """Spread answers back to cells: the transpose of applying the query.
+
+        Args:
+            answers: Shape (n_rows, size).
+            cells: Cells wanted, shape (n,).
+        Returns:
+            Shape (n_rows, n): the answer each cell counts in; zero for a cell in no answer.
+        Raises:
+            SchemaError: the shape does not fit, or a cell is out of range.
+        """
+        if answers.ndim != 2 or answers.shape[1] != self.size:
+            raise SchemaError(
+                f"query {self.name!r}: answers have shape {answers.shape}, wanted (rows, {self.size})."
+            )
+        columns = self.answers_of(cells)
+        values = answers[:, columns]
+        values[:, columns < 0] = 0
+        return values
+
+    def label(self, answer: int) -> dict[str, str]:
+        """What an answer counts.
+
+        Args:
+            answer: Number of the answer.
+        Returns:
+            Group label by attribute or recode name, in the schema's order; attributes summed out are absent.
+        Raises:
+            SchemaError: there is no such answer.
+        """
+        if not 0 <= answer < self.size:
+            raise SchemaError(f"query {self.name!r} has no answer {answer}; wanted 0 to {self.size - 1}.")
+        groups = np.unravel_index(answer, self.shape)
+        return {
+            factor.name: factor.labels[int(group)]
+            for factor, group in zip(self.factors, groups, strict=True)
+            if factor.name is not None
+        }
+
+    def labels(self) -> list[str]:
+        """One line per answer, such as "votingage=18_plus * hispanic=hispanic".
+
+        The one answer of the query that names no factor is "total".
+        """
+        named = [[f"{factor.name}={label}" for label in factor.labels] for factor in self._asked()]
+        return [" * ".join(parts) or "total" for parts in product(*named)]
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the attributes and recodes asked for, in the schema's order; empty for the total."""
+        return tuple(factor.name for factor in self._asked() if factor.name is not None)
+
+    def answers_from_labels(
+        self, columns: Mapping[str, Sequence[str | None]], n_rows: int
+    ) -> NDArray[np.int64]:
+        """Answer number of each row of labels.
+
+        Args:
+            columns: Group labels by factor name, each of `n_rows` rows; the total needs none.
+            n_rows: Number of rows.
+        Returns:
+            Answer numbers, shape (n_rows,), -1 where a label is not one of its factor's.
+        """
+        answers = np.zeros(n_rows, dtype=np.int64)
+        unknown = np.zeros(n_rows, dtype=np.bool_)
+        for factor in self._asked():
+            number = {label: group for group, label in enumerate(factor.labels)}
+            groups = np.array([number.get(label or "", -1) for label in columns[factor.name or ""]], np.int64)
+            unknown |= groups < 0
+            answers = answers * factor.size + groups
+        answers[unknown] = -1
+        return answers
+
+    def _asked(self) -> Iterator[Factor]:
+        return (factor for factor in self.factors if factor.name is not None)
+
+
+def _sum_groups(table: NDArray[Number], axis: int, factor: Factor) -> NDArray[Number]:
+    """Sum slices along one axis into the groups of a factor.
+
+    Args:
+        table: Counts; along `axis` one slice per level.
+        axis: The axis of the factor's attribute.
+        factor: Groups of the levels.
+    Returns:
+        The same, with one slice per group along `axis`.
+    """
+    grouped = np.zeros((*table.shape[:axis], factor.size, *table.shape[axis + 1 :]), dtype=table.dtype)
+    source, target = np.moveaxis(table, axis, 0), np.moveaxis(grouped, axis, 0)
+    for level, group in enumerate(factor.codes):
+        if group >= 0:
+            target[group] += source[level]
+    return grouped

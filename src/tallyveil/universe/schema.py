@@ -1,0 +1,277 @@
+"""A schema: attributes in order, their recodes and structural zeros, and the numbering of cells."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallyveil.errors import SchemaError
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.names import check_distinct, closest_hint
+from tallyveil.universe.query_group import Factor, QueryGroup
+from tallyveil.universe.recode import Recode
+from tallyveil.universe.structural_zero import StructuralZero
+
+LARGEST_SIZE = 2**62
+"""Most cells a schema may have, so that cell numbers and sums of two of them fit 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The universe of a release: every combination of levels is a cell.
+
+    A cell's number is its level codes read as digits of a mixed radix, the first attribute most significant
+    (C order).
+
+    Attributes:
+        name: Name of the schema.
+        attributes: Attributes in order.
+        recodes: Groupings that queries may name.
+        structural_zeros: Cells that always count zero.
+    Raises:
+        SchemaError: names clash, or a recode or structural zero does not fit the attributes.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    recodes: tuple[Recode, ...] = ()
+    structural_zeros: tuple[StructuralZero, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"schema {self.name!r}"
+        check_distinct((attribute.name for attribute in self.attributes), "attribute", where)
+        check_distinct(self.factor_names, "attribute or recode name", where)
+        if self.size > LARGEST_SIZE:
+            raise SchemaError(
+                f"{where} has {self.size} cells, more than 2**62; drop or coarsen an attribute."
+            )
+        for recode in self.recodes:
+            # Checks the levels, too.
+            recode.codes(self.attribute(recode.attribute, f"recode {recode.name!r}"))
+        if self.structural_zeros:
+            check_distinct((zero.name for zero in self.structural_zeros), "structural zero", where)
+        for zero in self.structural_zeros:
+            for _ in self._barred_levels(zero):
+                pass
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of levels of each attribute."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """Names of the attributes, in order."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names that a query spec may hold: attributes, then recodes."""
+        return (*self.attribute_names, *(recode.name for recode in self.recodes))
+
+    def attribute(self, name: str, where: str | None = None) -> Attribute:
+        """Find an attribute by name.
+
+        Args:
+            name: Its name.
+            where: Who asks, for the message.
+        Returns:
+            The attribute.
+        Raises:
+            SchemaError: there is none of that name.
+        """
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        asked = where or f"schema {self.name!r}"
+        raise SchemaError(f"{asked}: no attribute {name!r}. {closest_hint(name, self.attribute_names)}")
+
+    def encode(self, codes: ArrayLike) -> NDArray[np.int64]:
+        """Cell numbers of level codes.
+
+        Args:
+            codes: Shape (n, k), one column per attribute.
+        Returns:
+            Shape (n,), int64.
+        Raises:
+            SchemaError: the shape does not fit, or a code is not a level's.
+        """
+        table = np.asarray(codes, dtype=np.int64)
+        if table.ndim != 2 or table.shape[1] != len(self.attributes):
+            raise SchemaError(
+                f"schema {self.name!r}: codes have shape {table.shape}, wanted (n, {len(self.attributes)})."
+            )
+        cells = np.zeros(len(table), dtype=np.int64)
+        for column, attribute in zip(table.T, self.attributes, strict=True):
+            if column.size and (column.min() < 0 or column.max() >= attribute.size):
+                raise SchemaError(
+                    f"schema {self.name!r}: a code of attribute {attribute.name!r} lies outside "
+                    f"0 to {attribute.size - 1}."
+                )
+            cells *= attribute.size
+            cells += column
+        return cells
+
+    def decode(self, cells: ArrayLike) -> NDArray[np.int64]:
+        """Level codes of cell numbers, the inverse of `encode`.
+
+        Args:
+            cells: Shape (n,).
+        Returns:
+            Shape (n, k), int64, one column per attribute.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        rest = self._checked(cells)
+        codes = np.empty((len(rest), len(self.attributes)), dtype=np.int64)
+        for axis in reversed(range(len(self.attributes))):
+            rest, codes[:, axis] = np.divmod(rest, self.attributes[axis].size)
+        return codes
+
+    def possible(self, cells: ArrayLike) -> NDArray[np.bool_]:
+        """Whether records may lie in cells.
+
+        Args:
+            cells: Shape (n,).
+        Returns:
+            Shape (n,): False for a cell in a structural zero.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        wanted = self._checked(cells)
+        possible = np.ones(wanted.shape, dtype=np.bool_)
+        for zero in self.structural_zeros:
+            barred = np.ones(wanted.shape, dtype=np.bool_)
+            for axis, levels in self._barred_levels(zero):
+                stride = math.prod(self.shape[axis + 1 :])
+                barred &= levels[wanted // stride % levels.size]
+            possible &= ~barred
+        return possible
+
+    def query(self, spec: str) -> QueryGroup:
+        """Read a query spec.
+
+        Args:
+            spec: "total", "detailed", or names of attributes and recodes joined by "*", each attribute
+                at most once.
+        Returns:
+            The query group, named as given.
+        Raises:
+            SchemaError: a name is unknown, or two factors are of one attribute.
+        """
+        asked = self._asked_factors(spec)
+        return QueryGroup(
+            spec, tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
+        )
+
+    def cell_labels(self, cells: ArrayLike) -> list[str]:
+        """What cells count, one line each, such as "votingage=18_plus * hispanic=hispanic".
+
+        Args:
+            cells: Shape (n,).
+        Returns:
+            One line per cell.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        return [
+            " * ".join(f"{a.name}={a.levels[code]}" for a, code in zip(self.attributes, codes, strict=True))
+            for codes in self.decode(cells).tolist()
+        ]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data with the keys of a preset file; `schema_from_mapping` reads it back."""
+        return {
+            "name": self.name,
+            "attributes": [{"name": item.name, "levels": list(item.levels)} for item in self.attributes],
+            "recodes": [
+                {"name": item.name, "attribute": item.attribute, "groups": _lists(item.groups)}
+                for item in self.recodes
+            ],
+            "structural_zeros": [
+                {"name": item.name, "cells": _lists(item.levels)} for item in self.structural_zeros
+            ],
+        }
+
+    def digest(self) -> bytes:
+        """SHA-256 of the schema as JSON: equal schemas, and only they, have equal digests.
+
+        Keys keep their order, because the order of a recode's groups numbers the answers.
+        """
+        text = json.dumps(self.to_mapping(), ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).digest()
+
+    def _asked_factors(self, spec: str) -> dict[str, Factor]:
+        """Factors a spec names, by attribute."""
+        if spec == "total":
+            return {}
+        named = (name.strip() for name in spec.split("*"))
+        names: Iterable[str] = self.attribute_names if spec == "detailed" else named
+        factors: dict[str, Factor] = {}
+        for name in names:
+            factor = self._factor(name, spec)
+            if factor.attribute in factors:
+                other = factors[factor.attribute].name
+                raise SchemaError(
+                    f"query {spec!r}: factors {other!r} and {name!r} are both of attribute "
+                    f"{factor.attribute!r}; keep one, or ask two queries."
+                )
+            factors[factor.attribute] = factor
+        return factors
+
+    def _factor(self, name: str, spec: str) -> Factor:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                codes = np.arange(attribute.size, dtype=np.int32)
+                codes.flags.writeable = False
+                return Factor(attribute.name, name, codes, attribute.levels)
+        for recode in self.recodes:
+            if recode.name == name:
+                return Factor(
+                    recode.attribute, name, recode.codes(self.attribute(recode.attribute)), recode.labels
+                )
+        hint = closest_hint(name, ("total", "detailed", *self.factor_names))
+        raise SchemaError(f"query {spec!r}: schema {self.name!r} has no attribute or recode {name!r}. {hint}")
+
+    def _barred_levels(self, zero: StructuralZero) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Axis and, by level code, membership of each level set of a structural zero."""
+        where = f"structural zero {zero.name!r}"
+        for name, levels in zero.levels:
+            attribute = self.attribute(name, where)
+            barred = np.zeros(attribute.size, dtype=np.bool_)
+            for level in levels:
+                try:
+                    barred[attribute.code(level)] = True
+                except SchemaError as error:
+                    raise SchemaError(f"{where}: {error}") from None
+            yield self.attributes.index(attribute), barred
+
+    def _checked(self, cells: ArrayLike) -> NDArray[np.int64]:
+        wanted = np.asarray(cells, dtype=np.int64)
+        if wanted.ndim != 1:
+            raise SchemaError(f"schema {self.name!r}: cells have shape {wanted.shape}, wanted (n,).")
+        if wanted.size and (wanted.min() < 0 or wanted.max() >= self.size):
+            # The cell is not shown: it may come from a record.
+            raise SchemaError(f"schema {self.name!r}: a cell lies outside 0 to {self.size - 1}.")
+        return wanted
+
+
+def _sum_out(attribute: Attribute) -> Factor:
+    """The factor of an attribute that a query does not name."""
+    codes = np.zeros(attribute.size, dtype=np.int32)
+    codes.flags.writeable = False
+    return Factor(attribute.name, None, codes, ("",))
+
+
+def _lists(groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
+    return {label: list(levels) for label, levels in groups}

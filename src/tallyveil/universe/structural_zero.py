@@ -1,0 +1,29 @@
+"""A structural zero: cells in which no record can lie, whatever the data."""
+
+from dataclasses import dataclass
+
+from tallyveil.errors import SchemaError
+from tallyveil.universe.names import check_distinct
+
+
+@dataclass(frozen=True, slots=True)
+class StructuralZero:
+    """A product of level sets in which every cell counts zero by definition.
+
+    Attributes:
+        name: Name to show in messages and reports.
+        levels: Pairs of an attribute's name and some of its levels. Attributes not named may have any level.
+    Raises:
+        SchemaError: nothing is named, or a name is empty or repeated.
+    """
+
+    name: str
+    levels: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SchemaError(f"structural zero name {self.name!r}: wanted a non-empty string.")
+        where = f"structural zero {self.name!r}"
+        check_distinct((attribute for attribute, _ in self.levels), "attribute", where)
+        for attribute, levels in self.levels:
+            check_distinct(levels, "level", f"{where}, attribute {attribute!r}")

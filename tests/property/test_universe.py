@@ -1,0 +1,112 @@
+"""Laws of cells and queries on schemas of any shape."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.universe import Attribute, QueryGroup, Recode, Schema
+
+# Fixed examples and no clock, so that a slow machine fails nothing.
+LAWFUL = settings(deadline=None, derandomize=True)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    """A schema of one to four small attributes, some with a recode that may leave levels out."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    attributes = tuple(
+        Attribute(f"a{i}", tuple(f"l{j}" for j in range(size))) for i, size in enumerate(sizes)
+    )
+    recodes = []
+    for attribute in attributes:
+        homes = draw(st.lists(st.integers(-1, 2), min_size=attribute.size, max_size=attribute.size))
+        used = sorted({home for home in homes if home >= 0})
+        if used:
+            placed = list(zip(attribute.levels, homes, strict=True))
+            groups = tuple(
+                (f"g{group}", tuple(level for level, home in placed if home == group)) for group in used
+            )
+            recodes.append(Recode(f"r_{attribute.name}", attribute.name, groups))
+    return Schema("drawn", attributes, tuple(recodes))
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> tuple[Schema, QueryGroup]:
+    """A schema and a query group of it."""
+    schema = draw(schemas())
+    known = set(schema.factor_names)
+    names = []
+    for attribute in schema.attributes:
+        options = [name for name in (attribute.name, f"r_{attribute.name}") if name in known]
+        chosen = draw(st.sampled_from([None, *options]))
+        names += [chosen] if chosen else []
+    spec = "*".join(draw(st.permutations(names))) or "total"
+    return schema, schema.query(spec)
+
+
+def matrix(schema: Schema, query: QueryGroup) -> np.ndarray:
+    """The query as an explicit 0/1 matrix: the Kronecker product of one small matrix per attribute."""
+    product = np.ones((1, 1), dtype=np.int64)
+    recodes = {recode.name: recode for recode in schema.recodes}
+    asked = set(query.name.split("*"))
+    for attribute in schema.attributes:
+        recode = recodes.get(f"r_{attribute.name}")
+        if attribute.name in asked:
+            factor = np.eye(attribute.size, dtype=np.int64)
+        elif recode and recode.name in asked:
+            groups = [group for _, group in recode.groups]
+            factor = np.array([[int(level in group) for level in attribute.levels] for group in groups])
+        else:
+            factor = np.ones((1, attribute.size), dtype=np.int64)
+        product = np.kron(product, factor)
+    return product
+
+
+def integers(shape: tuple[int, int], seed: int) -> np.ndarray:
+    return np.random.Generator(np.random.PCG64(seed)).integers(-1000, 1000, shape)
+
+
+@LAWFUL
+@given(schemas())
+def test_decode_undoes_encode(schema: Schema) -> None:
+    cells = np.arange(schema.size)
+    codes = schema.decode(cells)
+    assert np.array_equal(schema.encode(codes), cells)
+    assert (codes < np.array(schema.shape)).all()
+
+
+@LAWFUL
+@given(queries(), st.integers(0, 2**32), st.integers(1, 3))
+def test_queries_agree_with_their_matrix(drawn: tuple[Schema, QueryGroup], seed: int, n_rows: int) -> None:
+    schema, query = drawn
+    dense = matrix(schema, query)
+    histogram = integers((n_rows, schema.size), seed)
+    assert dense.shape == (query.size, schema.size)
+    assert np.array_equal(query.apply_dense(histogram), histogram @ dense.T)
+    rows, cells = np.nonzero(histogram)
+    assert np.array_equal(query.apply(rows, cells, histogram[rows, cells], n_rows), histogram @ dense.T)
+    assert dense.sum(axis=0).max(initial=0) <= query.sensitivity
+
+
+@LAWFUL
+@given(queries(), st.integers(0, 2**32))
+def test_adjoint_is_the_transpose(drawn: tuple[Schema, QueryGroup], seed: int) -> None:
+    schema, query = drawn
+    x = integers((1, schema.size), seed)
+    y = integers((1, query.size), seed + 1)
+    there = (query.apply_dense(x) * y).sum()
+    back = (x * query.adjoint(y, np.arange(schema.size))).sum()
+    assert there == back
+
+
+@LAWFUL
+@given(queries())
+def test_labels_are_one_per_answer_and_distinct(drawn: tuple[Schema, QueryGroup]) -> None:
+    _, query = drawn
+    labels = query.labels()
+    assert len(labels) == query.size == math.prod(query.shape)
+    assert len(set(labels)) == len(labels)
+    for answer, label in enumerate(labels):
+        assert label == (" * ".join(f"{k}={v}" for k, v in query.label(answer).items()) or "total")
