@@ -1,0 +1,185 @@
+"""A made-up population: records, geography and facilities of a country that does not exist."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import ConfigError
+from tallyveil.synthetic.country import make_geography
+from tallyveil.synthetic.group_quarters import HOUSEHOLD, Dwellings, settle
+from tallyveil.synthetic.people import RACES, make_people
+from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
+from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE, draw_sets, tilt_races
+from tallyveil.universe import Schema, load_preset
+from tallyveil.universe.names import closest_hint
+
+PRESETS = ("pl94-persons", "race-age")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SyntheticPopulation:
+    """Everything a release needs, about nobody.
+
+    Attributes:
+        preset: Schema preset of the records.
+        seed: Seed it was made from.
+        records: In count form: geocode, one column per attribute with names of levels, count (above zero).
+            Sorted by geocode, then cell; each (geocode, cell) once.
+        geography: One row per block, empty ones too, sorted: geocode, state, county, tract, block_group.
+        facilities: Bounds on the people of each (geocode, hhgq) that can have any, or None where the preset
+            has no hhgq: geocode, hhgq, lower (one per facility; 0 for households), upper (null: no bound). A
+            missing (geocode, hhgq) means upper 0: no housing unit or facility of that type there.
+    """
+
+    preset: str
+    seed: int
+    records: pl.DataFrame
+    geography: pl.DataFrame
+    facilities: pl.DataFrame | None
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return self.geography.height
+
+    @property
+    def n_persons(self) -> int:
+        """Number of people."""
+        return int(self.records["count"].sum())
+
+
+def make_population(
+    preset: str, n_blocks: int | None, seed: int, like: PublishedCounts | None = None
+) -> SyntheticPopulation:
+    """Make up a population.
+
+    The same arguments give the same population under the same numpy release. The randomness is an ordinary
+    pseudo-random generator: it has nothing to do with privacy noise, and no privacy rests on it.
+
+    Args:
+        preset: "pl94-persons" or "race-age".
+        n_blocks: Number of blocks to make; None with `like`.
+        seed: Seed of numpy's PCG64, zero or more.
+        like: Published counts to agree with. Geocodes, and every block's counts by voting age and race
+            (Hispanic of any race, non-Hispanic of each race or of several), are kept exactly; the rest is
+            made up.
+    Returns:
+        The population.
+    Raises:
+        ConfigError: an argument is out of range, or both or neither of `n_blocks` and `like` are given.
+        SchemaError: the published counts do not fit preset "race-age".
+        GeographyError: the published blocks do not fit.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"synthetic population of preset {preset!r}: {closest_hint(preset, PRESETS)}")
+    if seed < 0:
+        raise ConfigError(f"synthetic population: seed is {seed}, wanted 0 or more.")
+    generator = np.random.Generator(np.random.PCG64(seed))
+    race_age = load_preset("race-age")
+    geography, people = _geography_and_people(n_blocks, like, race_age, generator)
+    if preset == "race-age":
+        block, age, race = np.nonzero(people)
+        cells = race_age.encode(np.stack([age, race], axis=1))
+        records = _records(geography, race_age, block, cells, people[block, age, race])
+        return SyntheticPopulation(preset, seed, records, geography, None)
+    schema = load_preset(preset)
+    dwellings = settle(people, generator)
+    block, codes, counts = _person_cells(schema, geography, people, dwellings, generator)
+    records = _records(geography, schema, block, schema.encode(codes), counts)
+    return SyntheticPopulation(preset, seed, records, geography, _facilities(geography, schema, dwellings))
+
+
+def _geography_and_people(
+    n_blocks: int | None, like: PublishedCounts | None, race_age: Schema, generator: np.random.Generator
+) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    if like is not None and n_blocks is None:
+        geography = geography_of(like)
+        return geography, people_of(like, geography, race_age)
+    if like is None and n_blocks is not None:
+        geography = make_geography(n_blocks, generator)
+        return geography, make_people(geography, generator)
+    given = "neither was" if like is None else "both were"
+    raise ConfigError(f"synthetic population: wanted either n_blocks or like, {given} given.")
+
+
+def _person_cells(
+    schema: Schema,
+    geography: pl.DataFrame,
+    people: NDArray[np.int64],
+    dwellings: Dwellings,
+    generator: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Block, level codes (hhgq, votingage, hispanic, cenrace) and count of everyone, race detail made up."""
+    block, hhgq, age, race, count = _groups(dwellings)
+    area = geography["tract"].rle_id().to_numpy().astype(np.int64)
+    area_races = np.zeros((int(area[-1]) + 1, len(RACES)), dtype=np.int64)
+    np.add.at(area_races, area, people.sum(axis=1))
+    detail = tilt_races(schema.attribute("cenrace").levels, area_races, generator)
+    parts = []
+    for code, name in enumerate(RACES):
+        rows = np.flatnonzero(race == code)
+        if name in SINGLE_RACES:
+            drawn = (np.arange(len(rows)), np.full(len(rows), SINGLE_RACES.index(name)), count[rows])
+        else:
+            shares = {TWO_OR_MORE: detail.two_or_more, HISPANIC: detail.hispanic}[code]
+            drawn = draw_sets(count[rows], area[block[rows]], shares, generator)
+        person, cenrace, number = rows[drawn[0]], drawn[1], drawn[2]
+        hispanic = np.full(len(person), int(code == HISPANIC))
+        parts.append(np.stack([block[person], hhgq[person], age[person], hispanic, cenrace, number]))
+    table = np.concatenate(parts, axis=1)
+    return table[0], table[1:5].T, table[5]
+
+
+def _groups(dwellings: Dwellings) -> tuple[NDArray[np.int64], ...]:
+    """Block, hhgq, voting age, race and count of every group of people above zero."""
+    home_block, home_age, home_race = np.nonzero(dwellings.households)
+    entry, age, race = np.nonzero(dwellings.residents)
+    return (
+        np.concatenate([home_block, dwellings.block[entry]]),
+        np.concatenate([np.full(len(home_block), HOUSEHOLD), dwellings.hhgq[entry]]),
+        np.concatenate([home_age, age]),
+        np.concatenate([home_race, race]),
+        np.concatenate(
+            [dwellings.households[home_block, home_age, home_race], dwellings.residents[entry, age, race]]
+        ),
+    )
+
+
+def _records(
+    geography: pl.DataFrame,
+    schema: Schema,
+    block: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> pl.DataFrame:
+    """Lay out counts as a table of records, sorted by block and cell."""
+    order = np.argsort(block * schema.size + cells, kind="stable")
+    codes = schema.decode(cells[order])
+    columns = [
+        pl.Series(attribute.name, attribute.levels, dtype=pl.String).gather(codes[:, axis])
+        for axis, attribute in enumerate(schema.attributes)
+    ]
+    return pl.DataFrame(
+        [geography["geocode"].gather(block[order]), *columns, pl.Series("count", counts[order])]
+    )
+
+
+def _facilities(geography: pl.DataFrame, schema: Schema, dwellings: Dwellings) -> pl.DataFrame:
+    """Bounds of every (block, hhgq) that has a housing unit or a facility."""
+    occupied = np.flatnonzero(dwellings.facilities)
+    housing = np.flatnonzero(dwellings.housing)
+    block = np.concatenate([housing, dwellings.block[occupied]])
+    hhgq = np.concatenate([np.full(len(housing), HOUSEHOLD), dwellings.hhgq[occupied]])
+    lower = np.concatenate([np.zeros(len(housing), dtype=np.int64), dwellings.facilities[occupied]])
+    order = np.lexsort((hhgq, block))
+    levels = pl.Series("hhgq", schema.attribute("hhgq").levels, dtype=pl.String)
+    return pl.DataFrame(
+        [
+            geography["geocode"].gather(block[order]),
+            levels.gather(hhgq[order]),
+            pl.Series("lower", lower[order]),
+            pl.repeat(None, len(order), dtype=pl.Int64, eager=True).alias("upper"),
+        ]
+    )

@@ -1,0 +1,105 @@
+"""Counts published for real blocks, which a made-up population can be built to agree with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.synthetic.country import GEOGRAPHY_COLUMNS
+from tallyveil.universe import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedCounts:
+    """Public counts of real blocks by voting age and race.
+
+    Attributes:
+        counts: Columns geocode, voting_age, race_ethnicity (levels of preset "race-age") and count. Rows not
+            given count zero.
+        blocks: One row per block, empty ones too: columns geocode, state, county, tract, block_group.
+    """
+
+    counts: pl.DataFrame
+    blocks: pl.DataFrame
+
+
+def geography_of(published: PublishedCounts) -> pl.DataFrame:
+    """The blocks' geography, sorted by geocode.
+
+    Args:
+        published: Counts and blocks.
+    Returns:
+        One row per block, columns `GEOGRAPHY_COLUMNS`, all strings.
+    Raises:
+        GeographyError: a column is missing or empty somewhere, or a block is given twice.
+    """
+    blocks = published.blocks
+    missing = [column for column in GEOGRAPHY_COLUMNS if column not in blocks.columns]
+    if missing:
+        raise GeographyError(
+            f"published blocks: column {missing[0]!r} is missing; wanted {list(GEOGRAPHY_COLUMNS)}."
+        )
+    geography = blocks.select(pl.col(GEOGRAPHY_COLUMNS).cast(pl.String)).sort("geocode")
+    if geography.height == 0 or sum(geography.null_count().row(0)):
+        raise GeographyError(
+            "published blocks: there are no rows, or a geocode is null; wanted every column filled."
+        )
+    if geography["geocode"].is_duplicated().any():
+        raise GeographyError("published blocks: a geocode is given twice; wanted one row per block.")
+    return geography
+
+
+def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
+    """The published counts as a table.
+
+    Args:
+        published: Counts and blocks.
+        geography: The blocks, as `geography_of` gives them.
+        schema: Preset "race-age".
+    Returns:
+        Shape (n_blocks, 2, 8): people by voting age and race.
+    Raises:
+        SchemaError: a column is missing, a level is unknown, or a count is negative or null.
+        GeographyError: a geocode is not a block.
+    """
+    wanted = ("geocode", *schema.attribute_names, "count")
+    missing = [column for column in wanted if column not in published.counts.columns]
+    if missing:
+        raise SchemaError(f"published counts: column {missing[0]!r} is missing; wanted {list(wanted)}.")
+    counts = published.counts.select(wanted)
+    codes = np.stack(
+        [_codes(counts, attribute.name, attribute.levels) for attribute in schema.attributes], axis=1
+    )
+    place = (
+        counts["geocode"]
+        .cast(pl.String)
+        .replace_strict(
+            geography["geocode"],
+            pl.int_range(geography.height, eager=True),
+            default=None,
+            return_dtype=pl.Int64,
+        )
+    )
+    if place.null_count():
+        raise GeographyError("published counts: a geocode is not among the published blocks; add its block.")
+    number = counts["count"].cast(pl.Int64)
+    if number.null_count() or (number < 0).any():
+        raise SchemaError("published counts: a count is null or negative; wanted whole numbers from 0.")
+    people = np.zeros((geography.height, *schema.shape), dtype=np.int64)
+    np.add.at(people, (place.to_numpy(), codes[:, 0], codes[:, 1]), number.to_numpy())
+    return people
+
+
+def _codes(counts: pl.DataFrame, column: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
+    codes = (
+        counts[column]
+        .cast(pl.String)
+        .replace_strict(list(levels), list(range(len(levels))), default=None, return_dtype=pl.Int64)
+    )
+    if codes.null_count():
+        raise SchemaError(
+            f"published counts: column {column!r} holds an unknown level; wanted {list(levels)}."
+        )
+    return codes.to_numpy()
