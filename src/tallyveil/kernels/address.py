@@ -1,0 +1,174 @@
+"""Kernels that write noise addresses (layout: `tallyveil.noise.address`), with their numpy twins.
+
+All words are uint64: [2 i] is the low word of address i and [2 i + 1] its high word.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def dense_addresses(
+    high: np.uint64, geounits: Integers, per_geounit: int, first: int, n_blocks: int, addresses: Words
+) -> None:
+    """Write the addresses of `n_blocks` blocks of a dense array, beginning with block `first`.
+
+    Args:
+        high: High word without geounit.
+        geounits: [rows], the geounit of each row.
+        per_geounit: Blocks in a row.
+        first: Block to begin with, counted through all rows.
+        n_blocks: Blocks to write.
+        addresses: Output, [at least 2 n_blocks].
+    """
+    row = first // per_geounit
+    block = first - row * per_geounit
+    done = 0
+    while done < n_blocks:
+        word = high | np.uint64(geounits[row])
+        run = min(per_geounit - block, n_blocks - done)
+        for i in range(run):
+            addresses[2 * (done + i)] = np.uint64(block + i)
+            addresses[2 * (done + i) + 1] = word
+        done += run
+        row += 1
+        block = 0
+
+
+def dense_addresses_reference(
+    high: np.uint64, geounits: Integers, per_geounit: int, first: int, n_blocks: int, addresses: Words
+) -> None:
+    """Twin of `dense_addresses`."""
+    blocks = np.arange(first, first + n_blocks)
+    addresses[0 : 2 * n_blocks : 2] = (blocks % per_geounit).astype(np.uint64)
+    addresses[1 : 2 * n_blocks : 2] = high | geounits[blocks // per_geounit].astype(np.uint64)
+
+
+@njit(nogil=True, cache=True)
+def scattered_addresses(
+    high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
+) -> None:
+    """Write the address of the block that holds each of the scattered answers first..first + n_blocks.
+
+    Args:
+        high: High word without geounit.
+        geounits: [n].
+        answers: [n].
+        first: Answer to begin with.
+        n_blocks: Answers, one block each.
+        addresses: Output, [at least 2 n_blocks].
+    """
+    for i in range(n_blocks):
+        addresses[2 * i] = np.uint64(answers[first + i] >> 3)
+        addresses[2 * i + 1] = high | np.uint64(geounits[first + i])
+
+
+def scattered_addresses_reference(
+    high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
+) -> None:
+    """Twin of `scattered_addresses`."""
+    part = slice(first, first + n_blocks)
+    addresses[0 : 2 * n_blocks : 2] = (answers[part] // 8).astype(np.uint64)
+    addresses[1 : 2 * n_blocks : 2] = high | geounits[part].astype(np.uint64)
+
+
+@njit(nogil=True, cache=True)
+def dense_refinement(
+    high: np.uint64,
+    geounits: Integers,
+    n_answers: int,
+    first: int,
+    lanes: npt.NDArray[np.uint16],
+    positions: Integers,
+    addresses: Words,
+    cells: npt.NDArray[np.uint16],
+) -> None:
+    """Write the first refinement address of each undecided draw of a dense array, and its 16-bit cell.
+
+    Args:
+        high: High word without geounit, of the refinement kind.
+        geounits: [rows].
+        n_answers: Answers in a row.
+        first: First block in `lanes`, counted through all rows.
+        lanes: The encrypted blocks, 8 lanes each.
+        positions: [m], places of the draws in the flat dense array.
+        addresses: Output, [at least 2 m].
+        cells: Output, [at least m].
+    """
+    per_geounit = (n_answers + 7) // 8
+    for i in range(positions.size):
+        row = positions[i] // n_answers
+        answer = positions[i] - row * n_answers
+        block = row * per_geounit + (answer >> 3) - first
+        cells[i] = lanes[8 * block + (answer & 7)]
+        addresses[2 * i] = np.uint64(answer) << np.uint64(16)
+        addresses[2 * i + 1] = high | np.uint64(geounits[row])
+
+
+def dense_refinement_reference(
+    high: np.uint64,
+    geounits: Integers,
+    n_answers: int,
+    first: int,
+    lanes: npt.NDArray[np.uint16],
+    positions: Integers,
+    addresses: Words,
+    cells: npt.NDArray[np.uint16],
+) -> None:
+    """Twin of `dense_refinement`."""
+    rows, answers = np.divmod(positions, n_answers)
+    blocks = rows * -(-n_answers // 8) + answers // 8 - first
+    cells[: positions.size] = lanes[8 * blocks + answers % 8]
+    addresses[0 : 2 * positions.size : 2] = (answers << 16).astype(np.uint64)
+    addresses[1 : 2 * positions.size : 2] = high | geounits[rows].astype(np.uint64)
+
+
+@njit(nogil=True, cache=True)
+def scattered_refinement(
+    high: np.uint64,
+    geounits: Integers,
+    answers: Integers,
+    first: int,
+    lanes: npt.NDArray[np.uint16],
+    positions: Integers,
+    addresses: Words,
+    cells: npt.NDArray[np.uint16],
+) -> None:
+    """Write the first refinement address of each undecided scattered draw, and its 16-bit cell.
+
+    Args:
+        high: High word without geounit, of the refinement kind.
+        geounits: [n].
+        answers: [n].
+        first: Answer whose block is the first in `lanes`.
+        lanes: The encrypted blocks, 8 lanes each.
+        positions: [m], places of the draws among the n.
+        addresses: Output, [at least 2 m].
+        cells: Output, [at least m].
+    """
+    for i in range(positions.size):
+        position = positions[i]
+        cells[i] = lanes[8 * (position - first) + (answers[position] & 7)]
+        addresses[2 * i] = np.uint64(answers[position]) << np.uint64(16)
+        addresses[2 * i + 1] = high | np.uint64(geounits[position])
+
+
+def scattered_refinement_reference(
+    high: np.uint64,
+    geounits: Integers,
+    answers: Integers,
+    first: int,
+    lanes: npt.NDArray[np.uint16],
+    positions: Integers,
+    addresses: Words,
+    cells: npt.NDArray[np.uint16],
+) -> None:
+    """Twin of `scattered_refinement`."""
+    drawn = answers[positions]
+    cells[: positions.size] = lanes[8 * (positions - first) + drawn % 8]
+    addresses[0 : 2 * positions.size : 2] = (drawn << 16).astype(np.uint64)
+    addresses[1 : 2 * positions.size : 2] = high | geounits[positions].astype(np.uint64)

@@ -1,0 +1,284 @@
+"""Kernels that look random bits up in an inversion table (`tallyveil.noise.table`), with their numpy twins.
+
+Integers only: no floating-point number lies between the bits and the outcome.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Lanes = npt.NDArray[np.uint16]
+Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def _look_up_run(
+    lanes: Lanes,
+    lane: np.uint64,
+    direct: npt.NDArray[Any],
+    open_mark: int,
+    add: bool,
+    out: npt.NDArray[Any],
+    place: np.uint64,
+    width: np.uint64,
+    positions: Integers,
+    n_open: int,
+) -> int:
+    """Look `width` lanes from `lane` on up, into `out` from `place` on; see `look_up_dense`.
+
+    Indices are unsigned, which spares the compiled code a test for negative ones.
+    """
+    # Eight draws at a time with one branch: a group without an undecided draw, nearly all of them, pays
+    # nothing for the bookkeeping of the others. A last group that is not whole is looked up one by one.
+    one, eight = np.uint64(1), np.uint64(8)
+    i = np.uint64(0)
+    while i + eight <= width:
+        any_open = False
+        for k in range(eight):
+            outcome = direct[lanes[lane + i + k]]
+            undecided = outcome == open_mark
+            any_open |= undecided
+            if add:
+                out[place + i + k] += 0 if undecided else outcome
+            else:
+                out[place + i + k] = outcome
+        if any_open:
+            for k in range(eight):
+                positions[n_open] = place + i + k
+                n_open += direct[lanes[lane + i + k]] == open_mark
+        i += eight
+    while i < width:
+        outcome = direct[lanes[lane + i]]
+        undecided = outcome == open_mark
+        if add:
+            out[place + i] += 0 if undecided else outcome
+        else:
+            out[place + i] = outcome
+        positions[n_open] = place + i
+        n_open += undecided
+        i += one
+    return n_open
+
+
+@njit(nogil=True, cache=True)
+def look_up_dense(
+    lanes: Lanes,
+    direct: npt.NDArray[Any],
+    open_mark: int,
+    first: int,
+    n_blocks: int,
+    n_answers: int,
+    add: bool,
+    out: npt.NDArray[Any],
+    positions: Integers,
+) -> int:
+    """Look up the draws of `n_blocks` blocks of a dense array.
+
+    Args:
+        lanes: The encrypted blocks, 8 lanes each. Lanes beyond the end of a row are skipped.
+        direct: [65536], outcome of each cell or `open_mark`.
+        open_mark: Marks an undecided cell.
+        first: Block to begin with, counted through all rows.
+        n_blocks: Blocks.
+        n_answers: Answers in a row.
+        add: Add the outcome to `out` (undecided: nothing) instead of storing it.
+        out: Flat dense array, changed in place.
+        positions: Output, places in `out` of the undecided draws. [at least 8 n_blocks]
+    Returns:
+        How many draws are undecided.
+    """
+    per_geounit = (n_answers + 7) // 8
+    row = first // per_geounit
+    block = first - row * per_geounit
+    done = 0
+    n_open = 0
+    while done < n_blocks:
+        run = min(per_geounit - block, n_blocks - done)
+        place = row * n_answers + 8 * block
+        width = min(8 * run, n_answers - 8 * block)
+        n_open = _look_up_run(
+            lanes,
+            np.uint64(8 * done),
+            direct,
+            open_mark,
+            add,
+            out,
+            np.uint64(place),
+            np.uint64(width),
+            positions,
+            n_open,
+        )
+        done += run
+        row += 1
+        block = 0
+    return n_open
+
+
+def look_up_dense_reference(
+    lanes: Lanes,
+    direct: npt.NDArray[Any],
+    open_mark: int,
+    first: int,
+    n_blocks: int,
+    n_answers: int,
+    add: bool,
+    out: npt.NDArray[Any],
+    positions: Integers,
+) -> int:
+    """Twin of `look_up_dense`."""
+    rows, blocks = np.divmod(np.arange(first, first + n_blocks), -(-n_answers // 8))
+    answers = 8 * blocks[:, None] + np.arange(8)
+    real = answers < n_answers
+    places = (rows[:, None] * n_answers + answers)[real]
+    outcomes = direct[lanes[: 8 * n_blocks].reshape(-1, 8)[real]]
+    undecided = outcomes == open_mark
+    if add:
+        out[places] += np.where(undecided, 0, outcomes)
+    else:
+        out[places] = outcomes
+    n_open = int(np.count_nonzero(undecided))
+    positions[:n_open] = places[undecided]
+    return n_open
+
+
+@njit(nogil=True, cache=True)
+def look_up_scattered(
+    lanes: Lanes,
+    direct: npt.NDArray[Any],
+    open_mark: int,
+    answers: Integers,
+    first: int,
+    n_blocks: int,
+    out: npt.NDArray[Any],
+    positions: Integers,
+) -> int:
+    """Look up scattered draws first..first + n_blocks, each in a block of its own.
+
+    Args:
+        lanes: The encrypted blocks, 8 lanes each.
+        direct: [65536], outcome of each cell or `open_mark`.
+        open_mark: Marks an undecided cell.
+        answers: [n], which choose the lane.
+        first: Draw to begin with.
+        n_blocks: Draws.
+        out: [n], changed in place.
+        positions: Output, places in `out` of the undecided draws. [at least n_blocks]
+    Returns:
+        How many draws are undecided.
+    """
+    n_open = 0
+    for i in range(n_blocks):
+        outcome = direct[lanes[8 * i + (answers[first + i] & 7)]]
+        out[first + i] = outcome
+        positions[n_open] = first + i
+        n_open += outcome == open_mark
+    return n_open
+
+
+def look_up_scattered_reference(
+    lanes: Lanes,
+    direct: npt.NDArray[Any],
+    open_mark: int,
+    answers: Integers,
+    first: int,
+    n_blocks: int,
+    out: npt.NDArray[Any],
+    positions: Integers,
+) -> int:
+    """Twin of `look_up_scattered`."""
+    part = slice(first, first + n_blocks)
+    outcomes = direct[lanes[8 * np.arange(n_blocks) + answers[part] % 8]]
+    out[part] = outcomes
+    (undecided,) = np.nonzero(outcomes == open_mark)
+    positions[: undecided.size] = first + undecided
+    return int(undecided.size)
+
+
+@njit(nogil=True, cache=True)
+def refine(
+    cells: Lanes,
+    words: Words,
+    mask: np.uint64,
+    starts: npt.NDArray[np.int32],
+    fractions: Words,
+    lowest: int,
+    tail_word: np.uint64,
+    positions: Integers,
+    add: bool,
+    out: npt.NDArray[Any],
+    still_open: Integers,
+) -> int:
+    """Decide draws by one 64-bit word each, compared with the boundaries in their cell.
+
+    Args:
+        cells: [m], the first 16 digits of each draw.
+        words: [2 m], word 2 i holds the next digits of draw i.
+        mask: The digits of a word that count.
+        starts: [65537], where each cell's boundaries begin in `fractions`.
+        fractions: Digits of the boundaries after the first 16, ascending in each cell.
+        lowest: Outcome below all boundaries.
+        tail_word: Largest word of cell 0 that stays undecided; mirrored in cell 65535.
+        positions: [m], places of the draws in `out`.
+        add: Add the outcome to `out` instead of storing it.
+        out: Changed in place.
+        still_open: Output, which of the m draws stay undecided. [at least m]
+    Returns:
+        How many draws stay undecided.
+    """
+    n_open = 0
+    for i in range(positions.size):
+        cell = np.int64(cells[i])
+        word = words[2 * i] & mask
+        low = np.int64(starts[cell])
+        high = np.int64(starts[cell + 1])
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if fractions[middle] < word:
+                low = middle + 1
+            else:
+                high = middle
+        if (
+            (low < end and fractions[low] == word)
+            or (cell == 0 and word <= tail_word)
+            or (cell == 65535 and word >= mask - tail_word)
+        ):
+            still_open[n_open] = i
+            n_open += 1
+        elif add:
+            out[positions[i]] += lowest + low
+        else:
+            out[positions[i]] = lowest + low
+    return n_open
+
+
+def refine_reference(
+    cells: Lanes,
+    words: Words,
+    mask: np.uint64,
+    starts: npt.NDArray[np.int32],
+    fractions: Words,
+    lowest: int,
+    tail_word: np.uint64,
+    positions: Integers,
+    add: bool,
+    out: npt.NDArray[Any],
+    still_open: Integers,
+) -> int:
+    """Twin of `refine`."""
+    n_open = 0
+    for i, position in enumerate(positions):
+        cell = int(cells[i])
+        word = words[2 * i] & mask
+        inside = fractions[starts[cell] : starts[cell + 1]]
+        in_tail = (cell == 0 and word <= tail_word) or (cell == 65535 and word >= mask - tail_word)
+        if in_tail or np.any(inside == word):
+            still_open[n_open] = i
+            n_open += 1
+            continue
+        outcome = lowest + int(starts[cell]) + int(np.count_nonzero(inside < word))
+        out[position] = out[position] + outcome if add else outcome
+    return n_open

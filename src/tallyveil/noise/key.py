@@ -1,0 +1,65 @@
+"""Keys of 32 bytes: fresh ones, ones bound to inputs, and insecure ones for tests."""
+
+import hashlib
+import hmac
+import os
+from typing import Final
+
+from tallyveil.errors import ConfigError
+
+KEY_BYTES: Final = 32
+
+_DERIVE_LABEL: Final = b"tallyveil/derive-key/1"
+_INSECURE_LABEL: Final = b"tallyveil/insecure-key/1"
+
+
+def require_key(key: bytes, name: str) -> None:
+    """Refuse anything that is not 32 bytes. The message never shows the key.
+
+    Raises:
+        ConfigError: wrong type or length.
+    """
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        length = f"of {len(key)} bytes" if isinstance(key, bytes) else "that is not bytes"
+        raise ConfigError(
+            f"{name}: got a {type(key).__name__} {length}, wanted {KEY_BYTES} bytes. "
+            "Make one with new_run_key(), or read the one the run was started with."
+        )
+
+
+def new_run_key() -> bytes:
+    """32 fresh bytes from the operating system's random generator. Confidential."""
+    return os.urandom(KEY_BYTES)
+
+
+def derive_key(run_key: bytes, purpose: str, *digests: bytes) -> bytes:
+    """A key for one purpose, bound to digests (of the input, of the plan) by HMAC-SHA256.
+
+    Each part is preceded by its length in bytes (8 bytes, little endian), so no two lists of parts are
+    authenticated as the same message. Changed data or a changed plan gives an unrelated key, hence
+    unrelated noise.
+
+    Args:
+        run_key: 32 bytes. Confidential.
+        purpose: What the key is for, such as "measure".
+        digests: What it is bound to, in an order the caller keeps.
+    Returns:
+        32 bytes. Confidential.
+    Raises:
+        ConfigError: run_key is not 32 bytes, or purpose is empty.
+    """
+    require_key(run_key, "derive_key: run_key")
+    if not purpose:
+        raise ConfigError("derive_key: purpose is empty, wanted a short name such as 'measure'.")
+    message = _DERIVE_LABEL + b"".join(
+        len(part).to_bytes(8, "little") + part for part in (purpose.encode(), *digests)
+    )
+    return hmac.new(run_key, message, hashlib.sha256).digest()
+
+
+def insecure_key(text: str) -> bytes:
+    """A key anyone can compute from `text`: for tests and examples only.
+
+    Privacy: none. Noise from this key hides nothing; mark every output it touches.
+    """
+    return hashlib.sha256(_INSECURE_LABEL + text.encode()).digest()

@@ -1,0 +1,321 @@
+"""Laws of integer noise, with certified distribution functions.
+
+Both laws are symmetric around zero with full support on the integers. All their numbers come from ball
+arithmetic (`tallyveil.noise.balls`): what they return is proved, never merely close.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count, islice
+from typing import Final
+
+from flint import arb
+
+from tallyveil.errors import BudgetError, SolverError
+from tallyveil.noise.balls import (
+    MAX_PRECISION,
+    between_zero_and,
+    certified_float,
+    certified_floor,
+    power_of_two,
+    precision,
+    rational,
+)
+
+SMALLEST_PARAMETER: Final = Fraction(1, 10**12)
+LARGEST_VARIANCE: Final = Fraction(10**10)
+LARGEST_SCALE: Final = Fraction(10**5)
+
+_FLOAT_PRECISION: Final = 192
+
+
+def _checked_parameter(law: str, name: str, value: object, largest: Fraction) -> Fraction:
+    if not isinstance(value, Fraction):
+        raise BudgetError(
+            f"{law}: {name} is a {type(value).__name__} ({value!r}), wanted a fractions.Fraction. Noise "
+            "parameters are exact: write Fraction('68.49') or Fraction(45, 4), never a float."
+        )
+    if not SMALLEST_PARAMETER <= value <= largest:
+        raise BudgetError(
+            f"{law}: {name} is {float(value):.6g}, wanted a value from {float(SMALLEST_PARAMETER):.0e} to "
+            f"{float(largest):.0e}. Change the budget, or the share of it that this query gets."
+        )
+    return value
+
+
+class IntegerLaw(ABC):
+    """A law on the integers, symmetric around zero, whose distribution function is certified."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def _guard_bits(self) -> int:
+        """Extra working precision that makes up for rounding in `_tails`."""
+
+    @abstractmethod
+    def _tails(self, unit: arb) -> Iterator[arb]:
+        """unit * P(X >= x) for x = 1, 2, 3, ... at the current precision."""
+
+    @abstractmethod
+    def _tail_bound(self, x: int) -> arb:
+        """A ball that contains some upper bound of P(X >= x), for x >= 1; quick for any x."""
+
+    @abstractmethod
+    def _probability(self, x: int) -> arb:
+        """P(X = x) at the current precision, good relative accuracy."""
+
+    @abstractmethod
+    def _variance(self) -> arb:
+        """The variance at the current precision, good relative accuracy."""
+
+    def _tail(self, x: int, unit: arb) -> arb:
+        """unit * P(X >= x) for x >= 1."""
+        return next(islice(self._tails(unit), x - 1, None))
+
+    def cdf(self, j: int, bits: int = 64) -> arb:
+        """P(X <= j) as a ball, computed with `bits` bits plus a guard. Time grows with abs(j)."""
+        with precision(bits + self._guard_bits):
+            if j < 0:
+                return self._tail(-j, arb(1))
+            return 1 - self._tail(j + 1, arb(1))
+
+    def tail_floor(self, x: int, bits: int) -> int:
+        """Certified floor of 2**bits * P(X >= x), for x >= 1.
+
+        Raises:
+            SolverError: undecided at MAX_PRECISION bits (the number would have to be an integer).
+        """
+        if self.tail_is_below(x, bits):
+            return 0
+        working = bits + self._guard_bits
+        while working <= MAX_PRECISION:
+            with precision(working):
+                floor = certified_floor(self._tail(x, power_of_two(bits)))
+            if floor is not None:
+                return floor
+            working *= 2
+        raise SolverError(
+            f"{self!r}: the first {bits} bits of P(X >= {x}) are undecided at {MAX_PRECISION} bits of "
+            "working precision. Use a slightly different parameter, and please report this one."
+        )
+
+    def tail_is_below(self, x: int, bits: int) -> bool:
+        """Whether P(X >= x) < 2**-bits is proved by the quick bound, for x >= 1."""
+        with precision(64 + self._guard_bits):
+            return bool(self._tail_bound(x) < power_of_two(-bits))
+
+    def tail_floors(self, bits: int, least: int) -> list[int]:
+        """Certified floors of 2**bits * P(X >= x) for x = 1, 2, ..., ending with the first below `least`.
+
+        Args:
+            bits: Binary digits kept.
+            least: At least 1.
+        """
+        floors: list[int] = []
+        with precision(bits + self._guard_bits):
+            for x, ball in enumerate(self._tails(power_of_two(bits)), start=1):
+                floor = certified_floor(ball)
+                if floor is None:
+                    floor = self.tail_floor(x, bits)
+                floors.append(floor)
+                if floor < least:
+                    break
+        return floors
+
+    def floor_bits(self, j: int, bits: int) -> int:
+        """Certified floor of 2**bits * P(X <= j): the first `bits` binary digits of the boundary of j.
+
+        Raises:
+            SolverError: undecided at MAX_PRECISION bits.
+        """
+        if j < 0:
+            return self.tail_floor(-j, bits)
+        # floor(N (1 - t)) = N - 1 - floor(N t), because tail_floor has proved that N t is no integer.
+        return (1 << bits) - 1 - self.tail_floor(j + 1, bits)
+
+    def margin(self, confidence: Fraction) -> int:
+        """Smallest m with P(abs(X) <= m) >= confidence: the exact two-sided quantile.
+
+        Raises:
+            BudgetError: confidence is no Fraction, or not in [0, 1).
+        """
+        if not isinstance(confidence, Fraction) or not 0 <= confidence < 1:
+            raise BudgetError(
+                f"{self!r}: confidence is {confidence!r}, wanted a Fraction of at least 0 and below 1. "
+                "Write Fraction(9, 10) for 90 %."
+            )
+        allowed = (1 - confidence) / 2
+        working = 64 + self._guard_bits + allowed.denominator.bit_length()
+        while working <= MAX_PRECISION:
+            with precision(working):
+                margin = self._first_tail_at_most(rational(allowed))
+            if margin is not None:
+                return margin
+            working *= 2
+        raise SolverError(
+            f"{self!r}: P(abs(X) <= m) is too close to {confidence} to be told apart from it at "
+            f"{MAX_PRECISION} bits. Use a slightly different confidence."
+        )
+
+    def _first_tail_at_most(self, allowed: arb) -> int | None:
+        for margin, tail in enumerate(self._tails(arb(1))):
+            if tail <= allowed:
+                return margin
+            if not tail > allowed:
+                return None
+        return None
+
+    def probability_ball(self, x: int, bits: int = _FLOAT_PRECISION) -> arb:
+        """P(X = x) as a ball, computed at `bits` bits plus a guard."""
+        with precision(bits + self._guard_bits):
+            return self._probability(x)
+
+    def probability(self, x: int) -> float:
+        """P(X = x); relative error below 2**-47, or 0.0 where a float cannot hold it."""
+        with precision(_FLOAT_PRECISION + self._guard_bits):
+            return certified_float(self._probability(x))
+
+    def variance_float(self) -> float:
+        """The true variance of the law; relative error below 2**-47."""
+        with precision(_FLOAT_PRECISION + self._guard_bits):
+            return certified_float(self._variance())
+
+    def standard_deviation(self) -> float:
+        """The true standard deviation of the law; relative error below 2**-47."""
+        with precision(_FLOAT_PRECISION + self._guard_bits):
+            return certified_float(self._variance().sqrt())
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(IntegerLaw):
+    """P(X = x) proportional to exp(-x**2 / (2 variance)) on the integers.
+
+    Attributes:
+        variance: The parameter, counts squared; an exact Fraction from 1e-12 to 1e10. The variance of the
+            law itself is slightly smaller (`variance_float`), noticeably so only below 1.
+
+    Raises:
+        BudgetError: the parameter is no Fraction or lies outside the range.
+
+    Source: Canonne, Kamath, Steinke 2020, Definition 1.
+    """
+
+    variance: Fraction
+
+    def __post_init__(self) -> None:
+        _checked_parameter("DiscreteGaussian", "variance", self.variance, LARGEST_VARIANCE)
+
+    @property
+    def _guard_bits(self) -> int:
+        # Weights come from a product of products: relative error grows with x**2, and x stays within
+        # a modest multiple of the standard deviation.
+        return 64 + 2 * (int(self.variance) + 1).bit_length()
+
+    def _lattice_sums(self) -> tuple[arb, arb]:
+        """(Z, variance): sum of exp(-x**2 / 2v) over the integers, and the variance of the law.
+
+        By Poisson summation Z = sqrt(2 pi v) * sum of exp(-2 pi**2 v k**2). The side that converges at once
+        is summed; the variance is 2 v**2 times the logarithmic derivative of Z.
+        """
+        v = rational(self.variance)
+        if self.variance <= Fraction(1, 2):
+            total, moment = _quick_sums(1 / (2 * v))
+            z = 1 + 2 * total
+            return z, 2 * moment / z
+        pi = arb.pi()
+        total, moment = _quick_sums(2 * pi * pi * v)
+        dual = 1 + 2 * total
+        return (2 * pi * v).sqrt() * dual, v - 8 * (pi * v) ** 2 * moment / dual
+
+    def _tails(self, unit: arb) -> Iterator[arb]:
+        v = rational(self.variance)
+        z, _ = self._lattice_sums()
+        step = (-1 / v).exp()
+        ratio = (-1 / (2 * v)).exp()  # weight of x + 1 over weight of x
+        weight = unit / z
+        tail = (unit - weight) / 2
+        while True:
+            yield tail
+            weight = weight * ratio
+            tail = tail - weight
+            ratio = ratio * step
+
+    def _tail_bound(self, x: int) -> arb:
+        # From x on, each weight is at most exp(-(2 x + 1) / 2v) times the one before.
+        return self._probability(x) / (1 - (-(2 * x + 1) / (2 * rational(self.variance))).exp())
+
+    def _probability(self, x: int) -> arb:
+        z, _ = self._lattice_sums()
+        return (-(x * x) / (2 * rational(self.variance))).exp() / z
+
+    def _variance(self) -> arb:
+        return self._lattice_sums()[1]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(IntegerLaw):
+    """P(X = x) proportional to exp(-abs(x) / scale) on the integers: the two-sided geometric law.
+
+    Attributes:
+        scale: Counts; an exact Fraction from 1e-12 to 1e5.
+
+    Raises:
+        BudgetError: the parameter is no Fraction or lies outside the range.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2012, Definition 2.1, with alpha = exp(-1 / scale).
+    """
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        _checked_parameter("DiscreteLaplace", "scale", self.scale, LARGEST_SCALE)
+
+    @property
+    def _guard_bits(self) -> int:
+        return 64 + 2 * (int(self.scale) + 1).bit_length()
+
+    def _tails(self, unit: arb) -> Iterator[arb]:
+        ratio = (-1 / rational(self.scale)).exp()
+        tail = unit / (1 + ratio)
+        while True:
+            tail = tail * ratio
+            yield tail
+
+    def _tail(self, x: int, unit: arb) -> arb:
+        rate = -1 / rational(self.scale)
+        return unit * (x * rate).exp() / (1 + rate.exp())
+
+    def _tail_bound(self, x: int) -> arb:
+        return self._tail(x, arb(1))
+
+    def _probability(self, x: int) -> arb:
+        rate = -1 / rational(self.scale)
+        return -rate.expm1() / (1 + rate.exp()) * (abs(x) * rate).exp()
+
+    def _variance(self) -> arb:
+        rate = -1 / rational(self.scale)
+        return 2 * rate.exp() / rate.expm1() ** 2
+
+
+Law = DiscreteGaussian | DiscreteLaplace
+
+
+def _quick_sums(rate: arb) -> tuple[arb, arb]:
+    """Sums over k >= 1 of exp(-rate k**2) and of k**2 exp(-rate k**2), for rate >= 1.
+
+    The remainder is enclosed: from one k to the next a term of either sum shrinks at least by the factor
+    4 exp(-3) < 1/2, so what is left out is at most twice the first term left out.
+    """
+    total, moment = arb(0), arb(0)
+    smallest = power_of_two(-MAX_PRECISION)
+    for k in count(1):
+        term = (-rate * (k * k)).exp()
+        total, moment = total + term, moment + k * k * term
+        rest = 2 * (k + 1) ** 2 * (-rate * ((k + 1) ** 2)).exp()
+        if rest <= total.rad() or rest < smallest * total:
+            break
+    remainder = between_zero_and(rest)
+    return total + remainder, moment + remainder

@@ -1,0 +1,62 @@
+"""Address kernels against their numpy twins."""
+
+import numpy as np
+import pytest
+
+from tallyveil.kernels import address as kernels
+
+HIGH = np.uint64(0x1234567000000000)
+RNG = np.random.default_rng(20)
+GEOUNITS = RNG.integers(0, 1 << 36, 40)
+ANSWERS = RNG.integers(0, 1 << 48, 40)
+LANES = RNG.integers(0, 1 << 16, 4000).astype(np.uint16)
+
+
+def unwritten(n: int) -> np.ndarray:
+    return np.full(n, 99, dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("per_geounit", "first", "n_blocks"), [(1, 0, 40), (7, 5, 100), (300, 299, 2), (3, 4, 0)]
+)
+def test_dense_addresses(per_geounit: int, first: int, n_blocks: int) -> None:
+    fast, plain = unwritten(210), unwritten(210)
+    kernels.dense_addresses(HIGH, GEOUNITS, per_geounit, first, n_blocks, fast)
+    kernels.dense_addresses_reference(HIGH, GEOUNITS, per_geounit, first, n_blocks, plain)
+    np.testing.assert_array_equal(fast, plain)
+    assert np.all(fast[2 * n_blocks :] == 99)
+
+
+@pytest.mark.parametrize(("first", "n_blocks"), [(0, 40), (13, 20), (39, 1)])
+def test_scattered_addresses(first: int, n_blocks: int) -> None:
+    fast, plain = unwritten(100), unwritten(100)
+    kernels.scattered_addresses(HIGH, GEOUNITS, ANSWERS, first, n_blocks, fast)
+    kernels.scattered_addresses_reference(HIGH, GEOUNITS, ANSWERS, first, n_blocks, plain)
+    np.testing.assert_array_equal(fast, plain)
+    assert np.all(fast[2 * n_blocks :] == 99)
+
+
+@pytest.mark.parametrize("n_answers", [1, 8, 13, 64])
+def test_dense_refinement(n_answers: int) -> None:
+    first_row = 10
+    per_geounit = -(-n_answers // 8)
+    places = np.sort(RNG.choice(np.arange(first_row * n_answers, 40 * n_answers), 25, replace=False))
+    results = []
+    for kernel in (kernels.dense_refinement, kernels.dense_refinement_reference):
+        addresses, cells = unwritten(60), np.zeros(30, dtype=np.uint16)
+        kernel(HIGH, GEOUNITS, n_answers, first_row * per_geounit, LANES, places, addresses, cells)
+        results.append((addresses, cells))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+def test_scattered_refinement() -> None:
+    places = np.array([11, 12, 30, 39])
+    results = []
+    for kernel in (kernels.scattered_refinement, kernels.scattered_refinement_reference):
+        addresses, cells = unwritten(10), np.zeros(6, dtype=np.uint16)
+        kernel(HIGH, GEOUNITS, ANSWERS, 10, LANES, places, addresses, cells)
+        results.append((addresses, cells))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+    assert results[0][0][0] == ANSWERS[11] << 16

@@ -1,0 +1,175 @@
+"""Laws against sums in plain decimal arithmetic, which shares no code with them."""
+
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from flint import arb
+
+from tallyveil.errors import BudgetError, SolverError
+from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise.laws import IntegerLaw
+
+GAUSSIANS = [DiscreteGaussian(Fraction(v)) for v in ("1/10", "1/2", "51/100", "5", "68.49", "456.62")]
+LAPLACES = [DiscreteLaplace(Fraction(s)) for s in ("1/10", "1", "7.3", "22")]
+LAWS: list[Law] = [*GAUSSIANS, *LAPLACES]
+
+
+@pytest.fixture(autouse=True)
+def sixty_digits() -> Iterator[None]:
+    with localcontext() as context:
+        context.prec = 60
+        yield
+
+
+def probabilities(law: Law) -> dict[int, Decimal]:
+    """P(X = x) to about 55 digits, by summing weights until they are below 1e-60."""
+    if isinstance(law, DiscreteGaussian):
+        rate = -Decimal(law.variance.denominator) / (2 * law.variance.numerator)
+        weights = [(rate * x * x).exp() for x in range(400)]
+    else:
+        rate = -Decimal(law.scale.denominator) / law.scale.numerator
+        weights = [(rate * x).exp() for x in range(3500)]
+    assert weights[-1] < Decimal("1e-60")
+    total = weights[0] + 2 * sum(weights[1:])
+    return {sign * x: weight / total for x, weight in enumerate(weights) for sign in (-1, 1)}
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_boundary_digits_match_decimal_sums(law: Law) -> None:
+    p = probabilities(law)
+    below = Decimal(0)
+    for j in sorted(p):
+        below += p[j]
+        if abs(j) > 150:
+            continue
+        scaled = below * (1 << 80)
+        if min(scaled % 1, 1 - scaled % 1) > Decimal("1e-20") and scaled > 1:
+            assert law.floor_bits(j, 80) == int(scaled), j
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_floats_match_decimal_sums(law: Law) -> None:
+    p = probabilities(law)
+    variance = sum(x * x * q for x, q in p.items())
+    assert law.variance_float() == pytest.approx(float(variance), rel=1e-14)
+    assert law.standard_deviation() == pytest.approx(float(variance.sqrt()), rel=1e-14)
+    for x in (0, 1, -1, 7, -20):
+        assert law.probability(x) == pytest.approx(float(p[x]), rel=1e-14)
+        assert float(law.probability_ball(x)) == law.probability(x)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize(
+    "confidence", [Fraction(0), Fraction(1, 2), Fraction(9, 10), 1 - Fraction(1, 10**30)]
+)
+def test_margin_is_the_smallest_that_suffices(law: Law, confidence: Fraction) -> None:
+    p = probabilities(law)
+    covered, margin = p[0], 0
+    while covered * confidence.denominator < confidence.numerator:
+        margin += 1
+        covered += 2 * p[margin]
+    assert law.margin(confidence) == margin
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_tail_floors_agree_with_single_ones(law: Law) -> None:
+    floors = law.tail_floors(80, 1 << 40)
+    assert floors[-1] < 1 << 40 <= (floors[-2] if len(floors) > 1 else 1 << 40)
+    for x in {1, 2, len(floors) // 2 or 1, len(floors)}:
+        assert floors[x - 1] == law.tail_floor(x, 80)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_distribution_function_is_symmetric_and_proved(law: Law) -> None:
+    for j in (-3, -1, 0, 2):
+        assert (law.cdf(j, 200) + law.cdf(-j - 1, 200) - 1).contains(arb(0))
+        assert law.cdf(j, 200).rad() < arb(2) ** -150
+
+
+def test_far_boundaries_are_found_at_once() -> None:
+    law = DiscreteGaussian(Fraction(5))
+    assert law.floor_bits(-(10**9), 80) == 0
+    assert law.floor_bits(10**9, 80) == (1 << 80) - 1
+
+
+def test_both_sides_of_the_poisson_switch_agree() -> None:
+    # The variance is summed directly up to 1/2 and by Poisson summation above; it is smooth across.
+    below = DiscreteGaussian(Fraction(1, 2) - Fraction(1, 10**9)).variance_float()
+    above = DiscreteGaussian(Fraction(1, 2) + Fraction(1, 10**9)).variance_float()
+    assert 0 < above - below < 4e-9
+
+
+@pytest.mark.parametrize(
+    ("law", "deviation"),
+    [
+        (DiscreteGaussian(Fraction(10**10)), 1e5),
+        (DiscreteLaplace(Fraction(10**5)), 141421.35623672025),
+        (DiscreteGaussian(Fraction(1, 10**12)), 0.0),
+        (DiscreteLaplace(Fraction(1, 10**12)), 0.0),
+    ],
+    ids=str,
+)
+def test_extreme_parameters(law: Law, deviation: float) -> None:
+    assert law.standard_deviation() == pytest.approx(deviation, rel=1e-12)
+    assert law.margin(Fraction(1, 2)) <= deviation
+
+
+@pytest.mark.parametrize(
+    "parameter", [Fraction(0), Fraction(-1), Fraction(10**10 + 1), Fraction(1, 10**13), 68.49, 5, "5"]
+)
+def test_parameters_outside_the_range_are_refused(parameter: Fraction) -> None:
+    with pytest.raises(BudgetError, match="variance is"):
+        DiscreteGaussian(parameter)
+    with pytest.raises(BudgetError, match="scale is"):
+        DiscreteLaplace(parameter)
+
+
+def test_largest_scale() -> None:
+    with pytest.raises(BudgetError, match="1e\\+05"):
+        DiscreteLaplace(Fraction(10**5 + 1))
+
+
+@pytest.mark.parametrize("confidence", [Fraction(1), Fraction(-1, 2), 0.9])
+def test_confidence_outside_the_range_is_refused(confidence: Fraction) -> None:
+    with pytest.raises(BudgetError, match="confidence is"):
+        GAUSSIANS[0].margin(confidence)
+
+
+class FairCoin(IntegerLaw):
+    """P(X >= x) = 2**-(x + 1): boundaries with finitely many digits, which no certificate can settle."""
+
+    __slots__ = ()
+
+    @property
+    def _guard_bits(self) -> int:
+        return 64
+
+    def _tails(self, unit: arb) -> Iterator[arb]:
+        while True:
+            unit = unit / 2
+            yield unit / 2
+
+    def _tail_bound(self, x: int) -> arb:
+        return arb(1)
+
+    def _probability(self, x: int) -> arb:
+        raise NotImplementedError
+
+    def _variance(self) -> arb:
+        raise NotImplementedError
+
+
+def test_undecidable_boundary_is_an_error() -> None:
+    with pytest.raises(SolverError, match="undecided"):
+        FairCoin().tail_floor(1, 80)
+
+
+def test_undecidable_margin_is_an_error() -> None:
+    class NearlyFairCoin(FairCoin):
+        def _tails(self, unit: arb) -> Iterator[arb]:
+            return (tail + arb(0, 0.001) for tail in super()._tails(unit))
+
+    with pytest.raises(SolverError, match="too close"):
+        NearlyFairCoin().margin(Fraction(1, 2))
