@@ -1,0 +1,199 @@
+"""Build a spine from a table of the finest geounits.
+
+Both forms sort the rows by their path from the root; a geounit of any geolevel is then a run of rows, and its
+parent the run that holds it. Nothing depends on the order of the rows given.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.columns import TextColumn, fixed_width, row_order, text_column
+from tallyveil.geography.spine import Spine
+
+
+def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths: Sequence[int]) -> Spine:
+    """Spine whose geounits are prefixes of the finest geocode.
+
+    Args:
+        geocodes: Finest geocodes, each once, in any order; all of the same length.
+        geolevels: Names, root first.
+        lengths: Characters of the prefix at each geolevel, rising; the last is the whole geocode. The first
+            may be 0: one root over everything, whose geocode is then the geolevel's name.
+
+    Raises:
+        GeographyError: no rows, repeated names, lengths that do not rise or do not fit a geocode, a null,
+            empty or repeated geocode.
+    """
+    names = _checked_names(geolevels)
+    _check_lengths(names, lengths)
+    column = text_column(geocodes, f"geocodes of {names[-1]}")
+    _refuse_missing(names[-1], column)
+    _check_whole_length(names, lengths, column)
+    ordered = column.sort()
+    _refuse_duplicates(names[-1], ordered, (ordered == ordered.shift(1)).fill_null(False))
+    prefixes = (
+        ordered.str.slice(0, length)
+        if length
+        else pl.repeat(names[0], len(ordered), dtype=pl.String, eager=True)
+        for length in lengths
+    )
+    return _spine_of_paths(names, prefixes)
+
+
+def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[str]) -> Spine:
+    """Spine given by one column of geocodes for each geolevel; lengths may differ from geounit to geounit.
+
+    Args:
+        columns: By geolevel name, the geocode at that geolevel of every finest geounit; rows in any order,
+            one a finest geounit. Other columns are left alone.
+        geolevels: Names, root first, the finest last.
+
+    Raises:
+        GeographyError: no rows, repeated names, a column missing or of another length, a null or empty
+            geocode, a finest geocode given twice, or a geounit with two parents.
+    """
+    names = _checked_names(geolevels)
+    missing = [name for name in names if name not in columns]
+    if missing:
+        raise GeographyError(
+            f"no column for geolevel {', '.join(missing)}; got columns {', '.join(columns)}. "
+            "Give one column of geocodes, named after the geolevel, for every geolevel."
+        )
+    given = {name: text_column(columns[name], f"column {name}") for name in names}
+    sizes = {name: len(column) for name, column in given.items()}
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise GeographyError(
+            f"the columns of the geography table differ in length: {shown} rows. "
+            "Give every finest geounit one row with a geocode at every geolevel."
+        )
+    for name, column in given.items():
+        _refuse_missing(name, column)
+    paths = pl.DataFrame(given)[row_order([given[name] for name in names])]
+    _refuse_duplicates(names[-1], paths[names[-1]], _repeats_row_above(paths))
+    return _spine_of_paths(names, (paths[name] for name in names))
+
+
+def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spine:
+    """Read the tree off rows sorted by path; columns come root first, one at a time to keep memory low."""
+    geocodes: list[NDArray[np.str_]] = []
+    child_offsets: list[NDArray[np.int64]] = []
+    starts_here: NDArray[np.bool_] | None = None
+    starts_above: NDArray[np.int64] | None = None
+    codes_above: pl.Series | None = None
+    for name, column in zip(names, columns, strict=True):
+        changes = (column != column.shift(1)).fill_null(True).to_numpy()
+        # A geounit also starts where its parent does, even when the geocode stays the same.
+        starts_here = changes if starts_here is None else starts_here | changes
+        starts = np.flatnonzero(starts_here).astype(np.int64, copy=False)
+        codes = column.gather(starts)
+        if starts_above is not None and codes_above is not None:
+            offsets = np.append(np.searchsorted(starts, starts_above), len(starts)).astype(
+                np.int64, copy=False
+            )
+            _refuse_two_parents(name, codes, codes_above, offsets)
+            child_offsets.append(offsets)
+        geocodes.append(fixed_width(codes))
+        starts_above, codes_above = starts, codes
+    return Spine(names, tuple(geocodes), tuple(child_offsets))
+
+
+def _checked_names(geolevels: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(geolevels)
+    if not names or not all(names):
+        raise GeographyError(
+            f"geolevels are {list(names)}; wanted at least one name, none of them empty. "
+            "Name every geolevel, root first."
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise GeographyError(
+            f"geolevel {', '.join(repeated)} is named more than once in {', '.join(names)}. "
+            "Give every geolevel its own name."
+        )
+    return names
+
+
+def _check_lengths(names: tuple[str, ...], lengths: Sequence[int]) -> None:
+    if len(lengths) != len(names):
+        raise GeographyError(
+            f"{len(names)} geolevels ({', '.join(names)}) but {len(lengths)} prefix lengths {list(lengths)}. "
+            "Give one length for every geolevel, root first."
+        )
+    rises = all(shorter < longer for shorter, longer in pairwise(lengths))
+    if lengths[0] < 0 or lengths[-1] < 1 or not rises:
+        raise GeographyError(
+            f"prefix lengths are {list(lengths)} for {', '.join(names)}; they must rise from the root "
+            "to the finest geolevel, the first being 0 or more. "
+            "Leave out a geolevel that repeats the one above it."
+        )
+
+
+def _check_whole_length(names: tuple[str, ...], lengths: Sequence[int], column: pl.Series) -> None:
+    wrong = column.filter(column.str.len_chars() != lengths[-1])
+    if len(wrong) == 0:
+        return
+    example = str(wrong.sort()[0])
+    if len(example) < lengths[-1]:
+        meaning = "the prefix is longer than the geocode; leading zeros may have been lost on reading"
+    else:
+        meaning = "the rest of the geocode would be dropped"
+    raise GeographyError(
+        f"{len(wrong)} geocodes of {names[-1]}, such as '{example}', do not have {lengths[-1]} characters: "
+        f"{meaning}. Read geocodes as text, make the last length that of the whole geocode, or, where "
+        "lengths differ, give each geolevel a column of its own."
+    )
+
+
+def _refuse_missing(name: str, column: pl.Series) -> None:
+    if len(column) == 0:
+        raise GeographyError(
+            f"the geography table has no rows, so geolevel {name} has no geounits. "
+            "Give at least one finest geounit."
+        )
+    missing = (column.is_null() | (column == "")).fill_null(True).arg_true()
+    if len(missing):
+        raise GeographyError(
+            f"{len(missing)} rows have no geocode at geolevel {name}, the first is row {missing[0]} "
+            "(from 0): a geounit below would be an orphan. Fill in the geocode, or leave the row out."
+        )
+
+
+def _refuse_duplicates(name: str, finest: pl.Series, repeats: pl.Series) -> None:
+    duplicates = finest.filter(repeats)
+    if len(duplicates):
+        raise GeographyError(
+            f"{len(duplicates)} rows repeat a finest geocode, such as {name} '{duplicates[0]}'. "
+            "Give every finest geounit exactly one row."
+        )
+
+
+def _repeats_row_above(paths: pl.DataFrame) -> pl.Series:
+    same = pl.repeat(True, len(paths), dtype=pl.Boolean, eager=True)
+    for column in paths.get_columns():
+        same = same & (column == column.shift(1)).fill_null(False)
+    return same
+
+
+def _refuse_two_parents(
+    name: str, codes: pl.Series, codes_above: pl.Series, offsets: NDArray[np.int64]
+) -> None:
+    # Prefixes, and most tables, give geocodes that rise over the whole geolevel: then none can repeat.
+    if (codes > codes.shift(1)).fill_null(True).all() or codes.n_unique() == len(codes):
+        return
+    repeated = codes.filter(codes.is_duplicated())
+    geocode = str(repeated.min())
+    first, second = (codes == geocode).arg_true()[:2].to_list()
+    parents = [
+        str(codes_above[int(np.searchsorted(offsets, row, side="right")) - 1]) for row in (first, second)
+    ]
+    raise GeographyError(
+        f"{repeated.n_unique()} geounits of {name} have more than one parent: '{geocode}' lies in "
+        f"'{parents[0]}' and in '{parents[1]}'. Geocodes must be unique within a geolevel: put the parent's "
+        "geocode in front where they restart within each parent, or give the geounit one parent."
+    )

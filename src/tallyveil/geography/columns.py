@@ -1,0 +1,113 @@
+"""Columns of geocodes: what is accepted, and the two forms they are kept in.
+
+While a spine is built and looked up, geocodes are a polars text Series, whose sorts and joins are several
+times faster than numpy's. A finished spine keeps numpy fixed-width text ('U'): one element is a plain `str`,
+comparison and slicing work as everywhere in numpy, and no library version beyond numpy 1.26 is needed. It
+costs four bytes a character (8 million blocks of 15 digits: 480 MB), paid once and shared by every reader.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+
+TextColumn: TypeAlias = Sequence[str] | pl.Series | NDArray[Any]
+
+
+def text_column(values: TextColumn, where: str) -> pl.Series:
+    """Geocodes as a polars text Series; nulls stay null.
+
+    Args:
+        values: Any sequence of `str`, a numpy array of text, or a polars Series of text or categories.
+        where: What the column is, for the error.
+
+    Raises:
+        GeographyError: the values are not text, or hold the NUL character.
+    """
+    column = _as_series(values, where)
+    if column.str.contains("\0", literal=True).any():
+        raise GeographyError(
+            f"{where}: a geocode holds the character NUL, which no text file can. Remove it from the table."
+        )
+    return column
+
+
+def fixed_width(column: pl.Series) -> NDArray[np.str_]:
+    """The same geocodes as a read-only numpy array of the least width that holds them; no nulls."""
+    width = _as_int(column.str.len_chars().max())
+    if _is_ascii(column):
+        # As nearly every geocode is: widening one run of bytes to numpy's four-byte characters takes half
+        # the time and a third of the memory of going through Python strings.
+        array = _padded_bytes(column, width).astype("<u4").view(f"<U{width}").astype(f"U{width}", copy=False)
+    else:
+        array = np.array(column.to_list(), dtype=f"U{width}")
+    array.flags.writeable = False
+    return array
+
+
+def row_order(columns: Sequence[pl.Series]) -> NDArray[np.int64]:
+    """Rows in the order of the columns, the first one weighing most; by code point, no nulls.
+
+    Each geocode is cut into eight-byte words that compare as the text does: sorting integers takes a third
+    of the time of sorting the text of several columns.
+    """
+    words = [word for column in columns for word in _sort_words(column)]
+    return np.lexsort(words[::-1]).astype(np.int64, copy=False)  # lexsort's first key weighs least
+
+
+def _sort_words(column: pl.Series) -> list[NDArray[np.uint64]]:
+    # UTF-8 keeps the order of code points, and NUL, the padding, comes before every other byte.
+    n_words = -(-_as_int(column.str.len_bytes().max()) // 8)
+    grid = _padded_bytes(column, 8 * n_words).view(">u8").reshape(len(column), n_words)
+    return [grid[:, index].astype(np.uint64) for index in range(n_words)]
+
+
+def _padded_bytes(column: pl.Series, width: int) -> NDArray[np.uint8]:
+    """UTF-8 of every geocode, each padded with NUL to the width, one after the other."""
+    if _is_ascii(column):
+        run = column.str.pad_end(width, "\0").str.join("").item().encode("ascii")
+    else:
+        run = b"".join(text.encode("utf-8").ljust(width, b"\0") for text in column.to_list())
+    return np.frombuffer(run, dtype=np.uint8)
+
+
+def _is_ascii(column: pl.Series) -> bool:
+    return _as_int(column.str.len_bytes().sum()) == _as_int(column.str.len_chars().sum())
+
+
+def _as_series(values: TextColumn, where: str) -> pl.Series:
+    if isinstance(values, pl.Series):
+        if values.dtype == pl.String:
+            return values
+        if isinstance(values.dtype, pl.Categorical | pl.Enum):
+            return values.cast(pl.String)
+        raise _not_text(where, str(values.dtype))
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind not in "UOT":
+            raise _not_text(where, f"a numpy array of {values.dtype} with {values.ndim} dimensions")
+        return _series_of_list(values.tolist(), where) if values.dtype.kind != "U" else pl.Series(values)
+    if isinstance(values, str):
+        raise _not_text(where, "one str")
+    return _series_of_list(list(values), where)
+
+
+def _series_of_list(values: list[Any], where: str) -> pl.Series:
+    for value in values:
+        if value is not None and not isinstance(value, str):
+            raise _not_text(where, f"a value of type {type(value).__name__}")
+    return pl.Series(values, dtype=pl.String)
+
+
+def _not_text(where: str, got: str) -> GeographyError:
+    return GeographyError(
+        f"{where}: geocodes must be a column of text, got {got}. Read the column as text: "
+        "a number loses the leading zeros of '04'."
+    )
+
+
+def _as_int(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,174 @@
+"""The spine: a tree of geounits kept as columns."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.columns import TextColumn, text_column
+
+_DIGEST_CHUNK = 1 << 16
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spine:
+    """A hierarchy of geounits, root first, held as a few arrays a geolevel.
+
+    Geounits of a geolevel are numbered from 0. They stand depth first: the children of geounit `g` of level
+    `i` are rows `child_offsets[i][g]:child_offsets[i][g + 1]` of level `i + 1`, and siblings are sorted by
+    geocode (by code point). So the finest geounits of any geounit are contiguous too. There may be several
+    roots. Every geounit above the finest level has at least one child.
+
+    Build one with `spine_from_prefixes` or `spine_from_columns`. Two spines are the same when their digests
+    are.
+
+    Attributes:
+        geolevels: Names, root first, each once.
+        geocodes: One read-only array of text a geolevel, shape (n_geounits,); unique within the geolevel.
+        child_offsets: One read-only int64 array, shape (n_geounits + 1,), for every geolevel but the finest.
+    """
+
+    geolevels: tuple[str, ...]
+    geocodes: tuple[NDArray[np.str_], ...]
+    child_offsets: tuple[NDArray[np.int64], ...]
+
+    def __post_init__(self) -> None:
+        n_levels = len(self.geolevels)
+        if n_levels == 0 or len(self.geocodes) != n_levels or len(self.child_offsets) != n_levels - 1:
+            raise GeographyError(
+                f"a spine of {n_levels} geolevels got {len(self.geocodes)} arrays of geocodes and "
+                f"{len(self.child_offsets)} of child offsets; wanted {n_levels} and {max(n_levels - 1, 0)}. "
+                "Build it with spine_from_prefixes or spine_from_columns."
+            )
+        for level, offsets in enumerate(self.child_offsets):
+            self._check_offsets(level, offsets)
+        object.__setattr__(self, "geocodes", tuple(_read_only(array) for array in self.geocodes))
+        object.__setattr__(self, "child_offsets", tuple(_read_only(array) for array in self.child_offsets))
+
+    def _check_offsets(self, level: int, offsets: NDArray[np.int64]) -> None:
+        above, below = len(self.geocodes[level]), len(self.geocodes[level + 1])
+        sound = (
+            offsets.dtype == np.int64
+            and offsets.shape == (above + 1,)
+            and offsets[0] == 0
+            and offsets[-1] == below
+            and bool(np.all(offsets[1:] > offsets[:-1]))
+        )
+        if not sound:
+            raise GeographyError(
+                f"child offsets of geolevel {self.geolevels[level]} must be {above + 1} int64 values that "
+                f"rise strictly from 0 to {below}, the number of geounits below. "
+                "Build the spine with spine_from_prefixes or spine_from_columns."
+            )
+
+    @property
+    def n_levels(self) -> int:
+        """Number of geolevels."""
+        return len(self.geolevels)
+
+    @property
+    def finest(self) -> int:
+        """Index of the finest geolevel."""
+        return len(self.geolevels) - 1
+
+    def level_index(self, name: str) -> int:
+        """Index of the geolevel of that name.
+
+        Raises:
+            GeographyError: there is no such geolevel.
+        """
+        if name not in self.geolevels:
+            raise GeographyError(
+                f"no geolevel '{name}' in the spine; it has {', '.join(self.geolevels)}. "
+                "Use one of these names."
+            )
+        return self.geolevels.index(name)
+
+    def n_geounits(self, level: int) -> int:
+        """Number of geounits of a geolevel."""
+        return len(self.geocodes[level])
+
+    def parents(self, level: int) -> NDArray[np.int64]:
+        """Index, in the geolevel above, of each geounit's parent; shape (n_geounits(level),).
+
+        Raises:
+            GeographyError: the root geolevel has no parents.
+        """
+        if level == 0:
+            raise GeographyError(
+                f"geounits of {self.geolevels[0]} are roots and have no parent. Ask for a level from 1 on."
+            )
+        offsets = self.child_offsets[level - 1]
+        return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+
+    def finest_offsets(self, level: int) -> NDArray[np.int64]:
+        """Where each geounit's finest geounits start; shape (n_geounits(level) + 1,).
+
+        Those of geounit `g` are rows `offsets[g]:offsets[g + 1]` of the finest geolevel.
+        """
+        offsets = np.arange(self.n_geounits(level) + 1, dtype=np.int64)
+        for lower in self.child_offsets[level:]:
+            offsets = lower[offsets]
+        return offsets
+
+    def ancestors(self, level: int) -> NDArray[np.int64]:
+        """Index, at a geolevel, of the geounit that holds each finest geounit.
+
+        The array has shape (n_geounits(finest),).
+        """
+        return np.repeat(
+            np.arange(self.n_geounits(level), dtype=np.int64), np.diff(self.finest_offsets(level))
+        )
+
+    def locate(self, level: int, geocodes: TextColumn) -> NDArray[np.int64]:
+        """Index of each geocode in a geolevel, or -1 where there is none (nulls too); in the order asked.
+
+        One hash join of the whole column: look many up at once rather than one by one.
+
+        Raises:
+            GeographyError: the geocodes are not text.
+        """
+        wanted = pl.DataFrame(
+            {"geocode": text_column(geocodes, f"geocodes to find in {self.geolevels[level]}")}
+        )
+        known = pl.DataFrame(
+            {"geocode": self.geocodes[level], "index": np.arange(self.n_geounits(level), dtype=np.int64)}
+        )
+        found = wanted.join(known, on="geocode", how="left", maintain_order="left")["index"]
+        return found.fill_null(-1).to_numpy().astype(np.int64, copy=False)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the spine's names, geocodes and offsets; depends on nothing else.
+
+        Neither the order of the rows it was built from, nor the byte order or width of an array, enters.
+        """
+        digest = hashlib.sha256(b"tallyveil spine 1\n")
+        sizes = [self.n_geounits(level) for level in range(self.n_levels)]
+        header = json.dumps([list(self.geolevels), sizes], ensure_ascii=True, separators=(",", ":"))
+        digest.update(header.encode("ascii") + b"\n")
+        for codes in self.geocodes:
+            for start in range(0, len(codes), _DIGEST_CHUNK):
+                # NUL ends every geocode and can be in none, so no two spines write the same bytes.
+                chunk = "\0".join(codes[start : start + _DIGEST_CHUNK].tolist())
+                digest.update(chunk.encode("utf-8") + b"\0")
+        for offsets in self.child_offsets:
+            digest.update(offsets.astype("<i8", copy=False).tobytes())
+        return digest.digest()
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{name}: {len(codes)}" for name, codes in zip(self.geolevels, self.geocodes, strict=True)
+        )
+        return f"Spine({sizes})"
+
+
+def _read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
