@@ -1,0 +1,38 @@
+"""Which two populations a guarantee tells apart."""
+
+from enum import StrEnum
+
+
+class Neighbours(StrEnum):
+    """The relation under which two populations are neighbours.
+
+    BOUNDED: one record changes its value; the number of records stays the same (one record leaves a cell and
+        one enters another). The 2020 Census used this one, within a state.
+    UNBOUNDED: one record is added or removed.
+
+    A *partition query* counts each record in at most one of its answers, by one. Its sensitivities, which
+    every cost in this package starts from:
+
+    | relation | answers that move | squared L2 sensitivity | L1 sensitivity |
+    |---|---|---|---|
+    | bounded | two, by one each | 2 | 2 |
+    | unbounded | one, by one | 1 | 1 |
+
+    So the same noise costs twice as much rho, or epsilon, under bounded neighbours; and an (epsilon, delta)
+    under one relation says nothing about the other until it is converted.
+
+    Source: Cumings-Menon et al. 2023, Lemma 4 (bounded); Dwork and Roth 2014, section 2.3.
+    """
+
+    BOUNDED = "bounded"
+    UNBOUNDED = "unbounded"
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """Squared L2 sensitivity of a partition query: how many answers move by one."""
+        return 2 if self is Neighbours.BOUNDED else 1
+
+    @property
+    def sensitivity(self) -> int:
+        """L1 sensitivity of a partition query: how many answers move by one."""
+        return 2 if self is Neighbours.BOUNDED else 1

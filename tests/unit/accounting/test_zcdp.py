@@ -1,0 +1,150 @@
+"""Costs of events, and rho as (epsilon, delta)."""
+
+import math
+from fractions import Fraction
+
+import flint
+import pytest
+
+from tallyveil.accounting import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    InvariantEvent,
+    NonPrivateEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    epsilon_of,
+    rho_of,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+    zcdp_to_epsilon_textbook,
+)
+from tallyveil.errors import BudgetError
+
+GAUSSIAN = DiscreteGaussianEvent(Fraction(7, 3), 2)
+LAPLACE = DiscreteLaplaceEvent(Fraction(5, 2), 2, 3)
+INVARIANT = InvariantEvent("total")
+RATES = [Fraction(1, 10**12), Fraction(1, 100), Fraction(293764, 114921), Fraction(50), Fraction(10**6)]
+DELTAS = [Fraction(1, 10**300), Fraction(1, 10**10), Fraction(1, 1000), Fraction(1, 2)]
+
+
+def test_gaussian_noise_costs_half_the_squared_sensitivity_over_the_variance() -> None:
+    assert rho_of(GAUSSIAN) == Fraction(3, 7)
+    assert rho_of(DiscreteGaussianEvent(Fraction(7, 3), 1)) == Fraction(3, 14)
+    assert rho_of(DiscreteGaussianEvent(Fraction(7, 3), 1, 10)) == Fraction(15, 7)
+
+
+def test_laplace_noise_costs_sensitivity_over_scale() -> None:
+    assert epsilon_of(LAPLACE) == Fraction(12, 5)
+    assert epsilon_of(DiscreteLaplaceEvent(Fraction(5, 2), 1)) == Fraction(2, 5)
+
+
+def test_laplace_noise_counts_in_rho_only_when_asked() -> None:
+    with pytest.raises(BudgetError, match="cost in epsilon, not in rho"):
+        rho_of(SequentialEvent((GAUSSIAN, LAPLACE)))
+    assert rho_of(LAPLACE, laplace_as_zcdp=True) == 3 * Fraction(4, 5) ** 2 / 2
+    assert rho_of(SequentialEvent((GAUSSIAN, LAPLACE)), laplace_as_zcdp=True) == Fraction(3, 7) + Fraction(
+        24, 25
+    )
+
+
+def test_gaussian_noise_has_no_pure_epsilon() -> None:
+    with pytest.raises(BudgetError, match="no finite pure epsilon"):
+        epsilon_of(ParallelEvent((LAPLACE, GAUSSIAN)))
+
+
+@pytest.mark.parametrize(("cost", "leaf"), [(rho_of, GAUSSIAN), (epsilon_of, LAPLACE)])
+def test_sequential_adds_parallel_takes_the_largest_invariants_are_free(cost, leaf: PrivacyEvent) -> None:
+    one = cost(leaf)
+    assert cost(SequentialEvent((leaf, leaf, INVARIANT))) == 2 * one
+    assert cost(ParallelEvent((leaf, SequentialEvent((leaf, leaf)), INVARIANT))) == 2 * one
+    assert cost(SequentialEvent((leaf, ParallelEvent((leaf, leaf))))) == 2 * one
+    assert cost(SequentialEvent(())) == cost(ParallelEvent(())) == cost(INVARIANT) == 0
+
+
+def test_a_non_private_event_anywhere_has_no_cost() -> None:
+    for cost in (rho_of, epsilon_of):
+        with pytest.raises(BudgetError, match=r"no finite cost \(debugging\)"):
+            cost(SequentialEvent((INVARIANT, ParallelEvent((NonPrivateEvent("debugging"),)))))
+
+
+def best_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
+    """Minimum over alpha of equation (6) of SafeTab's Lemma 4, by ternary search at 400 bits."""
+    with flint.ctx.workprec(400):
+        r = flint.arb(flint.fmpq(rho.numerator, rho.denominator))
+        d = flint.arb(flint.fmpq(delta.numerator, delta.denominator))
+
+        def bound(log_excess: Fraction) -> flint.arb:
+            a = 1 + flint.arb(flint.fmpq(log_excess.numerator, log_excess.denominator)).exp()
+            return r * a + ((1 / d).log() + (a - 1) * (1 - 1 / a).log() - a.log()) / (a - 1)
+
+        low, high = Fraction(-30), Fraction(60)
+        for _ in range(200):
+            left, right = low + (high - low) * 3 / 8, low + (high - low) * 5 / 8
+            low, high = (low, right) if bound(left) < bound(right) else (left, high)
+        mantissa, exponent = bound((low + high) / 2).mid().man_exp()
+        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+@pytest.mark.parametrize("rho", RATES)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_epsilon_is_never_below_the_best_bound_and_hardly_above_it(rho: Fraction, delta: Fraction) -> None:
+    best = max(Fraction(0), best_epsilon(rho, delta))
+    found = Fraction(zcdp_to_epsilon(rho, delta))
+    assert found * (1 + Fraction(1, 2**90)) >= best
+    assert found <= best * (1 + Fraction(1, 10**14)) + Fraction(1, 10**25)
+
+
+@pytest.mark.parametrize("rho", RATES)
+@pytest.mark.parametrize("delta", DELTAS[1:3])
+def test_delta_of_epsilon_gives_the_delta_back(rho: Fraction, delta: Fraction) -> None:
+    epsilon = zcdp_to_epsilon(rho, delta)
+    # Epsilon was rounded up, so delta may only come back smaller, by what one rounding of epsilon is worth.
+    back = zcdp_to_delta(rho, Fraction(epsilon))
+    assert back <= float(delta) * (1 + 1e-14)
+    if epsilon > 0:  # else even epsilon = 0 leaves delta to spare
+        steepness = 1 + (epsilon - float(rho)) / (2 * float(rho))
+        assert back == pytest.approx(float(delta), rel=1e-13 + 4 * math.ulp(epsilon) * steepness)
+
+
+def test_the_textbook_formula() -> None:
+    found = zcdp_to_epsilon_textbook(Fraction(1, 4), Fraction(1, 10**6))
+    assert found == pytest.approx(0.25 + math.sqrt(math.log(1e6)), rel=1e-15)
+    assert found > zcdp_to_epsilon(Fraction(1, 4), Fraction(1, 10**6))
+
+
+def test_nothing_spent_is_nothing_lost() -> None:
+    assert zcdp_to_epsilon(Fraction(0), Fraction(1, 10)) == 0.0
+    assert zcdp_to_delta(Fraction(0), Fraction(0)) == 0.0
+    assert zcdp_to_epsilon_textbook(Fraction(0), Fraction(1, 10)) == 0.0
+
+
+def test_a_large_delta_needs_no_epsilon() -> None:
+    assert zcdp_to_epsilon(Fraction(1, 1000), Fraction(1, 2)) == 0.0
+
+
+def test_beyond_the_range_of_floats_the_answers_stay_bounds() -> None:
+    assert zcdp_to_delta(Fraction(1), Fraction(10**6)) == math.ulp(0.0)
+    assert zcdp_to_epsilon(Fraction(10**400), Fraction(1, 2)) == math.inf
+    assert zcdp_to_delta(Fraction(10**6), Fraction(0)) == 1.0
+    assert 0 < zcdp_to_epsilon(Fraction(1, 10**400), Fraction(1, 10**400)) < 1e-140
+    assert 0 < zcdp_to_delta(Fraction(1, 10**400), Fraction(0)) < 1e-140
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1), Fraction(-1, 2), Fraction(2)])
+@pytest.mark.parametrize("convert", [zcdp_to_epsilon, zcdp_to_epsilon_textbook])
+def test_delta_must_lie_inside_the_unit_interval(convert, delta: Fraction) -> None:
+    with pytest.raises(BudgetError, match="between 0 and 1"):
+        convert(Fraction(1), delta)
+
+
+@pytest.mark.parametrize("convert", [zcdp_to_epsilon, zcdp_to_delta, zcdp_to_epsilon_textbook])
+def test_rho_must_not_be_negative(convert) -> None:
+    with pytest.raises(BudgetError, match="rho must be 0 or more"):
+        convert(Fraction(-1), Fraction(1, 2))
+
+
+def test_epsilon_must_not_be_negative() -> None:
+    with pytest.raises(BudgetError, match="epsilon must be 0 or more"):
+        zcdp_to_delta(Fraction(1), Fraction(-1))
