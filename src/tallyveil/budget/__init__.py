@@ -1,0 +1,17 @@
+"""How a privacy-loss budget is divided, in exact fractions, and what error that division expects."""
+
+from tallyveil.budget.expected import ExpectedError, expected_errors
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.presets import StrategyPreset, load_strategy_preset, strategy_preset_names
+from tallyveil.budget.strategy import Mechanism, Strategy
+
+__all__ = [
+    "ExpectedError",
+    "Mechanism",
+    "Strategy",
+    "StrategyPreset",
+    "expected_errors",
+    "load_strategy_preset",
+    "parse_fraction",
+    "strategy_preset_names",
+]

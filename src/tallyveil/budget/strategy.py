@@ -1,0 +1,169 @@
+"""A strategy: what is measured where, and which exact share of the budget each query gets."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Literal
+
+from tallyveil.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    PrivacyEvent,
+    SequentialEvent,
+)
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+
+
+class Mechanism(StrEnum):
+    """Law of the noise, which also decides the unit of the budget."""
+
+    DISCRETE_GAUSSIAN = "discrete_gaussian"
+    DISCRETE_LAPLACE = "discrete_laplace"
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """An exact division of one budget over geolevels and, within each, over query groups.
+
+    A query group at a geolevel gets `total * geolevel share * query share`. Every query group must be a
+    partition query (each record counts in at most one answer): over all geounits of a geolevel it then still
+    is one, so that one event covers the geolevel, and the events of all geolevels and queries add.
+
+    Attributes:
+        mechanism: Discrete Gaussian (the budget is rho) or discrete Laplace (the budget is epsilon).
+        neighbours: The relation the budget is stated under.
+        total: The whole budget, above 0.
+        geolevel_shares: Share of each geolevel, root first; above 0, summing to exactly 1.
+        query_shares: For each of the same geolevels, in the same order, the share of each query group;
+            above 0, summing to exactly 1. Query groups are named by their specification.
+
+    Raises:
+        BudgetError: a share that is not a fraction above 0, names that do not match or repeat, or shares
+            that do not sum to 1; it says by how much.
+
+    Privacy: measuring costs exactly `total` (`event`).
+    Source: Cumings-Menon et al. 2023, Theorem 1.
+    """
+
+    mechanism: Mechanism
+    neighbours: Neighbours
+    total: Fraction
+    geolevel_shares: tuple[tuple[str, Fraction], ...]
+    query_shares: tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mechanism", _member(Mechanism, self.mechanism, "mechanism"))
+        object.__setattr__(self, "neighbours", _member(Neighbours, self.neighbours, "neighbours"))
+        if not isinstance(self.total, Fraction) or self.total <= 0:
+            raise BudgetError(
+                f"the strategy's total {self.budget_unit} must be a Fraction above 0, got {self.total!r}. "
+                "Give it as an exact fraction."
+            )
+        _check_shares("geolevel shares", self.geolevel_shares)
+        named = tuple(name for name, _ in self.query_shares)
+        if named != self.geolevels:
+            raise BudgetError(
+                f"query shares are given for geolevels {', '.join(named) or 'none'}; wanted "
+                f"{', '.join(self.geolevels)}, each once, root first. Give each geolevel with a share its queries."
+            )
+        for geolevel, shares in self.query_shares:
+            _check_shares(f"query shares of geolevel {geolevel}", shares)
+
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """Unit of `total`: "rho" for Gaussian noise, "epsilon" for Laplace noise."""
+        return "rho" if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+
+    @property
+    def geolevels(self) -> tuple[str, ...]:
+        """Measured geolevels, root first."""
+        return tuple(name for name, _ in self.geolevel_shares)
+
+    def queries(self, geolevel: str) -> tuple[str, ...]:
+        """Query groups measured at a geolevel, in order.
+
+        Raises:
+            BudgetError: the geolevel is not measured.
+        """
+        return tuple(query for query, _ in self._shares_of(geolevel))
+
+    def share(self, geolevel: str, query: str) -> Fraction:
+        """Exact budget of a query group at a geolevel, in `budget_unit`.
+
+        Raises:
+            BudgetError: the query is not measured there.
+        """
+        shares = dict(self._shares_of(geolevel))
+        if query not in shares:
+            raise BudgetError(
+                f"query '{query}' is not measured at geolevel {geolevel}; measured are {', '.join(shares)}. "
+                "Ask for one of these, or give the query a share."
+            )
+        return self.total * dict(self.geolevel_shares)[geolevel] * shares[query]
+
+    def law(self, geolevel: str, query: str) -> Law:
+        """Law of the noise that query group gets there.
+
+        Gaussian: variance = squared sensitivity / (2 rho), which is 1 / rho under bounded neighbours.
+        Laplace: scale = L1 sensitivity / epsilon.
+
+        Raises:
+            BudgetError: the query is not measured there, or the noise would be larger than can be drawn.
+        """
+        share = self.share(geolevel, query)
+        if self.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+            return DiscreteGaussian(self.neighbours.squared_sensitivity / (2 * share))
+        return DiscreteLaplace(self.neighbours.sensitivity / share)
+
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """One event for each geolevel and query group, in order."""
+        return tuple(
+            self._event_of(self.law(geolevel, query))
+            for geolevel in self.geolevels
+            for query in self.queries(geolevel)
+        )
+
+    def event(self) -> SequentialEvent:
+        """Everything this strategy measures; its cost is exactly `total`."""
+        return SequentialEvent(self.events())
+
+    def _event_of(self, law: Law) -> PrivacyEvent:
+        if isinstance(law, DiscreteGaussian):
+            return DiscreteGaussianEvent(law.variance, self.neighbours.squared_sensitivity)
+        return DiscreteLaplaceEvent(law.scale, self.neighbours.sensitivity)
+
+    def _shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
+        for name, shares in self.query_shares:
+            if name == geolevel:
+                return shares
+        raise BudgetError(
+            f"geolevel {geolevel} is not measured; measured are {', '.join(self.geolevels)}. "
+            "Ask for one of these, or give the geolevel a share."
+        )
+
+
+def _member(kind: type[StrEnum], value: str, where: str) -> StrEnum:
+    if value not in list(kind):
+        raise BudgetError(f"{where} is {value!r}; wanted one of {', '.join(kind)}. Use one of these names.")
+    return kind(value)
+
+
+def _check_shares(where: str, shares: tuple[tuple[str, Fraction], ...]) -> None:
+    names = [name for name, _ in shares]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise BudgetError(f"{where} name {', '.join(repeated)} more than once. Give each one share.")
+    for name, share in shares:
+        if not isinstance(share, Fraction) or share <= 0:
+            raise BudgetError(
+                f"{where}: {name} has {share!r}; wanted a Fraction above 0. Leave out what is not to be measured."
+            )
+    total = sum((share for _, share in shares), Fraction(0))
+    if total != 1:
+        amount = f"{exact_text(1 - total)} short of 1" if total < 1 else f"{exact_text(total - 1)} over 1"
+        raise BudgetError(
+            f"{where} sum to {exact_text(total)}, {amount}. Change the shares so that they sum to exactly 1."
+        )

@@ -1,0 +1,73 @@
+"""Strategies that come with the package."""
+
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.budget import load_strategy_preset, strategy_preset_names
+from tallyveil.budget.presets import _measured_steps
+from tallyveil.errors import BudgetError
+from tallyveil.universe import load_preset
+
+
+def test_the_presets_are_listed() -> None:
+    assert strategy_preset_names() == ("redistricting-state-rooted", "redistricting-us")
+
+
+def test_an_unknown_preset_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(
+        BudgetError, match="no strategy preset 'dhc'; there are redistricting-state-rooted, red"
+    ):
+        load_strategy_preset("dhc")
+
+
+@pytest.mark.parametrize("name", strategy_preset_names())
+def test_every_measured_query_is_in_exactly_one_pass(name: str) -> None:
+    preset = load_strategy_preset(name)
+    assert preset.name == name
+    assert preset.summary
+    assert preset.source
+    for geolevel in preset.strategy.geolevels:
+        measured = [query for step in preset.passes_of(geolevel) for query in step]
+        assert sorted(measured) == sorted(preset.strategy.queries(geolevel))
+        assert preset.rounding_of(geolevel)[-1][-1] == "detailed"
+
+
+@pytest.mark.parametrize("name", strategy_preset_names())
+def test_every_query_fits_the_redistricting_schema(name: str) -> None:
+    preset = load_strategy_preset(name)
+    schema = load_preset("pl94-persons")
+    for geolevel in preset.strategy.geolevels:
+        rounded = [query for step in preset.rounding_of(geolevel) for query in step]
+        for query in (*preset.strategy.queries(geolevel), *rounded):
+            assert schema.query(query).size >= 1
+
+
+def test_an_unknown_geolevel_is_refused() -> None:
+    preset = load_strategy_preset("redistricting-state-rooted")
+    for steps in (preset.passes_of, preset.rounding_of):
+        with pytest.raises(BudgetError, match="has no geolevel US; it has State, County"):
+            steps("US")
+
+
+def test_the_order_of_estimation_and_its_slack() -> None:
+    preset = load_strategy_preset("redistricting-us")
+    assert preset.slack == Fraction(1, 10)
+    assert preset.delta == Fraction(1, 10**10)
+    chain = ("hhgq", "hhgq*hispanic", "hhgq*hispanic*cenrace", "detailed")
+    for geolevel in ("State", "County", "Tract", "Block_Group"):
+        first, second = preset.passes_of(geolevel)
+        assert first == ("total",)
+        assert len(second) == 10
+        assert preset.rounding_of(geolevel) == (("total",), chain)
+    for geolevel, n_queries in (("US", 10), ("Block", 11)):
+        (only,) = preset.passes_of(geolevel)
+        assert len(only) == n_queries
+        assert preset.rounding_of(geolevel) == (("total", *chain),)
+
+
+@pytest.mark.parametrize("passes", [[["total"]], [["total"], ["total", "*"]], [["*"], ["nothing"]], []])
+def test_passes_that_do_not_hold_every_measured_query_once_are_refused(passes: list[list[str]]) -> None:
+    strategy = load_strategy_preset("redistricting-us").strategy
+    with pytest.raises(BudgetError, match="wanted every measured query once"):
+        _measured_steps("mine", {"passes": {"State": passes}}, strategy, "State")
