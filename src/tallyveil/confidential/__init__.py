@@ -1,0 +1,1 @@
+"""The wall: the only floor that sees records or true counts."""

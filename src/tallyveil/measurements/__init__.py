@@ -1,0 +1,1 @@
+"""Noisy measurements and their Parquet layout: the only thing that crosses the wall."""

@@ -1,0 +1,77 @@
+"""Measuring: any split of the work gives the same noisy answers, and the noise is added to the truth."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.confidential.histogram import aggregate_all, histogram_from_triplets
+from tallyveil.confidential.measure import Measurer
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.universe.presets import load_preset
+
+SCHEMA = load_preset("race-age")
+SPINE = spine_from_prefixes([f"{a}{b:02d}" for a in "XY" for b in range(30)], ("Region", "Town"), (1, 3))
+
+
+def strategy(mechanism=Mechanism.DISCRETE_GAUSSIAN):
+    shares = (("total", Fraction(1, 4)), ("race_ethnicity", Fraction(1, 4)), ("detailed", Fraction(1, 2)))
+    return Strategy(
+        mechanism=mechanism,
+        neighbours=Neighbours.BOUNDED,
+        total=Fraction(1, 2),
+        geolevel_shares=(("Region", Fraction(1, 3)), ("Town", Fraction(2, 3))),
+        query_shares=(("Region", shares), ("Town", shares)),
+    )
+
+
+@pytest.fixture(params=list(Mechanism))
+def measurer(request):
+    rng = np.random.default_rng(5)
+    entries = 300
+    finest = histogram_from_triplets(
+        "Town",
+        SPINE.n_geounits(1),
+        rng.integers(0, SPINE.n_geounits(1), entries),
+        rng.integers(0, SCHEMA.size, entries),
+        rng.integers(1, 40, entries),
+    )
+    noise = NoiseSource(insecure_key("measure"))
+    return Measurer(aggregate_all(finest, SPINE), SPINE, SCHEMA, strategy(request.param), noise)
+
+
+@pytest.mark.parametrize("query", ["total", "race_ethnicity", "detailed"])
+def test_a_measurement_is_the_truth_plus_the_addressed_noise(measurer, query):
+    group = SCHEMA.query(query)
+    answers = np.arange(group.size)
+    measured = measurer.measure("Town", query, 10, 20, answers)
+    truth = measurer.histograms[1].answers(group, 10, 20)
+    position = measurer.strategy.queries("Town").index(query)
+    law = measurer.strategy.law("Town", query)
+    noise = measurer.noise.dense(law, 1, position, np.arange(10, 20), group.size)
+    assert np.array_equal(measured.values, truth + noise)
+    assert np.any(noise != 0)
+    assert measured.variance == law.variance_float()
+
+
+def test_parts_and_supports_give_what_the_whole_gives(measurer):
+    whole = measurer.measure("Town", "detailed", 0, 60, np.arange(16)).values
+    for start, stop in ((0, 1), (3, 17), (59, 60)):
+        for support in ([0], [1, 5, 6], [15], list(range(16))):
+            part = measurer.measure("Town", "detailed", start, stop, np.array(support)).values
+            assert np.array_equal(part, whole[start:stop][:, support])
+
+
+def test_no_answers_asked_gives_no_columns(measurer):
+    assert measurer.measure("Town", "detailed", 0, 3, np.array([], dtype=np.int64)).values.shape == (3, 0)
+
+
+def test_values_cannot_be_changed_and_the_truth_is_not_shown(measurer):
+    measured = measurer.measure("Region", "total", 0, 2, np.arange(1))
+    with pytest.raises(ValueError, match="read-only"):
+        measured.values[0, 0] = 0
+    assert "redacted" in repr(measurer)

@@ -1,0 +1,134 @@
+"""Reading people: what is refused, and that a refusal shows nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.confidential.records import read_records
+from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError, TallyveilError
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.schema import Schema
+from tallyveil.universe.structural_zero import StructuralZero
+
+CANARY = "canary-7716"
+
+SCHEMA = Schema(
+    "people",
+    (Attribute("age", ("young", "old")), Attribute("home", ("house", "barracks"))),
+    structural_zeros=(
+        StructuralZero("no young in barracks", (("age", ("young",)), ("home", ("barracks",)))),
+    ),
+)
+SPINE = spine_from_prefixes(["A1", "A2", "B1"], ("Region", "Town"), (1, 2))
+
+
+def write(folder: Path, **changes: object) -> Path:
+    columns: dict[str, object] = {
+        "geocode": ["A1", "A1", "B1", "A1"],
+        "age": ["young", "old", "old", "young"],
+        "home": ["house", "house", "barracks", "house"],
+        "count": [3, 2, 5, 4],
+    }
+    columns |= changes
+    path = folder / "records.parquet"
+    pl.DataFrame(columns).write_parquet(path)
+    return path
+
+
+def read(path: Path, count: str | None = "count", **columns: str):
+    names = {"age": "age", "home": "home"} | columns
+    return read_records(path, geocode="geocode", count=count, columns=names, schema=SCHEMA, spine=SPINE)
+
+
+def test_counts_are_summed_by_geounit_and_cell(tmp_path):
+    histogram = read(write(tmp_path))
+    assert histogram.geolevel == "Town"
+    assert histogram.offsets.tolist() == [0, 2, 2, 3]
+    assert histogram.cells.tolist() == [0, 2, 3]
+    assert histogram.counts.tolist() == [7, 2, 5]
+
+
+def test_without_a_count_column_every_row_is_one_person(tmp_path):
+    histogram = read(write(tmp_path), count=None)
+    assert histogram.counts.tolist() == [2, 1, 1]
+
+
+def test_csv_reads_the_same(tmp_path):
+    path = write(tmp_path)
+    csv = tmp_path / "records.csv"
+    pl.read_parquet(path).write_csv(csv)
+    assert read(csv).digest() == read(path).digest()
+
+
+def test_row_order_does_not_matter_and_one_record_does(tmp_path):
+    path = write(tmp_path)
+    digest = read(path).digest()
+    frame = pl.read_parquet(path)
+    frame.reverse().write_parquet(path)
+    assert read(path).digest() == digest
+    frame.with_columns(pl.col("count") + pl.Series([1, 0, 0, 0])).write_parquet(path)
+    assert read(path).digest() != digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "code"),
+    [
+        ({"count": [3, -2, 5, 4]}, SchemaError, "bad-counts"),
+        ({"count": [3, None, 5, 4]}, SchemaError, "bad-counts"),
+        ({"count": [3.5, 2.0, 5.0, 4.0]}, SchemaError, "bad-counts"),
+        ({"age": ["young", CANARY, "old", "young"]}, SchemaError, "unknown-level"),
+        ({"age": ["young", None, "old", "young"]}, SchemaError, "unknown-level"),
+        ({"geocode": ["A1", CANARY, "B1", "A1"]}, GeographyError, "unknown-geounit"),
+        ({"geocode": ["A1", None, "B1", "A1"]}, GeographyError, "unknown-geounit"),
+        ({"home": ["barracks", "house", "barracks", "house"]}, SchemaError, "structural-zero"),
+        ({"geocode": [11, 12, 13, 14]}, ConfigError, "geocode-not-text"),
+    ],
+)
+def test_bad_records_are_refused_without_being_shown(tmp_path, changes, kind, code):
+    with pytest.raises(kind) as caught:
+        read(write(tmp_path, **changes))
+    assert caught.value.code == code
+    assert CANARY not in str(caught.value)
+
+
+def test_all_problems_are_shown_at_once(tmp_path):
+    path = write(
+        tmp_path, age=["x", "old", "old", "old"], geocode=["Z9", "A1", "A1", "A1"], count=[-1, 1, 1, 1]
+    )
+    with pytest.raises(TallyveilError, match="3 problems") as caught:
+        read(path)
+    for column in ("'age'", "'geocode'", "'count'"):
+        assert column in str(caught.value)
+
+
+def test_missing_file_and_column_say_how_to_mend(tmp_path):
+    with pytest.raises(StoreError, match="does not exist"):
+        read(tmp_path / "absent.parquet")
+    with pytest.raises(ConfigError, match="did you mean 'age'"):
+        read(write(tmp_path), age="agee")
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path):
+    path = tmp_path / "records.parquet"
+    path.write_text(CANARY)
+    with pytest.raises(StoreError) as caught:
+        read(path)
+    assert CANARY not in str(caught.value)
+
+
+def test_a_histogram_never_shows_its_counts(tmp_path):
+    histogram = read(write(tmp_path, count=[77161, 2, 5, 4]))
+    assert "7716" not in repr(histogram)
+    assert "7716" not in str(histogram)
+
+
+def test_aggregation_keeps_every_person(tmp_path):
+    from tallyveil.confidential.histogram import aggregate_all
+
+    region, town = aggregate_all(read(write(tmp_path)), SPINE)
+    assert region.offsets.tolist() == [0, 2, 3]
+    assert region.counts.tolist() == [7, 2, 5]
+    assert np.sum(region.counts) == np.sum(town.counts)

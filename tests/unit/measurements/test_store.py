@@ -1,0 +1,79 @@
+"""Measurement files come in parts, are kept when they are there, and read back as they were."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.errors import StoreError
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.measurements import store
+from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.universe.presets import load_preset
+
+SCHEMA = load_preset("race-age")
+SPINE = spine_from_prefixes([f"A{n:02d}" for n in range(10)], ("Region", "Block"), (1, 3))
+QUERY = SCHEMA.query("voting_age*race_ethnicity")
+
+
+class Counting:
+    """A source whose values tell where they belong, and which counts how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def measure(self, geolevel, query, start, stop, answers):
+        self.asked += 1
+        values = 1000 * np.arange(start, stop)[:, None] + answers - 5
+        return NoisyMeasurements(geolevel, query, start, answers, values, 2.5)
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "VALUES_PER_PART", 3 * QUERY.size)
+    source = Counting()
+    done = list(store.write_measurements(tmp_path, source, SPINE, "Block", QUERY, {"run": "r"}))
+    assert done == [48, 48, 48, 16]
+    return tmp_path, source
+
+
+def test_parts_hold_consecutive_geounits(written):
+    root, _ = written
+    parts = sorted((root / "measurements" / "Block" / "voting_age.race_ethnicity").iterdir())
+    assert [part.name for part in parts] == [f"part-{n:05d}.parquet" for n in range(4)]
+    assert pl.read_parquet(parts[1])["geocode"].to_list() == ["A03", "A04", "A05"]
+    assert pl.read_parquet(parts[3])["values"].to_list() == [list(range(8995, 9011))]
+    assert pl.read_parquet_metadata(parts[0])["tallyveil.query"] == QUERY.name
+
+
+def test_parts_that_are_there_are_kept(written):
+    root, source = written
+    asked = source.asked
+    assert sum(store.write_measurements(root, source, SPINE, "Block", QUERY, {})) == 160
+    assert source.asked == asked
+
+
+def test_reading_gives_what_was_measured(written):
+    root, source = written
+    stored = store.StoredMeasurements(root, SPINE)
+    answers = np.array([0, 7, 15])
+    read = stored.measure("Block", QUERY.name, 2, 9, answers)
+    measured = source.measure("Block", QUERY.name, 2, 9, answers)
+    assert np.array_equal(read.values, measured.values)
+    assert read.variance == measured.variance
+
+
+def test_other_geography_or_no_files_are_errors(written):
+    root, _ = written
+    with pytest.raises(StoreError, match="no measurements"):
+        store.StoredMeasurements(root, SPINE).measure("Block", "total", 0, 1, np.array([0]))
+    other = spine_from_prefixes([f"B{n:02d}" for n in range(10)], ("Region", "Block"), (1, 3))
+    with pytest.raises(StoreError, match="another geography"):
+        store.StoredMeasurements(root, other).measure("Block", QUERY.name, 0, 1, np.array([0]))
+
+
+def test_answers_are_named(tmp_path):
+    store.write_answer_labels(tmp_path, [SCHEMA.query("total"), QUERY], {})
+    frame = pl.read_parquet(tmp_path / "measurements" / "answers.parquet")
+    assert frame.height == 17
+    assert frame.row(0) == ("total", 0, "total")
+    assert frame.filter(query=QUERY.name)["label"][15] == "voting_age=18_plus * race_ethnicity=two"
