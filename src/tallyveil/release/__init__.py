@@ -1,0 +1,1 @@
+"""What is published: histograms, microdata, tables, manifest, and the checks on them."""

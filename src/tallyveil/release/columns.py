@@ -1,0 +1,11 @@
+"""Columns of repeated words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+
+def enum_column(name: str, words: Sequence[str], codes: np.ndarray) -> pl.Series:
+    """The word of each code, stored once a column: Parquet keeps a dictionary and the codes."""
+    return pl.Series(name, words, dtype=pl.Enum(list(words))).gather(codes)

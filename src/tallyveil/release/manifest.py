@@ -1,0 +1,83 @@
+"""The manifest: what a release is made of, so that anybody can verify and repeat it, and nobody learns more."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tallyveil
+from tallyveil.release.geography import GEOGRAPHY
+from tallyveil.storage.write import file_digest
+
+MANIFEST_FORMAT = 1
+PUBLISHED = ("measurements", "histogram", "microdata", "tables")
+LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
+
+
+def make_manifest(
+    *,
+    root: Path,
+    plan: Mapping[str, Any],
+    plan_digest: str,
+    privacy: Mapping[str, Any],
+    event: Mapping[str, Any],
+    run_id: str,
+    private: bool,
+    input_commitment: str,
+    geography_digest: str,
+    sizes: Mapping[str, Any],
+    solver: Mapping[str, Any],
+    checks: Sequence[Mapping[str, Any]],
+    stages: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Everything worth knowing about a finished release, as plain data.
+
+    Args:
+        root: Release folder; the files under its published folders are hashed.
+        plan, plan_digest, event: What was planned and spent.
+        privacy: The guarantee, in numbers and words.
+        run_id: Public name of the run.
+        private: False when the run used a test key.
+        input_commitment: Keyed hash of the records; without the key, gone when the run ends, it confirms nothing.
+        geography_digest: Hash of the public spine.
+        sizes: Sizes of what is published.
+        solver: By geolevel, how families were solved.
+        checks: What was verified on the written files.
+        stages: Seconds and memory by stage.
+    Privacy: nothing here is computed from true counts, but for the keyed commitment; seconds and memory are
+        those of a run whose noise does not depend on the data in time.
+    """
+    return {
+        "format": MANIFEST_FORMAT,
+        "name": plan["name"],
+        "run": run_id,
+        "private": private,
+        "warnings": []
+        if private
+        else ["Made with an insecure test key: this release protects nobody and must not be published."],
+        "plan": dict(plan),
+        "plan_digest": plan_digest,
+        "privacy": dict(privacy),
+        "event": dict(event),
+        "inputs": {"records_keyed_hash": input_commitment, "geography_sha256": geography_digest},
+        "sizes": dict(sizes),
+        "solver": dict(solver),
+        "checks": [dict(check) for check in checks],
+        "files": _files(root),
+        "versions": {
+            "tallyveil": tallyveil.__version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in LIBRARIES},
+        },
+        "performance": [dict(stage) for stage in stages],
+    }
+
+
+def _files(root: Path) -> list[dict[str, Any]]:
+    paths = [root / GEOGRAPHY]
+    paths += sorted(path for folder in PUBLISHED for path in (root / folder).rglob("*.parquet"))
+    return [
+        {"path": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": file_digest(path)}
+        for path in paths
+    ]
