@@ -1,0 +1,19 @@
+"""Flags that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the release; new, empty, or an unfinished run.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Log JSON lines; print the summary as JSON.")]
+InsecureTestKey = Annotated[
+    str | None,
+    typer.Option(
+        "--insecure-test-key",
+        metavar="TEXT",
+        help="Derive all noise from this text, for tests. The release protects nobody and is marked so.",
+    ),
+]

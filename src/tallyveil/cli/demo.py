@@ -1,0 +1,33 @@
+"""`tallyveil demo`: a made-up country and the whole job on it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.run import make_release
+from tallyveil.cli.synth import write_country
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the population and its release.")] = Path(
+        "demo-release"
+    ),
+    blocks: Annotated[int, typer.Option("--blocks", min=1, help="How many blocks.")] = 1000,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings.
+
+    The population lands in OUT/population with its release file, the release in OUT/release.
+    """
+    from tallyveil.config.load import load_plan
+
+    release_file = out / "population" / "release.toml"
+    if not release_file.exists():
+        write_country(out / "population", blocks=blocks, schema="pl94-persons")
+    if not (quiet or as_json):
+        typer.echo(f"A made-up population is in {release_file.parent}. What follows is the command")
+        typer.echo(f"  tallyveil run {release_file} --out {out / 'release'}")
+    make_release(load_plan(release_file), out / "release", quiet, as_json, None)

@@ -1,0 +1,81 @@
+"""`tallyveil evaluate`: errors of a release against the truth, through the one declassifying door."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+from tallyveil.cli.arguments import AsJson, Quiet
+
+
+def evaluate(
+    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    truth: Annotated[Path, typer.Option("--truth", help="The true records the release was made from.")],
+    not_private: Annotated[
+        bool,
+        typer.Option("--i-understand-this-is-not-private", help="Required: the results reveal true counts."),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a release with the truth. The results are NOT PRIVATE.
+
+    Writes RUN/evaluation (a table and a report of its own, both marked) and an entry into RUN's ledger.
+    """
+    from tallyveil.errors import ConfigError
+
+    if not not_private:
+        raise ConfigError(
+            "the errors of a release reveal its true counts: whoever sees them can learn about single people. "
+            "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
+            code="not-private",
+        )
+    from tallyveil.execution.evaluate import evaluate_release
+    from tallyveil.report import write_evaluation_report
+
+    frame = evaluate_release(release, truth)
+    path = write_evaluation_report(release, frame)
+    if as_json:
+        typer.echo(frame.write_json())
+    elif not quiet:
+        _show(frame, path)
+
+
+def _show(frame: "pl.DataFrame", path: Path) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    console.print(_table(frame))
+    console.print(
+        "Errors in persons, over all answers of a query at a geolevel. By size of the geounit, with plots:"
+    )
+    console.print(str(path), soft_wrap=True)
+
+
+def _table(frame: "pl.DataFrame") -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("geolevel", no_wrap=True)
+    table.add_column("query", overflow="fold")
+    for heading in ("mean", "median", "p95", "bias"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for row in frame.filter(size_class="all").iter_rows(named=True):
+        if last not in (None, row["geolevel"]):
+            table.add_section()
+        table.add_row(
+            row["geolevel"] if row["geolevel"] != last else "",
+            row["query"],
+            f"{row['mean_absolute_error']:,.2f}",
+            f"{row['median_absolute_error']:,.1f}",
+            f"{row['p95_absolute_error']:,.1f}",
+            f"{row['bias']:+,.3f}",
+        )
+        last = row["geolevel"]
+    return table

@@ -1,0 +1,79 @@
+"""The `tallyveil` command. Imports only what `--help` needs; each command imports its own work."""
+
+import sys
+import traceback
+from types import TracebackType
+
+import typer
+import typer.main
+
+from tallyveil.cli.demo import demo
+from tallyveil.cli.evaluate import evaluate
+from tallyveil.cli.plan import plan
+from tallyveil.cli.report import report
+from tallyveil.cli.run import run
+from tallyveil.cli.synth import synth
+from tallyveil.errors import TallyveilError
+
+app = typer.Typer(
+    name="tallyveil",
+    help="Publish hierarchical counts of people with differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command in (demo, plan, run, report, evaluate, synth):
+    app.command()(command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from tallyveil import __version__
+
+        typer.echo(f"tallyveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    """Publish hierarchical counts of people with differential privacy.
+
+    Start with `tallyveil demo`, then `tallyveil plan release.toml` (what it costs and how exact it will be,
+    before any data is opened) and `tallyveil run release.toml --out DIR`.
+    """
+
+
+def main() -> None:
+    """Run the command line; errors raised on purpose become one screen of text and an exit code."""
+    sys.excepthook = _unexpected
+    try:
+        # Not `app()`: that would put typer's own hook in the place of the one that withholds messages.
+        typer.main.get_command(app)(prog_name="tallyveil")
+    except TallyveilError as error:
+        _show(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted; the same command takes the run up where it was, at no new cost.", err=True)
+        sys.exit(130)
+
+
+def _show(error: TallyveilError) -> None:
+    typer.secho(f"error [{error.code}]", fg="red", bold=True, err=True, nl=False)
+    typer.echo(f" {error}", err=True)
+    typer.echo(f"More: docs/errors.md, section {error.code}", err=True)
+
+
+def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Show where an unforeseen error arose, but not its message: that may quote a record."""
+    place = "".join(traceback.format_tb(trace))
+    typer.echo(
+        f"{place}internal error: {kind.__name__}. Its message is withheld, for it may quote confidential values. "
+        "Please report the lines above; if a run was under way, the same command resumes it.",
+        err=True,
+    )

@@ -1,0 +1,121 @@
+"""`tallyveil plan`: what a release costs and how exact it will be, before any data is opened."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tallyveil.budget.expected import ExpectedError
+    from tallyveil.execution.plan import ReleasePlan
+
+CONFIDENCE = Fraction(95, 100)
+
+
+def plan(
+    release_file: Annotated[
+        Path | None, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same for programs.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of a release file.")
+    ] = False,
+) -> None:
+    """Show what a release will cost and how exact every query will be.
+
+    Opens the release file and nothing else: no records, no geography.
+    """
+    from tallyveil.config.load import load_plan, release_file_schema
+    from tallyveil.errors import ConfigError
+
+    if schema:
+        typer.echo(json.dumps(release_file_schema(), indent=2))
+        return
+    if release_file is None:
+        raise ConfigError("name a release file, or ask for --schema.", code="bad-flag")
+    loaded = load_plan(release_file)
+    if as_json:
+        typer.echo(json.dumps(plan_record(loaded), indent=2))
+    else:
+        _show(loaded)
+
+
+def plan_record(loaded: "ReleasePlan") -> dict[str, Any]:
+    """Cost and expected error of a plan as plain data."""
+    from tallyveil.budget.expected import expected_errors
+    from tallyveil.execution.guarantee import guarantee_of
+
+    return {
+        "name": loaded.name,
+        "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
+        "privacy": guarantee_of(loaded),
+        "confidence": str(CONFIDENCE),
+        "expected": [
+            {
+                "geolevel": item.geolevel,
+                "query": item.query,
+                "answers": loaded.query(item.query).size,
+                "share": str(item.share),
+                "parameter": str(item.parameter),
+                "variance": item.variance,
+                "standard_deviation": item.standard_deviation,
+                "margin": item.margin,
+            }
+            for item in expected_errors(loaded.strategy, CONFIDENCE)
+        ],
+    }
+
+
+def _show(loaded: "ReleasePlan") -> None:
+    from rich.console import Console
+
+    from tallyveil.budget.expected import expected_errors
+    from tallyveil.execution.guarantee import guarantee_of
+
+    console = Console()
+    guarantee = guarantee_of(loaded)
+    console.print(f"[bold]Plan of release {loaded.name}[/] (no data was opened)")
+    console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
+    console.print(f"neighbours  {guarantee['neighbours_in_words']}")
+    console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}", highlight=False)
+    for invariant in guarantee["invariants"]:
+        console.print(f"exact       {invariant} (published without noise)")
+    for item in loaded.bounds:
+        console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
+    console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
+    console.print()
+    console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
+    console.print(
+        "Variance (persons squared), standard deviation and margin (persons) of every noisy answer: with\n"
+        "probability 95 % or more its noise lies within the margin. Estimation improves on it.",
+        soft_wrap=True,
+    )
+
+
+def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
+    from rich import box
+    from rich.table import Table
+
+    unit = loaded.strategy.budget_unit
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("geolevel", no_wrap=True)
+    table.add_column("query", overflow="fold")
+    for heading in ("cells", unit, "variance", "st.dev.", "margin"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for item in expected:
+        if last not in (None, item.geolevel):
+            table.add_section()
+        table.add_row(
+            item.geolevel if item.geolevel != last else "",
+            item.query,
+            f"{loaded.query(item.query).size:,}",
+            f"{float(item.share):.5f}",
+            f"{item.variance:,.2f}",
+            f"{item.standard_deviation:,.2f}",
+            f"±{item.margin:,}",
+        )
+        last = item.geolevel
+    return table

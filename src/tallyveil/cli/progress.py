@@ -1,0 +1,102 @@
+"""What a long command shows while it works: bars, JSON lines, or nothing."""
+
+import json
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class BarObserver:
+    """One bar a stage, on standard error."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:<24}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Open the stage's bar."""
+        self._task = self._progress.add_task(stage, total=max(total, 1))
+
+    def advanced(self, amount: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.advance(self._task, amount)
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Fill the bar."""
+        if self._task is not None:
+            total = self._progress.tasks[self._task].total
+            self._progress.update(self._task, completed=total)
+
+
+class JsonObserver:
+    """One JSON object a line on standard error for every stage."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.stderr.flush()
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Say that a stage begins; its size may be confidential, so it is not shown."""
+        self._line({"event": "stage started", "stage": stage})
+
+    def advanced(self, amount: int) -> None:
+        """Pass over: programs ask for stages."""
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Say that a stage has ended."""
+        self._line({"event": "stage finished", "stage": stage, "seconds": round(seconds, 3)})
+
+    def _line(self, item: dict[str, object]) -> None:
+        sys.stderr.write(json.dumps(item) + "\n")
+
+
+class QuietObserver:
+    """Shows nothing; errors still reach standard error."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Pass over."""
+
+    def advanced(self, amount: int) -> None:
+        """Pass over."""
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Pass over."""
+
+
+def observer_for(quiet: bool, as_json: bool) -> BarObserver | JsonObserver | QuietObserver:
+    """The observer that the flags ask for."""
+    if as_json:
+        return JsonObserver()
+    return QuietObserver() if quiet else BarObserver()

@@ -1,0 +1,15 @@
+"""`tallyveil report`: write the report of a finished release again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+) -> None:
+    """Write report.html again, from the published files alone."""
+    from tallyveil.report import write_report
+
+    typer.echo(str(write_report(release)))

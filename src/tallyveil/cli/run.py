@@ -1,0 +1,93 @@
+"""`tallyveil run`: make a release, or go on with one that was interrupted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath
+
+
+def run(
+    release_file: ReleaseFilePath,
+    out: Out,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Make a release from a table of people.
+
+    Reads and checks every input, enters the spend into the ledger, then measures and estimates geolevel by
+    geolevel. Interrupted at any moment, the same command goes on and gives the same release at no new cost.
+    """
+    from tallyveil.config.load import load_plan
+
+    make_release(load_plan(release_file), out, quiet, as_json, insecure_test_key)
+
+
+def make_release(plan: Any, out: Path, quiet: bool, as_json: bool, insecure_test_key: str | None) -> None:
+    """Run a plan with progress, write the report, print the closing summary."""
+    from tallyveil.cli.progress import observer_for
+    from tallyveil.execution.run import run_release
+    from tallyveil.noise.key import insecure_key
+
+    key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
+    with observer_for(quiet, as_json) as observer:
+        outcome = run_release(plan, out, test_key=key, observer=observer)
+    if not (out / "report.html").exists():
+        from tallyveil.report import write_report
+
+        write_report(out)
+    if as_json:
+        typer.echo(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
+    elif not quiet:
+        _show_summary(outcome.manifest, out, outcome.already_finished)
+
+
+def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dict[str, Any]:
+    return {
+        "name": manifest["name"],
+        "run": manifest["run"],
+        "private": manifest["private"],
+        "already_finished": already_finished,
+        "privacy": manifest["privacy"],
+        "sizes": manifest["sizes"],
+        "checks_passed": len(manifest["checks"]),
+        "seconds": round(sum(stage["seconds"] for stage in manifest["performance"]), 1),
+        "out": str(out),
+    }
+
+
+def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if already_finished:
+        console.print(
+            f"{out} already holds this finished release; nothing was done and nothing spent. "
+            "For a new release (a new spend) choose another folder."
+        )
+    for warning in manifest["warnings"]:
+        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+    table = Table(title=f"Release {manifest['name']} (run {manifest['run']})", show_header=False)
+    privacy = manifest["privacy"]
+    table.add_row("privacy", privacy["statement"])
+    for invariant in privacy["invariants"]:
+        table.add_row("published exactly", invariant)
+    sizes = manifest["sizes"]
+    geounits = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
+    table.add_row("people", f"{sizes['persons']:,} (as published)")
+    table.add_row("geounits", geounits)
+    table.add_row(
+        "files", f"{len(manifest['files'])}, {sum(f['bytes'] for f in manifest['files']) / 1e6:.1f} MB"
+    )
+    table.add_row("checks passed", str(len(manifest["checks"])))
+    seconds = sum(stage["seconds"] for stage in manifest["performance"])
+    memory = max((stage["peak_memory_mib"] for stage in manifest["performance"]), default=0)
+    table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
+    table.add_row("report", str(out / "report.html"))
+    table.add_row("microdata", str(out / "microdata"))
+    table.add_row("tables", str(out / "tables"))
+    console.print(table)

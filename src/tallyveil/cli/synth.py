@@ -1,0 +1,105 @@
+"""`tallyveil synth`: a made-up population of any size, with a release file ready to run."""
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tallyveil.synthetic import PublishedCounts
+
+GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
+
+
+def synth(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    blocks: Annotated[
+        int | None, typer.Option("--blocks", min=1, help="How many blocks; not with --like.")
+    ] = None,
+    schema: Annotated[str, typer.Option("--schema", help='"pl94-persons" or "race-age".')] = "pl94-persons",
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            "--like", help="Counts to keep: geocode, voting_age, race_ethnicity, count (Parquet or CSV)."
+        ),
+    ] = None,
+    like_geography: Annotated[
+        Path | None,
+        typer.Option(
+            "--like-geography",
+            help="All blocks of --like, also the empty ones: geocode, state, county, tract, block_group. "
+            "Without it, a table *_blocks beside *_counts is taken, else the blocks of --like alone.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
+) -> None:
+    """Make up a population: records, geography, facility bounds and a release file.
+
+    Nobody in it exists, so it needs no protection: for trying things out, for tests and benchmarks.
+    """
+    paths = write_country(
+        out, blocks=blocks, schema=schema, like=like, like_geography=like_geography, seed=seed
+    )
+    for path in paths:
+        typer.echo(str(path))
+
+
+def write_country(
+    out: Path,
+    *,
+    blocks: int | None,
+    schema: str,
+    like: Path | None = None,
+    like_geography: Path | None = None,
+    seed: int = 1,
+) -> list[Path]:
+    """Write a made-up population and a release file for it; returns the files written.
+
+    Raises:
+        ConfigError: neither or both of a size and counts to keep are given, or the schema is no preset.
+    """
+    from tallyveil.errors import ConfigError
+    from tallyveil.storage.write import write_text
+    from tallyveil.synthetic import make_population, write_population
+
+    if (blocks is None) == (like is None):
+        raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
+    published = _published(like, like_geography) if like is not None else None
+    population = make_population(schema, blocks, seed, published)
+    paths = write_population(population, out)
+    release_file = out / "release.toml"
+    write_text(release_file, _release_file(schema, out.name, paths))
+    return [*paths.values(), release_file]
+
+
+def _release_file(schema: str, name: str, paths: dict[str, Path]) -> str:
+    folder = resources.files("tallyveil.cli.release_files")
+    text = (folder / f"{schema}.toml").read_text(encoding="utf-8").replace("@NAME@", name or "synthetic")
+    for part, path in paths.items():
+        text = text.replace(f"@{part.upper()}@", path.name)
+    return text
+
+
+def _published(like: Path, like_geography: Path | None) -> "PublishedCounts":
+    import polars as pl
+
+    from tallyveil.storage.read import read_table
+    from tallyveil.synthetic import PublishedCounts
+
+    counts = read_table(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")
+    counts = counts.with_columns(pl.col("count").cast(pl.Int64))
+    beside = like.with_name(like.name.replace("_counts", "_blocks"))
+    if like_geography is None and beside != like and beside.exists():
+        like_geography = beside
+    if like_geography is not None:
+        blocks = read_table(like_geography, ["geocode", *GEOLEVEL_LENGTHS], "geography")
+    else:
+        blocks = (
+            counts.select("geocode")
+            .unique()
+            .with_columns(
+                pl.col("geocode").str.head(length).alias(name) for name, length in GEOLEVEL_LENGTHS.items()
+            )
+        )
+    return PublishedCounts(counts, blocks)

@@ -1,0 +1,1 @@
+"""Strict TOML to domain objects; the only floor that knows pydantic."""

@@ -1,0 +1,293 @@
+"""From typed tables to a plan: names are resolved, presets filled in, and the parts checked against each other."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.config.models import (
+    EVERY_GEOLEVEL,
+    BoundsTable,
+    InvariantTable,
+    PrivacyTable,
+    ReleaseFile,
+    SchemaTable,
+    StrategyTable,
+)
+from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.execution.plan import (
+    Bounds,
+    GeographyInput,
+    GeolevelEstimation,
+    Invariant,
+    RecordsInput,
+    ReleasePlan,
+)
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.presets import load_preset
+from tallyveil.universe.recode import Recode
+from tallyveil.universe.schema import Schema
+from tallyveil.universe.structural_zero import StructuralZero
+
+DEFAULT_PASSES = [["*"]]
+DEFAULT_ROUNDING = [["total"], ["detailed"]]
+REST = "*"
+
+Item = TypeVar("Item")
+
+
+def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
+    """The plan a release file describes.
+
+    Args:
+        file: The parsed file.
+        folder: Folder that relative paths start from.
+    Raises:
+        ConfigError: a name is unknown, or parts do not fit each other.
+        SchemaError, BudgetError: the schema or the shares are wrong.
+    """
+    schema = _schema(file.universe)
+    geography = _geography(file, folder)
+    preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
+    strategy = _strategy(file.strategy, file.privacy, preset, geography.geolevels)
+    _check_queries(strategy, schema)
+    declared = file.privacy.rho if file.privacy.rho is not None else file.privacy.epsilon
+    if declared is None:
+        raise ConfigError("[privacy] declares no budget", code="no-budget")
+    return ReleasePlan(
+        name=file.release.name,
+        schema=schema,
+        records=_records(file, schema, folder),
+        geography=geography,
+        strategy=strategy,
+        declared=declared,
+        delta=file.privacy.delta,
+        invariants=tuple(_invariant(item, schema, geography.geolevels) for item in file.invariants),
+        bounds=tuple(_bounds(item, schema, geography.geolevels, folder) for item in file.bounds),
+        estimation=_estimation(file, strategy, schema, preset),
+        tables=tuple(_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)),
+    )
+
+
+def _schema(table: SchemaTable) -> Schema:
+    if table.preset is not None:
+        return load_preset(table.preset)
+    return Schema(
+        name=table.name or "",
+        attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
+        recodes=tuple(Recode(item.name, item.attribute, _groups(item.groups)) for item in table.recodes),
+        structural_zeros=tuple(
+            StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
+        ),
+    )
+
+
+def _groups(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, tuple(levels)) for name, levels in table.items())
+
+
+def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:
+    unknown = sorted(set(file.records.columns) - set(schema.attribute_names))
+    if unknown:
+        raise ConfigError(
+            f"[records] columns names {', '.join(unknown)}, no attribute of schema '{schema.name}'. "
+            f"Its attributes are: {', '.join(schema.attribute_names)}.",
+            code="unknown-attribute",
+        )
+    columns = tuple((name, file.records.columns.get(name, name)) for name in schema.attribute_names)
+    return RecordsInput(folder / file.records.path, file.records.geocode, file.records.count, columns)
+
+
+def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
+    table = file.geography
+    return GeographyInput(
+        path=folder / table.path,
+        geocode=table.geocode,
+        geolevels=tuple(table.geolevels),
+        prefix_lengths=tuple(table.prefix_lengths) if table.prefix_lengths is not None else None,
+        parent_columns=tuple(table.parent_columns) if table.parent_columns is not None else None,
+    )
+
+
+def _strategy(
+    table: StrategyTable, privacy: PrivacyTable, preset: StrategyPreset | None, geolevels: Sequence[str]
+) -> Strategy:
+    given = table.rho if privacy.mechanism == "discrete_gaussian" else table.epsilon
+    other = table.epsilon if privacy.mechanism == "discrete_gaussian" else table.rho
+    unit = "rho" if privacy.mechanism == "discrete_gaussian" else "epsilon"
+    if other is not None:
+        raise ConfigError(
+            f"[strategy] gives its budget in the wrong unit: the {privacy.mechanism} mechanism is paid in {unit}.",
+            code="wrong-unit",
+        )
+    if given is None and preset is not None and preset.strategy.budget_unit == unit:
+        given = preset.strategy.total
+    if given is None:
+        raise ConfigError(f"[strategy] {unit} is required: what the strategy spends.", code="no-budget")
+    return Strategy(
+        mechanism=Mechanism(privacy.mechanism),
+        neighbours=Neighbours(privacy.neighbours),
+        total=given,
+        geolevel_shares=_geolevel_shares(table, preset, geolevels),
+        query_shares=preset.strategy.query_shares if preset else _query_shares(table, geolevels),
+    )
+
+
+def _geolevel_shares(
+    table: StrategyTable, preset: StrategyPreset | None, geolevels: Sequence[str]
+) -> tuple[tuple[str, Fraction], ...]:
+    if preset is None:
+        _same_names("[strategy.geolevels]", table.geolevels, geolevels)
+        return tuple((name, table.geolevels[name]) for name in geolevels)
+    if preset.strategy.geolevels != tuple(geolevels):
+        raise ConfigError(
+            f"strategy preset '{preset.name}' divides its budget over {', '.join(preset.strategy.geolevels)}; "
+            f"[geography] has {', '.join(geolevels)}. Name the geolevels so, or write out shares of your own.",
+            code="unknown-geolevel",
+        )
+    return preset.strategy.geolevel_shares
+
+
+def _query_shares(
+    table: StrategyTable, geolevels: Sequence[str]
+) -> tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]:
+    shares = _by_geolevel("[strategy.queries]", table.queries, geolevels, None)
+    return tuple((name, tuple(shares[name].items())) for name in geolevels)
+
+
+def _by_geolevel(
+    where: str, table: Mapping[str, Item], geolevels: Sequence[str], default: Item | None
+) -> dict[str, Item]:
+    """What a table says of each geolevel: its own entry, else the entry "*", else the default."""
+    unknown = [name for name in table if name not in geolevels and name != EVERY_GEOLEVEL]
+    if unknown:
+        raise ConfigError(
+            f'{where} names {", ".join(unknown)}, no geolevel of [geography] and not "*". '
+            f"The geolevels are: {', '.join(geolevels)}.",
+            code="unknown-geolevel",
+        )
+    found = {}
+    for name in geolevels:
+        item = table.get(name, table.get(EVERY_GEOLEVEL, default))
+        if item is None:
+            raise ConfigError(f'{where} says nothing of {name}, and has no "*".', code="missing-geolevel")
+        found[name] = item
+    return found
+
+
+def _same_names(where: str, got: Mapping[str, object], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in got]
+    unknown = [name for name in got if name not in wanted]
+    if missing or unknown:
+        raise ConfigError(
+            f"{where} must name the geolevels of [geography], each once"
+            + (f"; missing: {', '.join(missing)}" if missing else "")
+            + (f"; unknown: {', '.join(unknown)}" if unknown else "")
+            + ".",
+            code="unknown-geolevel",
+        )
+
+
+def _check_queries(strategy: Strategy, schema: Schema) -> None:
+    """Every measured query exists, and none is measured twice at a geolevel under two names."""
+    for geolevel, shares in strategy.query_shares:
+        names: dict[object, str] = {}
+        for name, _ in shares:
+            factors = schema.query(_query(schema, name, f"strategy.queries.{geolevel}")).factors
+            if factors in names:
+                raise ConfigError(
+                    f"strategy.queries.{geolevel}: '{names[factors]}' and '{name}' are the same query; "
+                    "add their shares under one name.",
+                    code="query-twice",
+                )
+            names[factors] = name
+
+
+def _query(schema: Schema, name: str, where: str) -> str:
+    """The name, once the schema has a query for it."""
+    try:
+        schema.query(name)
+    except TallyveilError as error:
+        raise type(error)(f"{where}: {error}", code=error.code) from None
+    return name
+
+
+def _geolevel(name: str, geolevels: Sequence[str], where: str) -> str:
+    if name not in geolevels:
+        raise ConfigError(
+            f"{where} names geolevel '{name}'; the geolevels are: {', '.join(geolevels)}.",
+            code="unknown-geolevel",
+        )
+    return name
+
+
+def _invariant(item: InvariantTable, schema: Schema, geolevels: Sequence[str]) -> Invariant:
+    where = f"the invariant on '{item.query}'"
+    return Invariant(
+        _query(schema, item.query, "invariants"),
+        tuple(_geolevel(name, geolevels, where) for name in item.geolevels),
+    )
+
+
+def _bounds(item: BoundsTable, schema: Schema, geolevels: Sequence[str], folder: Path) -> Bounds:
+    return Bounds(
+        name=item.name,
+        query=_query(schema, item.query, f"bounds '{item.name}'"),
+        geolevel=_geolevel(item.geolevel, geolevels, f"bounds '{item.name}'"),
+        path=folder / item.path,
+        missing_upper=0 if item.missing == "zero" else None,
+    )
+
+
+def _estimation(
+    file: ReleaseFile, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    geolevels = [name for name, _ in strategy.geolevel_shares]
+    table = file.estimation
+    passes = table.passes or (_lists(preset.passes) if preset else {})
+    rounding = table.rounding or (_lists(preset.rounding) if preset else {})
+    slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)
+    passes_of = _by_geolevel("[estimation.passes]", passes, geolevels, DEFAULT_PASSES)
+    rounding_of = _by_geolevel("[estimation.rounding]", rounding, geolevels, DEFAULT_ROUNDING)
+    return tuple(
+        (
+            name,
+            GeolevelEstimation(
+                passes=_filled_passes(passes_of[name], strategy.queries(name), name),
+                slack=slack,
+                rounding=tuple(
+                    tuple(_query(schema, query, f"estimation.rounding.{name}") for query in stage)
+                    for stage in rounding_of[name]
+                ),
+            ),
+        )
+        for name in geolevels
+    )
+
+
+def _lists(steps: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]) -> dict[str, list[list[str]]]:
+    return {geolevel: [list(names) for names in step] for geolevel, step in steps}
+
+
+def _filled_passes(
+    passes: Sequence[Sequence[str]], measured: Sequence[str], geolevel: str
+) -> tuple[tuple[str, ...], ...]:
+    """Passes with "*" standing for the measured queries no pass names; together every query once."""
+    named = [query for names in passes for query in names if query != REST]
+    rest = [query for query in measured if query not in named]
+    filled = [tuple(q for name in names for q in (rest if name == REST else [name])) for names in passes]
+    flat = [query for names in filled for query in names]
+    if sorted(flat) != sorted(measured):
+        missing = sorted(set(measured) - set(flat))
+        extra = sorted(query for query in flat if flat.count(query) > 1 or query not in measured)
+        raise ConfigError(
+            f"[estimation.passes] at {geolevel} must use every measured query once"
+            + (f"; left out: {', '.join(missing)}" if missing else "")
+            + (f"; not measured there or repeated: {', '.join(dict.fromkeys(extra))}" if extra else "")
+            + '. Write "*" for the queries no pass names.',
+            code="bad-passes",
+        )
+    return tuple(names for names in filled if names)

@@ -1,0 +1,97 @@
+"""From a release file to a plan, showing every mistake at once with its place."""
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tallyveil.config.domain import plan_of
+from tallyveil.config.models import ReleaseFile
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.execution.plan import ReleasePlan
+
+
+def load_plan(path: Path) -> ReleasePlan:
+    """Read a release file.
+
+    Args:
+        path: TOML file; paths inside it are relative to it.
+    Raises:
+        StoreError: the file cannot be read.
+        ConfigError: it is not TOML, has unknown keys or wrong values (all shown at once), or its parts do
+            not fit each other.
+        SchemaError, BudgetError: the schema or the shares are wrong.
+    """
+    return plan_of(_parse(path), path.parent)
+
+
+def release_file_schema() -> dict[str, Any]:
+    """JSON Schema of a release file."""
+    return ReleaseFile.model_json_schema(by_alias=True)
+
+
+def _parse(path: Path) -> ReleaseFile:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"the release file {path} cannot be read: {type(error).__name__}. Name an existing TOML file.",
+            code="input-missing",
+        ) from None
+    try:
+        return ReleaseFile.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
+    except ValidationError as error:
+        raise ConfigError(_all_mistakes(path, error), code="bad-key-or-value") from None
+
+
+def _all_mistakes(path: Path, error: ValidationError) -> str:
+    mistakes = [f"  {_place(item['loc'])}: {_explain(item)}" for item in error.errors(include_url=False)]
+    count = f"{len(mistakes)} mistake" + ("s" if len(mistakes) > 1 else "")
+    return "\n".join([f"{count} in {path}:", *mistakes])
+
+
+def _place(location: tuple[str | int, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "the file"
+
+
+def _explain(item: Any) -> str:
+    kind = item["type"]
+    if kind == "extra_forbidden":
+        known = _keys_at(item["loc"][:-1])
+        close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        return f"unknown key; {hint}Known keys here: {', '.join(known)}."
+    if kind == "missing":
+        return "is required and absent."
+    if kind == "value_error":
+        return str(item["ctx"]["error"])
+    return f"{item['msg']} (got {item['input']!r})."
+
+
+def _keys_at(location: tuple[str | int, ...]) -> list[str]:
+    """Keys allowed in the table at a location."""
+    model: type[BaseModel] = ReleaseFile
+    for part in location:
+        if isinstance(part, int):
+            continue
+        for name, field in model.model_fields.items():
+            if part == (field.alias or name):
+                found = _model_in(field.annotation)
+                if found is not None:
+                    model = found
+                break
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None

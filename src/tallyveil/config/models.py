@@ -1,0 +1,226 @@
+"""The release file as typed tables: every key there is, and nothing else."""
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.errors import TallyveilError
+
+EVERY_GEOLEVEL = "*"
+
+
+def _exact(value: Any) -> Fraction:
+    try:
+        return parse_fraction(value, "value")
+    except TallyveilError as error:
+        raise ValueError(str(error)) from None
+
+
+Exact = Annotated[
+    Fraction,
+    BeforeValidator(_exact),
+    WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
+]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Table(BaseModel):
+    """A TOML table: unknown keys are errors, values are never converted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+
+class ReleaseTable(Table):
+    """[release]"""
+
+    name: Name = Field(description="Name of the release, shown in every output.")
+
+
+class RecordsTable(Table):
+    """[records]: the confidential table of people."""
+
+    path: Name = Field(description="Parquet or CSV file, relative to the release file.")
+    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
+    count: Name | None = Field(
+        default=None, description="Column of counts; without it, one row is one person."
+    )
+    columns: dict[str, Name] = Field(
+        default_factory=dict, description="Column of an attribute, where it is not the attribute's name."
+    )
+
+
+class GeographyTable(Table):
+    """[geography]: the public table of all finest geounits."""
+
+    path: Name = Field(description="Parquet or CSV file with one row a finest geounit, also the empty ones.")
+    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
+    geolevels: list[Name] = Field(min_length=1, description="Names of the geolevels, root first.")
+    prefix_lengths: list[int] | None = Field(
+        default=None, description="Characters of the geocode's prefix at each geolevel."
+    )
+    parent_columns: list[Name] | None = Field(
+        default=None, description="Column of the geocode at each geolevel but the finest."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.prefix_lengths is None) == (self.parent_columns is None):
+            raise ValueError("give either prefix_lengths or parent_columns, and not both")
+        given = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns
+        wanted = len(self.geolevels) - (self.prefix_lengths is None)
+        if given is not None and len(given) != wanted:
+            key = "prefix_lengths" if self.prefix_lengths is not None else "parent_columns"
+            raise ValueError(
+                f"{key} has {len(given)} entries, wanted {wanted} for {len(self.geolevels)} geolevels"
+            )
+        return self
+
+
+class AttributeTable(Table):
+    """[[schema.attributes]]"""
+
+    name: Name
+    levels: list[Name] = Field(min_length=1)
+
+
+class RecodeTable(Table):
+    """[[schema.recodes]]"""
+
+    name: Name
+    attribute: Name
+    groups: dict[Name, list[Name]] = Field(min_length=1)
+
+
+class StructuralZeroTable(Table):
+    """[[schema.structural_zeros]]"""
+
+    name: Name
+    cells: dict[Name, list[Name]] = Field(min_length=1)
+
+
+class SchemaTable(Table):
+    """[schema]: a preset, or attributes of your own."""
+
+    preset: Name | None = Field(default=None, description='"pl94-persons" or "race-age".')
+    name: Name | None = None
+    attributes: list[AttributeTable] = Field(default_factory=list)
+    recodes: list[RecodeTable] = Field(default_factory=list)
+    structural_zeros: list[StructuralZeroTable] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _preset_or_own(self) -> Self:
+        own = self.name is not None and bool(self.attributes)
+        anything = self.name is not None or self.attributes or self.recodes or self.structural_zeros
+        if self.preset is None and not own:
+            raise ValueError("give a preset, or a name and attributes of your own")
+        if self.preset is not None and anything:
+            raise ValueError("a preset stands alone; to change it, write out name, attributes and recodes")
+        return self
+
+
+class PrivacyTable(Table):
+    """[privacy]: what may be spent, and what it means."""
+
+    neighbours: Literal["bounded", "unbounded"] = Field(
+        description="bounded: one record changes its value; unbounded: one record is added or removed."
+    )
+    mechanism: Literal["discrete_gaussian", "discrete_laplace"]
+    rho: Exact | None = Field(default=None, description="Declared budget of the discrete Gaussian (zCDP).")
+    epsilon: Exact | None = Field(
+        default=None, description="Declared budget of the discrete Laplace (pure DP)."
+    )
+    delta: Exact = Field(
+        default=Fraction(1, 10**10),
+        description="Delta at which epsilon is reported for the discrete Gaussian.",
+    )
+
+    @model_validator(mode="after")
+    def _budget_of_mechanism(self) -> Self:
+        _one_budget(self.mechanism, self.rho, self.epsilon)
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta is {self.delta}, wanted a number between 0 and 1")
+        return self
+
+
+class StrategyTable(Table):
+    """[strategy]: how the budget is divided; a preset, or shares of your own."""
+
+    preset: Name | None = Field(
+        default=None, description='"redistricting-us" or "redistricting-state-rooted" (schema pl94-persons).'
+    )
+    rho: Exact | None = None
+    epsilon: Exact | None = None
+    geolevels: dict[str, Exact] = Field(
+        default_factory=dict, description="Share of each geolevel; they sum to 1."
+    )
+    queries: dict[str, dict[str, Exact]] = Field(
+        default_factory=dict,
+        description='Shares of the queries at each geolevel, summing to 1; "*" for geolevels without their own.',
+    )
+
+    @model_validator(mode="after")
+    def _preset_or_own(self) -> Self:
+        if self.preset is not None and (self.geolevels or self.queries):
+            raise ValueError("a preset brings its own shares; remove geolevels and queries, or the preset")
+        if self.preset is None and not (self.geolevels and self.queries):
+            raise ValueError("give a preset, or the shares of geolevels and of queries")
+        return self
+
+
+class EstimationTable(Table):
+    """[estimation]: ordered passes and rounding stages; keys are geolevels, or "*" for the others."""
+
+    passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
+    slack: Exact | None = Field(default=None, description="Persons an earlier pass's answers may still move.")
+    rounding: dict[str, list[list[Name]]] = Field(default_factory=dict)
+
+
+class InvariantTable(Table):
+    """[[invariants]]: a query published exactly."""
+
+    query: Name
+    geolevels: list[Name] = Field(min_length=1)
+
+
+class BoundsTable(Table):
+    """[[bounds]]: public lower and upper bounds from a table."""
+
+    name: Name
+    query: Name
+    geolevel: Name
+    path: Name = Field(
+        description="Columns geocode, one a factor of the query, lower, upper (null: unbounded)."
+    )
+    missing: Literal["zero", "unbounded"] = Field(description="Upper bound of an answer that has no row.")
+
+
+class OutputsTable(Table):
+    """[outputs]"""
+
+    tables: list[Name] = Field(default_factory=lambda: ["total", "detailed"])
+
+
+class ReleaseFile(Table):
+    """A whole release file."""
+
+    release: ReleaseTable
+    records: RecordsTable
+    geography: GeographyTable
+    universe: SchemaTable = Field(alias="schema")
+    privacy: PrivacyTable
+    strategy: StrategyTable
+    estimation: EstimationTable = Field(default_factory=EstimationTable)
+    invariants: list[InvariantTable] = Field(default_factory=list)
+    bounds: list[BoundsTable] = Field(default_factory=list)
+    outputs: OutputsTable = Field(default_factory=OutputsTable)
+
+
+def _one_budget(mechanism: str, rho: Fraction | None, epsilon: Fraction | None) -> None:
+    wanted, other = ("rho", "epsilon") if mechanism == "discrete_gaussian" else ("epsilon", "rho")
+    given = {"rho": rho, "epsilon": epsilon}
+    if given[wanted] is None or given[other] is not None:
+        raise ValueError(
+            f"the {mechanism} mechanism has its budget in {wanted}: give {wanted}, and no {other}"
+        )

@@ -1,0 +1,1 @@
+"""The level loop: from a plan to a release folder, interruptible at any moment."""

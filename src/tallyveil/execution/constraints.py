@@ -1,0 +1,192 @@
+"""Constraints of a release, compiled to lower and upper bounds on answers at every geolevel they reach."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.invariants import check_bounds, invariant_values
+from tallyveil.errors import ConstraintError
+from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
+from tallyveil.execution.plan import Bounds, Invariant, ReleasePlan
+from tallyveil.geography.spine import Spine
+from tallyveil.storage.read import read_table
+from tallyveil.universe.counts import Int64Array
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstraintTable:
+    """Bounds on a query's answers, from the root down to the geolevel they are stated for.
+
+    Attributes:
+        name: Shown in errors and checks.
+        query: The bounded query.
+        lower: One array a geolevel from the root down, shape (n_geounits, query.size).
+        upper: Likewise; `UNBOUNDED` where there is none. Equal to `lower` for an invariant.
+    """
+
+    name: str
+    query: QueryGroup
+    lower: tuple[Int64Array, ...]
+    upper: tuple[Int64Array, ...]
+
+    def reaches(self, level: int) -> bool:
+        """Whether the constraint holds at geolevel number `level`."""
+        return level < len(self.lower)
+
+    def on_support(self, level: int, start: int, stop: int, support: Int64Array) -> LinearConstraint:
+        """The constraint for geounits start..stop, with only the answers that matter on a support."""
+        found = self.query.answers_of(support)
+        lower, upper = self.lower[level][start:stop], self.upper[level][start:stop]
+        present = np.zeros(self.query.size, dtype=bool)
+        present[found[found >= 0]] = True
+        # An answer that no cell of the support can reach is zero; it matters only if it must not be.
+        present |= (lower > 0).any(axis=0)
+        kept = np.flatnonzero(present)
+        column = np.full(self.query.size + 1, -1, dtype=np.int32)
+        column[kept] = np.arange(len(kept), dtype=np.int32)
+        return LinearConstraint(self.name, column[found], lower[:, kept], upper[:, kept])
+
+
+def compile_constraints(
+    plan: ReleasePlan, spine: Spine, histograms: tuple[ConfidentialHistogram, ...]
+) -> tuple[ConstraintTable, ...]:
+    """Invariants and public bounds of a plan, summed upward to every coarser geolevel.
+
+    Raises:
+        ConstraintError: the bounds table does not fit the geography or the query, or the records break it.
+    """
+    invariants = [_invariant_table(plan, invariant, spine, histograms) for invariant in plan.invariants]
+    bounds = [_bounds_table(plan, item, spine) for item in plan.bounds]
+    tables = (*invariants, *bounds)
+    # Conflicts among what is public come first: they can be told in full.
+    refuse_conflicts(tables, spine, plan.schema)
+    for table in bounds:
+        level = len(table.lower) - 1
+        check_bounds(histograms[level], table.query, table.lower[level], table.upper[level], table.name)
+    return tables
+
+
+def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Schema) -> None:
+    """Refuse constraints that contradict each other at some geounit, before anything is spent.
+
+    Finds answers that must hold people in cells that cannot, and pairs of constraints of which one asks for
+    more people than the other allows, answer by answer or in all. Other contradictions are found by the
+    estimator, family by family.
+
+    Raises:
+        ConstraintError: names the geounit and both constraints.
+    """
+    cells = np.arange(schema.size, dtype=np.int64)
+    cells = cells[schema.possible(cells)]
+    for table in tables:
+        reachable = np.zeros(table.query.size, dtype=bool)
+        answers = table.query.answers_of(cells)
+        reachable[answers[answers >= 0]] = True
+        for level, lower in enumerate(table.lower):
+            _refuse(
+                np.any(lower[:, ~reachable] > 0, axis=1), spine, level, table.name, "the structural zeros"
+            )
+    for one, other in permutations(tables, 2):
+        covers = bool((other.query.answers_of(cells) >= 0).all())
+        for level in range(min(len(one.lower), len(other.lower))):
+            lower, upper = one.lower[level], other.upper[level]
+            if one.query == other.query:
+                _refuse(np.any(lower > upper, axis=1), spine, level, one.name, other.name)
+            if covers:
+                bounded = np.all(upper < UNBOUNDED, axis=1)
+                most = np.where(upper < UNBOUNDED, upper, 0).sum(axis=1)
+                _refuse(bounded & (lower.sum(axis=1) > most), spine, level, one.name, other.name)
+
+
+def _refuse(conflict: NDArray[np.bool_], spine: Spine, level: int, one: str, other: str) -> None:
+    if conflict.any():
+        geocode = spine.geocodes[level][int(np.argmax(conflict))]
+        raise ConstraintError(
+            f"{spine.geolevels[level]} '{geocode}': {one} and {other} contradict each other: the first asks for "
+            f"more people than the second allows ({int(conflict.sum())} such geounit(s) at this geolevel). "
+            "Correct one of them. Nothing was spent.",
+            code="constraints-conflict",
+        )
+
+
+def _invariant_table(
+    plan: ReleasePlan, invariant: Invariant, spine: Spine, histograms: tuple[ConfidentialHistogram, ...]
+) -> ConstraintTable:
+    query = plan.query(invariant.query)
+    finest = max(spine.level_index(geolevel) for geolevel in invariant.geolevels)
+    values = _summed_upward(invariant_values(histograms[finest], query), finest, spine)
+    return ConstraintTable(f"invariant {invariant.query}", query, values, values)
+
+
+def _bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> ConstraintTable:
+    query = plan.query(bounds.query)
+    level = spine.level_index(bounds.geolevel)
+    rows, answers, lower_values, upper_values = _read_bounds(bounds, query, spine, level)
+    shape = spine.n_geounits(level), query.size
+    missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
+    lower = np.zeros(shape, dtype=np.int64)
+    upper = np.full(shape, missing, dtype=np.int64)
+    lower[rows, answers] = lower_values
+    upper[rows, answers] = upper_values
+    if bool((lower > upper).any()):
+        raise ConstraintError(
+            f"the bounds '{bounds.name}' in {bounds.path} have a lower bound above its upper bound; "
+            "correct those rows.",
+            code="bounds-crossed",
+        )
+    return ConstraintTable(
+        bounds.name, query, _summed_upward(lower, level, spine), _summed_upward(upper, level, spine)
+    )
+
+
+def _read_bounds(
+    bounds: Bounds, query: QueryGroup, spine: Spine, level: int
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    names = query.factor_names
+    table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
+    rows = spine.locate(level, table["geocode"].cast(pl.String).fill_null("").to_numpy())
+    if bool((rows < 0).any()):
+        unknown = table["geocode"].to_numpy()[rows < 0]
+        raise ConstraintError(
+            f"the bounds table {bounds.path} has {len(unknown)} row(s) whose geocode is no {bounds.geolevel} of the "
+            f"geography table, such as '{unknown[0]}'. Correct them, or add the geounits to the geography table.",
+            code="bounds-geocode",
+        )
+    answers = query.answers_from_labels(
+        {name: table[name].cast(pl.String).to_list() for name in names}, table.height
+    )
+    if bool((answers < 0).any()):
+        raise ConstraintError(
+            f"the bounds table {bounds.path} has {int((answers < 0).sum())} row(s) whose {', '.join(names)} is no "
+            f"answer of query '{query.name}'. Its answers are: {'; '.join(query.labels()[:12])}.",
+            code="bounds-answer",
+        )
+    if len(np.unique(rows * query.size + answers)) != len(rows):
+        raise ConstraintError(
+            f"the bounds table {bounds.path} bounds the same answer of the same geounit twice; keep one row each.",
+            code="bounds-twice",
+        )
+    lower = table["lower"].cast(pl.Int64).fill_null(0).to_numpy()
+    upper = table["upper"].cast(pl.Int64).fill_null(UNBOUNDED).to_numpy()
+    return rows, answers, lower, upper
+
+
+def _summed_upward(values: Int64Array, level: int, spine: Spine) -> tuple[Int64Array, ...]:
+    """Sums over children at every geolevel from the root to `level`; UNBOUNDED stays UNBOUNDED."""
+    sums = [values]
+    for finer in range(level, 0, -1):
+        offsets = spine.child_offsets[finer - 1]
+        current = sums[-1]
+        open_ended = np.add.reduceat((current >= UNBOUNDED).astype(np.int64), offsets[:-1], axis=0) > 0
+        finite = np.add.reduceat(np.where(current >= UNBOUNDED, 0, current), offsets[:-1], axis=0)
+        sums.append(np.where(open_ended, UNBOUNDED, finite))
+    for array in sums:
+        array.setflags(write=False)
+    return tuple(reversed(sums))

@@ -1,0 +1,60 @@
+"""Comparing a finished release with the truth: the only job that declassifies records."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.errors import StoreError
+from tallyveil.evaluation.metrics import error_metrics
+from tallyveil.evaluation.store import write_evaluation
+from tallyveil.execution.run_folder import LEDGER, MANIFEST
+from tallyveil.release.geography import read_geography
+from tallyveil.release.histograms import read_histogram
+from tallyveil.universe.presets import schema_from_mapping
+
+
+def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
+    """Errors of a release against the true records, by geolevel, query and size class.
+
+    Args:
+        root: Folder of a finished release.
+        truth: The true records, with the columns the release was made from.
+    Returns:
+        The table of `error_metrics`; it is also written to the release's `evaluation` folder.
+    Raises:
+        StoreError: the folder holds no finished release.
+        SchemaError, GeographyError, ConfigError: the records do not fit the release.
+    Privacy: none. The ledger of the release receives a non-private event first.
+    """
+    if not (root / MANIFEST).is_file():
+        raise StoreError(
+            f"{root} holds no finished release. Name the folder that `tallyveil run` wrote to.",
+            code="no-release",
+        )
+    manifest = json.loads((root / MANIFEST).read_text())
+    plan = manifest["plan"]
+    schema = schema_from_mapping(plan["schema"])
+    spine = read_geography(root)
+    declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
+    with Ledger(root / LEDGER, declaration, manifest["run"]) as ledger:
+        truths = declassify_truth(
+            truth,
+            geocode=plan["records"]["geocode"],
+            count=plan["records"]["count"],
+            columns=plan["records"]["columns"],
+            schema=schema,
+            spine=spine,
+            ledger=ledger,
+            reason="true counts compared with the release; the results reveal them",
+        )
+    measured = [query for shares in plan["query_shares"].values() for query in shares]
+    queries = list(dict.fromkeys([*plan["tables"], *measured]))
+    estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
+    frame = error_metrics(spine, schema, queries, estimates, truths)
+    write_evaluation(root, frame, {"run": manifest["run"]})
+    return frame

@@ -1,0 +1,105 @@
+"""Family problems: what the estimator needs of a parent and its children, gathered from the measurements."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
+from tallyveil.execution.constraints import ConstraintTable
+from tallyveil.execution.plan import GeolevelEstimation, ReleasePlan
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.measurements import MeasurementSource
+from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FamilyBuilder:
+    """Makes the family problems of one geolevel.
+
+    Attributes:
+        plan: The release.
+        spine: The hierarchy.
+        level: Number of the children's geolevel, 0 for the root.
+        source: Where noisy answers come from.
+        constraints: Every constraint of the release.
+        queries: The query groups measured at this geolevel.
+        rounding: The query groups of each rounding stage.
+    """
+
+    plan: ReleasePlan
+    spine: Spine
+    level: int
+    source: MeasurementSource
+    constraints: tuple[ConstraintTable, ...]
+    queries: tuple[QueryGroup, ...]
+    rounding: tuple[tuple[QueryGroup, ...], ...]
+
+    @property
+    def geolevel(self) -> str:
+        """Name of the children's geolevel."""
+        return self.spine.geolevels[self.level]
+
+    def root(self, geounit: int) -> FamilyProblem:
+        """The problem of one root geounit: every possible cell, no parent to add up to."""
+        schema = self.plan.schema
+        cells = np.arange(schema.size, dtype=np.int64)
+        support = cells[schema.possible(cells)]
+        return self._problem((0, geounit), geounit, geounit + 1, support, None)
+
+    def family(self, parent: int, counts: PublicCounts) -> FamilyProblem:
+        """The problem of a parent's children, on the cells where the parent has people."""
+        offsets = self.spine.child_offsets[self.level - 1]
+        support, parent_counts = counts.entries(parent)
+        start, stop = int(offsets[parent]), int(offsets[parent + 1])
+        return self._problem((self.level - 1, parent), start, stop, support, parent_counts)
+
+    def _problem(
+        self,
+        parent: tuple[int, int],
+        start: int,
+        stop: int,
+        support: Int64Array,
+        parent_counts: Int64Array | None,
+    ) -> FamilyProblem:
+        parent_level, parent_geounit = parent
+        settings = self.plan.estimation_of(self.geolevel)
+        # A single child is its parent, and an empty parent has empty children: nothing need be measured.
+        trivial = parent_counts is not None and (stop - start == 1 or len(support) == 0)
+        measured = () if trivial else tuple(self._measured(q, start, stop, support) for q in self.queries)
+        return FamilyProblem(
+            geocode=str(self.spine.geocodes[parent_level][parent_geounit]),
+            geolevel=self.spine.geolevels[parent_level],
+            children=tuple(str(code) for code in self.spine.geocodes[self.level][start:stop]),
+            support=support,
+            parent_counts=parent_counts,
+            measured=measured,
+            constraints=tuple(
+                table.on_support(self.level, start, stop, support)
+                for table in self.constraints
+                if table.reaches(self.level)
+            ),
+            passes=(EstimationPass(()),) if trivial else _passes(settings),
+            rounding=tuple(
+                RoundingStage(tuple((group.name, _labels(group, support)[0]) for group in stage))
+                for stage in self.rounding
+            ),
+        )
+
+    def _measured(self, group: QueryGroup, start: int, stop: int, support: Int64Array) -> MeasuredQuery:
+        labels, answers = _labels(group, support)
+        noisy = self.source.measure(self.geolevel, group.name, start, stop, answers)
+        return MeasuredQuery(group.name, labels, noisy.values, noisy.variance)
+
+
+def _labels(group: QueryGroup, support: Int64Array) -> tuple[np.ndarray, Int64Array]:
+    """Column of each support cell among the answers the support reaches, and those answers."""
+    found = group.answers_of(support)
+    answers, column = np.unique(found, return_inverse=True)
+    if len(answers) and answers[0] < 0:
+        answers, column = answers[1:], column - 1
+    return column.astype(np.int32).reshape(-1), answers.astype(np.int64)
+
+
+def _passes(settings: GeolevelEstimation) -> tuple[EstimationPass, ...]:
+    return tuple(EstimationPass(names, float(settings.slack)) for names in settings.passes)

@@ -1,0 +1,190 @@
+"""What a release will do, as data: everything that is decided before any file is opened."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import BudgetError
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+PLAN_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsInput:
+    """Where the confidential records are and how to read them.
+
+    Attributes:
+        path: Parquet or CSV file, one row a person, or one row a count where `count` names a column.
+        geocode: Column holding the geocode of the finest geolevel.
+        count: Column holding non-negative counts, or None for one row a person.
+        columns: Column of each attribute, by attribute name.
+    """
+
+    path: Path
+    geocode: str
+    count: str | None
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GeographyInput:
+    """The public table of the finest geounits, and how geolevels are read off it.
+
+    Attributes:
+        path: Parquet or CSV file, one row for every finest geounit, also the empty ones.
+        geocode: Column holding the finest geocode.
+        geolevels: Names, root first.
+        prefix_lengths: Length of the geocode's prefix at each geolevel, or None.
+        parent_columns: Column holding the geocode at each geolevel but the finest, or None.
+    """
+
+    path: Path
+    geocode: str
+    geolevels: tuple[str, ...]
+    prefix_lengths: tuple[int, ...] | None
+    parent_columns: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """A query published exactly: its true answers at some geolevels become constraints.
+
+    Privacy: the guarantee then holds between populations that agree on it (das-production-facts, section 4).
+    """
+
+    query: str
+    geolevels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Public lower and upper bounds on the answers of a query, by geounit, read from a table.
+
+    Attributes:
+        name: Shown in errors and in the report.
+        query: The bounded query, such as `hhgq`.
+        geolevel: Where the table's geocodes live; sums of the bounds hold at every coarser geolevel.
+        path: Table with columns `geocode`, one a factor of the query, `lower`, `upper` (null: unbounded).
+        missing_upper: Upper bound of an answer with no row: 0, or None for unbounded.
+    """
+
+    name: str
+    query: str
+    geolevel: str
+    path: Path
+    missing_upper: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GeolevelEstimation:
+    """Ordered passes of one geolevel.
+
+    Attributes:
+        passes: Query names of each least-squares pass; together all measured queries, each once.
+        slack: Persons by which an answer of an earlier pass may move in a later one.
+        rounding: Query names of each rounding stage, first stage first.
+    """
+
+    passes: tuple[tuple[str, ...], ...]
+    slack: Fraction
+    rounding: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """One release: what is read, what is spent, how it is estimated, what is written."""
+
+    name: str
+    schema: Schema
+    records: RecordsInput
+    geography: GeographyInput
+    strategy: Strategy
+    declared: Fraction
+    delta: Fraction
+    invariants: tuple[Invariant, ...]
+    bounds: tuple[Bounds, ...]
+    estimation: tuple[tuple[str, GeolevelEstimation], ...]
+    tables: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.strategy.total > self.declared:
+            unit = self.strategy.budget_unit
+            raise BudgetError(
+                f"the strategy costs {unit} = {self.strategy.total} ({float(self.strategy.total):.6g}), "
+                f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
+                f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
+            )
+
+    def estimation_of(self, geolevel: str) -> GeolevelEstimation:
+        """Passes and rounding stages of a geolevel."""
+        return dict(self.estimation)[geolevel]
+
+    def query(self, name: str) -> QueryGroup:
+        """The query group of that name."""
+        return self.schema.query(name)
+
+    def event(self) -> PrivacyEvent:
+        """Everything the release does to privacy: the measurements and the invariants."""
+        invariants = tuple(
+            InvariantEvent(f"{invariant.query} at {', '.join(invariant.geolevels)} is published exactly")
+            for invariant in self.invariants
+        )
+        return SequentialEvent((self.strategy.event(), *invariants))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
+        return {
+            "format": PLAN_FORMAT,
+            "name": self.name,
+            "schema": self.schema.to_mapping(),
+            "records": {
+                "geocode": self.records.geocode,
+                "count": self.records.count,
+                "columns": dict(self.records.columns),
+            },
+            "geolevels": list(self.geography.geolevels),
+            "mechanism": self.strategy.mechanism.value,
+            "neighbours": self.strategy.neighbours.value,
+            "budget_unit": self.strategy.budget_unit,
+            "declared": str(self.declared),
+            "spent": str(self.strategy.total),
+            "delta": str(self.delta),
+            "geolevel_shares": {name: str(share) for name, share in self.strategy.geolevel_shares},
+            "query_shares": {
+                level: {query: str(share) for query, share in shares}
+                for level, shares in self.strategy.query_shares
+            },
+            "invariants": [{"query": i.query, "geolevels": list(i.geolevels)} for i in self.invariants],
+            "bounds": [
+                {"name": b.name, "query": b.query, "geolevel": b.geolevel, "missing_upper": b.missing_upper}
+                for b in self.bounds
+            ],
+            "estimation": {level: _estimation_mapping(item) for level, item in self.estimation},
+            "tables": list(self.tables),
+        }
+
+    def digest(self) -> bytes:
+        """SHA-256 of the plan's canonical JSON; the noise is bound to it."""
+        return digest_of(self.to_mapping())
+
+
+def digest_of(mapping: Mapping[str, Any]) -> bytes:
+    """SHA-256 of a mapping as JSON; the order of keys counts, for it numbers queries and answers."""
+    text = json.dumps(mapping, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).digest()
+
+
+def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
+    return {
+        "passes": [list(names) for names in item.passes],
+        "slack": str(item.slack),
+        "rounding": [list(names) for names in item.rounding],
+    }

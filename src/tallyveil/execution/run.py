@@ -1,0 +1,325 @@
+"""The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tallyveil.accounting.events import NonPrivateEvent
+from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.measure import Measurer
+from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.execution.constraints import ConstraintTable, compile_constraints
+from tallyveil.execution.disk import refuse_small_disk
+from tallyveil.execution.families import FamilyBuilder
+from tallyveil.execution.guarantee import guarantee_of
+from tallyveil.execution.inputs import read_histograms, read_spine
+from tallyveil.execution.level import estimate_level, n_families
+from tallyveil.execution.observer import Observer, SilentObserver
+from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.run_folder import (
+    LEDGER,
+    MANIFEST,
+    PLAN,
+    FolderState,
+    RunFolder,
+    RunSecrets,
+    binding_of,
+    folder_state,
+)
+from tallyveil.execution.run_log import RunLog
+from tallyveil.execution.stopwatch import Stopwatch
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.measurements import MeasurementSource
+from tallyveil.measurements.store import write_answer_labels, write_measurements
+from tallyveil.noise.source import NoiseSource
+from tallyveil.release.checks import check_release
+from tallyveil.release.geography import write_geography
+from tallyveil.release.histograms import read_histogram, write_histogram, write_microdata
+from tallyveil.release.manifest import make_manifest
+from tallyveil.release.tables import write_table
+from tallyveil.storage.write import write_json
+from tallyveil.universe.counts import PublicCounts
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What a run left behind.
+
+    Attributes:
+        path: The release folder.
+        manifest: Content of `manifest.json`.
+        already_finished: True when the folder held this release before the run, and nothing was done.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    already_finished: bool
+
+
+def run_release(
+    plan: ReleasePlan, out: Path, *, test_key: bytes | None = None, observer: Observer | None = None
+) -> RunOutcome:
+    """Make a release, or go on with one that was interrupted.
+
+    Args:
+        plan: What to do.
+        out: Release folder; absent, empty, or holding an unfinished run of this very plan and input.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        observer: Told of progress.
+    Raises:
+        TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
+    Privacy: spends `plan.strategy.total` once, however often the run is interrupted and taken up again.
+    """
+    state = folder_state(out)
+    if state is FolderState.FOREIGN:
+        raise StoreError(
+            f"{out} holds files that are no Tallyveil run. Choose a new or empty folder with --out.",
+            code="folder-taken",
+        )
+    if state is FolderState.FINISHED:
+        return _already_finished(plan, out)
+    run = _Run.prepare(plan, observer or SilentObserver())
+    if state is FolderState.ABSENT:
+        refuse_small_disk(plan, run.spine, out)
+    with RunFolder(out) as folder:
+        run.release(folder, test_key)
+    return RunOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
+
+
+def _already_finished(plan: ReleasePlan, out: Path) -> RunOutcome:
+    """The finished release of this plan; a run killed while removing its key ends here too."""
+    manifest = json.loads((out / MANIFEST).read_text())
+    if manifest["plan_digest"] != plan.digest().hex():
+        raise StoreError(
+            f"{out} holds a finished release of another plan ('{manifest['name']}'). Choose another folder.",
+            code="folder-taken",
+        )
+    with_private = RunFolder(out)
+    if with_private.private.exists():
+        with with_private:
+            with_private.remove_private()
+    return RunOutcome(out, manifest, already_finished=True)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One process's work on a run; everything lasting is in the run folder."""
+
+    plan: ReleasePlan
+    observer: Observer
+    watch: Stopwatch
+    spine: Spine
+    histograms: tuple[ConfidentialHistogram, ...]
+    constraints: tuple[ConstraintTable, ...]
+
+    @classmethod
+    def prepare(cls, plan: ReleasePlan, observer: Observer) -> "_Run":
+        """Read and check every input; nothing is written."""
+        watch = Stopwatch(observer)
+        with watch.stage("read geography"):
+            spine = read_spine(plan.geography)
+        with watch.stage("read records"):
+            histograms = read_histograms(plan, spine)
+        with watch.stage("compile constraints"):
+            constraints = compile_constraints(plan, spine, histograms)
+        return cls(plan, observer, watch, spine, histograms, constraints)
+
+    def release(self, folder: RunFolder, test_key: bytes | None) -> None:
+        """Spend, measure, estimate, publish, check."""
+        resumed = (folder.path / LEDGER).exists()
+        secrets = self._spend(folder, test_key)
+        log = RunLog(folder.path)
+        log.write("resumed" if resumed else "started", run=secrets.run_id, private=secrets.private)
+        self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
+        tags = secrets.file_tags()
+        measurer = Measurer(
+            self.histograms, self.spine, self.plan.schema, self.plan.strategy, NoiseSource(secrets.noise_key)
+        )
+        counts: list[PublicCounts] = []
+        for level in range(self.spine.n_levels):
+            self._measure(folder, level, measurer, tags)
+            counts.append(self._estimate(folder, level, measurer, counts[-1] if counts else None, tags))
+        self._publish(folder, counts, tags)
+        manifest = self._manifest(folder, secrets, counts)
+        log.write("finished", run=secrets.run_id)
+        write_json(folder.path / MANIFEST, manifest)
+        folder.remove_private()
+
+    def _spend(self, folder: RunFolder, test_key: bytes | None) -> RunSecrets:
+        """Take or make the key, and write the spend into the ledger before the first draw."""
+        binding = binding_of(self.histograms[-1].digest(), self.spine.digest(), self.plan.digest())
+        fresh = not (folder.path / LEDGER).exists()
+        try:
+            secrets = folder.secrets(binding, test_key)
+            self._enter_ledger(folder.path / LEDGER, secrets)
+        except TallyveilError:
+            if fresh:
+                (folder.path / LEDGER).unlink(missing_ok=True)
+                folder.abandon()
+            raise
+        write_json(folder.path / PLAN, self.plan.to_mapping())
+        write_geography(folder.path, self.spine, secrets.file_tags())
+        return secrets
+
+    def _enter_ledger(self, path: Path, secrets: RunSecrets) -> None:
+        strategy = self.plan.strategy
+        declaration = Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours)
+        with Ledger(path, declaration, secrets.run_id) as ledger:
+            if not secrets.private:
+                ledger.declassify(
+                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                    description="run with an insecure test key",
+                    token=f"{secrets.run_id} test key",
+                )
+            ledger.spend(
+                self.plan.event(), description=f"release {self.plan.name}", token=f"{secrets.run_id} release"
+            )
+
+    def _measure(
+        self, folder: RunFolder, level: int, source: MeasurementSource, tags: dict[str, str]
+    ) -> None:
+        geolevel = self.spine.geolevels[level]
+        name = f"measure {geolevel}"
+        if folder.checkpoint(_stage_file(name)) is not None:
+            return
+        groups = [self.plan.query(query) for query in self.plan.strategy.queries(geolevel)]
+        total = sum(group.size for group in groups) * self.spine.n_geounits(level)
+        with self.watch.stage(name, total):
+            for group in groups:
+                for finished in write_measurements(folder.path, source, self.spine, geolevel, group, tags):
+                    self.observer.advanced(finished)
+        folder.finish_stage(_stage_file(name), {"performance": self.watch.stages[-1]})
+
+    def _estimate(
+        self,
+        folder: RunFolder,
+        level: int,
+        source: MeasurementSource,
+        above: PublicCounts | None,
+        tags: dict[str, str],
+    ) -> PublicCounts:
+        geolevel = self.spine.geolevels[level]
+        name = f"estimate {geolevel}"
+        if folder.checkpoint(_stage_file(name)) is not None:
+            return read_histogram(folder.path, geolevel, self.plan.schema, self.spine)
+        builder = FamilyBuilder(
+            plan=self.plan,
+            spine=self.spine,
+            level=level,
+            source=source,
+            constraints=self.constraints,
+            queries=tuple(self.plan.query(name) for name in self.plan.strategy.queries(geolevel)),
+            rounding=tuple(
+                tuple(self.plan.query(name) for name in stage)
+                for stage in self.plan.estimation_of(geolevel).rounding
+            ),
+        )
+        with self.watch.stage(name, n_families(builder)):
+            outcome = estimate_level(builder, above, self.observer)
+            write_histogram(folder.path, outcome.counts, self.plan.schema, self.spine, tags)
+        folder.finish_stage(
+            _stage_file(name), {"performance": self.watch.stages[-1], "solver": outcome.solver}
+        )
+        return outcome.counts
+
+    def _publish(self, folder: RunFolder, counts: list[PublicCounts], tags: dict[str, str]) -> None:
+        """Write everything that follows from the counts."""
+        plan, spine, root = self.plan, self.spine, folder.path
+        measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
+        write_answer_labels(root, [plan.query(name) for name in sorted(measured)], tags)
+        persons = int(counts[-1].counts.sum())
+        self._stage(
+            folder, "microdata", persons, lambda: write_microdata(root, counts[-1], plan.schema, spine, tags)
+        )
+        groups = [plan.query(name) for name in plan.tables]
+        rows = sum(level.n_geounits for level in counts) * sum(group.size for group in groups)
+        self._stage(
+            folder,
+            "tables",
+            rows,
+            lambda: (
+                n
+                for level in counts
+                for group in groups
+                for n in write_table(root, level, group, spine, tags)
+            ),
+        )
+
+    def _stage(self, folder: RunFolder, name: str, total: int, work: Callable[[], Any]) -> None:
+        if folder.checkpoint(_stage_file(name)) is not None:
+            return
+        with self.watch.stage(name, total):
+            for finished in work():
+                self.observer.advanced(finished)
+        folder.finish_stage(_stage_file(name), {"performance": self.watch.stages[-1]})
+
+    def _manifest(self, folder: RunFolder, secrets: RunSecrets, counts: list[PublicCounts]) -> dict[str, Any]:
+        with self.watch.stage("checks", len(counts)):
+            checks = check_release(
+                folder.path,
+                self.plan.schema,
+                self.spine,
+                self.plan.tables,
+                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
+            )
+            self.observer.advanced(len(counts))
+        stored = {
+            stage: record
+            for stage in _stage_names(self.spine)
+            if (record := folder.checkpoint(_stage_file(stage))) is not None
+        }
+        performance = {item["stage"]: item for item in self.watch.stages}
+        performance |= {stage: record["performance"] for stage, record in stored.items()}
+        return make_manifest(
+            root=folder.path,
+            plan=self.plan.to_mapping(),
+            plan_digest=self.plan.digest().hex(),
+            privacy=guarantee_of(self.plan),
+            event=self.plan.event().to_mapping(),
+            run_id=secrets.run_id,
+            private=secrets.private,
+            input_commitment=secrets.commitment(self.histograms[-1].digest()),
+            geography_digest=self.spine.digest().hex(),
+            sizes=_sizes(self.spine, counts),
+            solver={
+                stage.removeprefix("estimate "): record["solver"]
+                for stage, record in stored.items()
+                if "solver" in record
+            },
+            checks=checks,
+            stages=[performance[stage] for stage in _timed_stages(self.spine) if stage in performance],
+        )
+
+
+def _stage_names(spine: Spine) -> list[str]:
+    """Stages that are kept when a run is interrupted after them."""
+    by_level = [name for level in spine.geolevels for name in (f"measure {level}", f"estimate {level}")]
+    return [*by_level, "microdata", "tables"]
+
+
+def _timed_stages(spine: Spine) -> list[str]:
+    return ["read geography", "read records", "compile constraints", *_stage_names(spine), "checks"]
+
+
+def _stage_file(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+def _sizes(spine: Spine, counts: list[PublicCounts]) -> dict[str, Any]:
+    """Sizes of what is published."""
+    return {
+        "persons": int(counts[-1].counts.sum()),
+        "geolevels": {
+            level.geolevel: {
+                "geounits": level.n_geounits,
+                "empty_geounits": int((np.diff(level.offsets) == 0).sum()),
+                "nonzero_cells": len(level.cells),
+            }
+            for level in counts
+        },
+    }

@@ -1,0 +1,129 @@
+"""Shared by all tests: a small population and a release file for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+SMALL_RELEASE = """
+[release]
+name = "small"
+
+[records]
+path = "people.parquet"
+count = "count"
+
+[geography]
+path = "geography.parquet"
+geolevels = ["Region", "Town", "Block"]
+prefix_lengths = [1, 3, 5]
+
+[schema]
+name = "people"
+[[schema.attributes]]
+name = "age"
+levels = ["young", "middle", "old"]
+[[schema.attributes]]
+name = "home"
+levels = ["house", "barracks"]
+[[schema.recodes]]
+name = "grown"
+attribute = "age"
+groups = { young = ["young"], grown = ["middle", "old"] }
+[[schema.structural_zeros]]
+name = "no young in barracks"
+cells = { age = ["young"], home = ["barracks"] }
+
+[privacy]
+neighbours = "bounded"
+mechanism = "discrete_gaussian"
+rho = "2"
+
+[strategy]
+rho = "2"
+[strategy.geolevels]
+Region = "1/4"
+Town = "1/4"
+Block = "1/2"
+[strategy.queries."*"]
+total = "1/4"
+grown = "1/4"
+"age*home" = "1/2"
+
+[estimation.passes]
+"*" = [["total"], ["*"]]
+[estimation.rounding]
+"*" = [["total"], ["home", "age*home"]]
+
+[[invariants]]
+query = "total"
+geolevels = ["Region"]
+
+[[bounds]]
+name = "barracks"
+query = "home"
+geolevel = "Block"
+path = "barracks.parquet"
+missing = "zero"
+
+[outputs]
+tables = ["total", "age", "home"]
+"""
+
+
+def write_small_inputs(folder: Path, release: str = SMALL_RELEASE) -> Path:
+    """Write records, geography, bounds and a release file; returns the release file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(3)
+    blocks = [f"{region}{town:02d}{block:02d}" for region in "PQ" for town in range(4) for block in range(6)]
+    rows, bounds = [], []
+    for position, block in enumerate(blocks):
+        if position % 7 != 3:
+            bounds.append((block, "house", 0, None))
+            rows += [(block, age, "house", int(rng.integers(1, 30))) for age in ("young", "middle", "old")]
+        if position % 11 == 5:
+            bounds.append((block, "barracks", 1, None))
+            rows += [(block, "middle", "barracks", int(rng.integers(3, 60)))]
+    pl.DataFrame(rows, schema=["geocode", "age", "home", "count"], orient="row").write_parquet(
+        folder / "people.parquet"
+    )
+    pl.DataFrame({"geocode": blocks}).write_parquet(folder / "geography.parquet")
+    pl.DataFrame(
+        bounds,
+        schema={"geocode": pl.String, "home": pl.String, "lower": pl.Int64, "upper": pl.Int64},
+        orient="row",
+    ).write_parquet(folder / "barracks.parquet")
+    path = folder / "release.toml"
+    path.write_text(release)
+    return path
+
+
+@pytest.fixture
+def small_release(tmp_path: Path) -> Path:
+    """A release file with all its inputs, in a folder of its own."""
+    return write_small_inputs(tmp_path / "inputs")
+
+
+@pytest.fixture
+def edit(small_release: Path) -> Callable[[str, str], Path]:
+    """Replace text in the small release file, which must be there."""
+
+    def replace(old: str, new: str) -> Path:
+        text = small_release.read_text()
+        assert old in text
+        small_release.write_text(text.replace(old, new))
+        return small_release
+
+    return replace
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real public data, absent outside the development tree."""
+    if not SHARED.is_dir():
+        pytest.skip(f"needs the public data sets in {SHARED}")
+    return SHARED

@@ -1,0 +1,162 @@
+"""A run may be killed at any moment; the same command finishes it, with the same numbers and one spend."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tallyveil.storage.write as writing
+from tallyveil.config.load import load_plan
+from tallyveil.errors import StoreError
+from tallyveil.execution.run import run_release
+from tallyveil.noise.key import insecure_key
+
+KEY_TEXT = "interruption"
+KEY = insecure_key(KEY_TEXT)
+
+
+class Killed(BaseException):
+    """Stands for the process ending at once: nothing in the package may catch it."""
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    found = {}
+    for path in sorted(
+        p for p in out.rglob("*") if p.is_file() and p.name not in ("log.jsonl", "report.html")
+    ):
+        data = path.read_bytes()
+        if path.name == "manifest.json":
+            manifest = json.loads(data)
+            del manifest["performance"]
+            data = json.dumps(manifest).encode()
+        found[path.relative_to(out).as_posix()] = data
+    return found
+
+
+def spends(out: Path) -> int:
+    lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    return sum(line["kind"] == "spend" for line in lines)
+
+
+def kill_at(monkeypatch, write_number: int, *, before: bool) -> None:
+    """End the process at its n-th write, before the bytes are written or just after they are in place."""
+    original, calls = writing.write_file, [0]
+
+    def write_file(path, write):
+        calls[0] += 1
+        if calls[0] == write_number and before:
+            raise Killed
+        original(path, write)
+        if calls[0] == write_number:
+            raise Killed
+
+    monkeypatch.setattr(writing, "write_file", write_file)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_every_write(small_release, tmp_path, monkeypatch, before):
+    plan = load_plan(small_release)
+    expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
+    number, finished = 0, False
+    while not finished:
+        number += 1
+        out = tmp_path / f"killed-{number}"
+        with monkeypatch.context() as patch:
+            kill_at(patch, number, before=before)
+            try:
+                run_release(plan, out, test_key=KEY)
+                finished = True
+            except Killed:
+                pass
+        run_release(plan, out, test_key=KEY)
+        assert contents(out) == expected
+        assert spends(out) == 1
+    assert number > 20  # there are that many files to write, or the test has tested nothing
+
+
+def test_killed_by_the_system_at_random_moments(small_release, tmp_path):
+    """The real thing: SIGKILL to the process, ten times, at moments nobody chose."""
+    expected = contents(run_release(load_plan(small_release), tmp_path / "whole", test_key=KEY).path)
+
+    def command(out: Path) -> list[str]:
+        arguments = ["run", str(small_release), "--out", str(out), "--insecure-test-key", KEY_TEXT, "--quiet"]
+        return [sys.executable, "-c", "from tallyveil.cli.main import main; main()", *arguments]
+
+    start = time.monotonic()
+    subprocess.run(command(tmp_path / "timed"), check=True)
+    whole = time.monotonic() - start
+    moments = random.Random(20)
+    for number in range(10):
+        out = tmp_path / f"killed-{number}"
+        process = subprocess.Popen(command(out))
+        time.sleep(whole * moments.uniform(0.3, 1.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        subprocess.run(command(out), check=True)
+        assert contents(out) == expected
+        assert spends(out) == 1
+
+
+def test_an_interrupted_real_run_keeps_its_key(small_release, tmp_path, monkeypatch):
+    """With a key from the operating system, what was measured before the kill is what is published after it."""
+    plan, out = load_plan(small_release), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        kill_at(patch, 9, before=False)
+        with pytest.raises(Killed):
+            run_release(plan, out)
+    before = {p: p.read_bytes() for p in out.rglob("*.parquet")}
+    assert len(before) >= 4
+    assert (out / "private").stat().st_mode & 0o777 == 0o700
+    assert (out / "private" / "run.json").stat().st_mode & 0o777 == 0o600
+    run_release(plan, out)
+    assert {p: p.read_bytes() for p in before} == before
+    assert spends(out) == 1
+    assert not (out / "private").exists()
+
+
+@pytest.fixture
+def interrupted(small_release, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        kill_at(patch, 9, before=False)
+        with pytest.raises(Killed):
+            run_release(load_plan(small_release), out, test_key=KEY)
+    return out
+
+
+def test_changed_records_cannot_resume(interrupted, small_release):
+    import polars as pl
+
+    before = contents(interrupted)
+    path = small_release.parent / "people.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(pl.col("count") + pl.Series([1] + [0] * (frame.height - 1))).write_parquet(path)
+    with pytest.raises(StoreError, match="other records") as caught:
+        run_release(load_plan(small_release), interrupted, test_key=KEY)
+    assert caught.value.code == "resume-changed"
+    assert contents(interrupted) == before
+
+
+def test_another_plan_cannot_resume(interrupted, edit):
+    with pytest.raises(StoreError, match="another plan"):
+        run_release(load_plan(edit('name = "small"', 'name = "other"')), interrupted, test_key=KEY)
+
+
+def test_another_key_cannot_resume(interrupted, small_release):
+    plan = load_plan(small_release)
+    with pytest.raises(StoreError, match="another key"):
+        run_release(plan, interrupted, test_key=insecure_key("other"))
+    with pytest.raises(StoreError, match="insecure test key"):
+        run_release(plan, interrupted)
+
+
+def test_two_processes_cannot_share_a_folder(interrupted, small_release):
+    from tallyveil.execution.run_folder import RunFolder
+
+    with RunFolder(interrupted), pytest.raises(StoreError, match="another process"):
+        run_release(load_plan(small_release), interrupted, test_key=KEY)
