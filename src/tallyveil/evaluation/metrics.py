@@ -1,0 +1,187 @@
+"""Errors of estimated counts against true ones, by geolevel, query and size of the geounit.
+
+Only entries that differ are looked at: an answer no entry touches is exact, and counted as such without being
+written down. So memory follows the number of non-zero counts, not geounits times cells.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from tallyveil.errors import GeographyError
+from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass, size_classes
+from tallyveil.evaluation.tally import ErrorTally, merge_tallies, tally_errors
+from tallyveil.geography.spine import Spine
+from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+ENTRIES_PER_CHUNK = 1 << 22
+COLUMNS = {
+    "geolevel": pl.String,
+    "query": pl.String,
+    "size_class": pl.String,
+    "n_geounits": pl.Int64,
+    "n_answers": pl.Int64,
+    "mean_absolute_error": pl.Float64,
+    "median_absolute_error": pl.Int64,
+    "p95_absolute_error": pl.Int64,
+    "bias": pl.Float64,
+    "relative_l1": pl.Float64,
+}
+
+
+def error_metrics(
+    spine: Spine,
+    schema: Schema,
+    queries: Sequence[str],
+    estimates: Sequence[PublicCounts],
+    truths: Sequence[PublicCounts],
+    *,
+    entries_per_chunk: int = ENTRIES_PER_CHUNK,
+) -> pl.DataFrame:
+    """Compare estimates with declassified truth.
+
+    Args:
+        spine: The hierarchy.
+        schema: The universe both sides count in.
+        queries: Query specs.
+        estimates: Estimated counts of some geolevels.
+        truths: True counts of the same geolevels, in the same order.
+        entries_per_chunk: Counts looked at together; bounds memory and changes no result.
+    Returns:
+        One row a geolevel, query and size class ("all", then the classes that hold geounits, by true total).
+        Errors are in persons. A quantile is the smallest error that at least that share of the answers does
+        not exceed, hence a whole number. `relative_l1` is null where all true answers are zero.
+    Raises:
+        GeographyError: the two sides do not cover the same geounits.
+        SchemaError: a query does not fit the schema.
+    Privacy: none; whatever shows these numbers must say that they come from the true counts.
+    """
+    groups = [schema.query(name) for name in dict.fromkeys(queries)]
+    _check_geounits(spine, estimates, truths)
+    rows = []
+    for estimate, truth in zip(estimates, truths, strict=True):
+        tallies = _tallies(estimate, truth, groups, entries_per_chunk)
+        for group in groups:
+            for label, tally in _labelled(tallies, group):
+                rows.append((estimate.geolevel, group.name, label, *_measures(tally)))
+    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+
+
+def _check_geounits(spine: Spine, estimates: Sequence[PublicCounts], truths: Sequence[PublicCounts]) -> None:
+    got = [counts.geolevel for counts in estimates]
+    true = [counts.geolevel for counts in truths]
+    if got != true:
+        raise GeographyError(
+            f"estimates are of the geolevels {', '.join(got)}, truth of {', '.join(true)}. "
+            "Pass the same geolevels in the same order."
+        )
+    for side, levels in (("estimates", estimates), ("truth", truths)):
+        for counts in levels:
+            wanted = spine.n_geounits(spine.level_index(counts.geolevel))
+            if counts.n_geounits != wanted:
+                raise GeographyError(
+                    f"{side} at {counts.geolevel} cover {counts.n_geounits} geounits, the spine has {wanted}. "
+                    "Read both with the spine of the release."
+                )
+
+
+def _measures(tally: ErrorTally) -> tuple[int | float | None, ...]:
+    """The numbers of one row, in the order of `COLUMNS`."""
+    return (
+        tally.n_geounits,
+        tally.n_answers,
+        tally.mean_absolute_error,
+        tally.quantile(50),
+        tally.quantile(95),
+        tally.bias,
+        tally.relative_l1,
+    )
+
+
+Tallies = dict[tuple[str, int], list[ErrorTally]]
+
+
+def _labelled(tallies: Tallies, group: QueryGroup) -> Iterator[tuple[str, ErrorTally]]:
+    """Tallies of a query, over all geounits first, then by size class."""
+    by_class = [
+        (size.value, merge_tallies(tallies[group.name, number]))
+        for number, size in enumerate(SizeClass)
+        if (group.name, number) in tallies
+    ]
+    if by_class:
+        yield ALL_SIZES, merge_tallies([tally for _, tally in by_class])
+    yield from by_class
+
+
+def _tallies(
+    estimate: PublicCounts, truth: PublicCounts, groups: Sequence[QueryGroup], entries_per_chunk: int
+) -> Tallies:
+    """Tallies of one geolevel by query name and number of the size class, one a chunk of geounits."""
+    tallies: Tallies = defaultdict(list)
+    for start, stop in _chunks(estimate, truth, entries_per_chunk):
+        true_rows, true_cells, true_counts = truth.rows(start, stop)
+        totals = np.zeros(stop - start, dtype=np.int64)
+        np.add.at(totals, true_rows, true_counts)
+        classes = size_classes(totals)
+        rows, cells, errors = _cell_errors(estimate.rows(start, stop), (true_rows, true_cells, true_counts))
+        for group in groups:
+            owners, query_errors = _query_errors(group, rows, cells, errors)
+            counted = group.answers_of(true_cells) >= 0
+            for number in np.unique(classes):
+                n_geounits = int((classes == number).sum())
+                tallies[group.name, int(number)].append(
+                    tally_errors(
+                        query_errors[classes[owners] == number],
+                        n_geounits=n_geounits,
+                        n_answers=n_geounits * group.size,
+                        true_sum=int(true_counts[counted & (classes[true_rows] == number)].sum()),
+                    )
+                )
+    return tallies
+
+
+def _chunks(estimate: PublicCounts, truth: PublicCounts, entries: int) -> Iterator[tuple[int, int]]:
+    """Ranges of geounits with about `entries` counts on both sides together, and at most as many geounits."""
+    reached = estimate.offsets + truth.offsets
+    start = 0
+    while start < estimate.n_geounits:
+        stop = int(np.searchsorted(reached, reached[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), start + entries, estimate.n_geounits)
+        yield start, stop
+        start = stop
+
+
+Triplets = tuple[Int64Array, Int64Array, Int64Array]
+
+
+def _cell_errors(estimate: Triplets, truth: Triplets) -> Triplets:
+    """Rows, cells and errors of the cells that differ."""
+    rows, cells = (np.concatenate(pair) for pair in zip(estimate[:2], truth[:2], strict=True))
+    return _summed(rows, cells, np.concatenate((estimate[2], -truth[2])))
+
+
+def _query_errors(
+    group: QueryGroup, rows: Int64Array, cells: Int64Array, errors: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Row and error of each answer that differs."""
+    answers = group.answers_of(cells)
+    kept = answers >= 0
+    owners, _, summed = _summed(rows[kept], answers[kept], errors[kept])
+    return owners, summed
+
+
+def _summed(rows: Int64Array, columns: Int64Array, values: Int64Array) -> Triplets:
+    """Sum values of the same row and column; sums of zero are dropped."""
+    # Both sides come sorted, and a stable sort is quick on sorted runs.
+    order = np.lexsort((columns, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+    starts = np.flatnonzero(first)
+    sums = np.add.reduceat(values, starts) if len(starts) else values
+    kept = sums != 0
+    return rows[starts][kept], columns[starts][kept], sums[kept]

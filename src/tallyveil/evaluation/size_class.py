@@ -1,0 +1,29 @@
+"""Classes of geounits by their true total, the way error is usually reported."""
+
+from enum import Enum
+
+import numpy as np
+
+from tallyveil.universe.counts import Int64Array
+
+
+class SizeClass(Enum):
+    """How many persons truly live in a geounit. The value is the label in the metrics."""
+
+    EMPTY = "0"
+    ONES = "1-9"
+    TENS = "10-99"
+    HUNDREDS = "100-999"
+    THOUSANDS = "1,000-9,999"
+    LARGEST = "10,000+"
+
+
+ALL_SIZES = "all"
+"""Label of the row over every geounit, whatever its size."""
+
+_SMALLEST = np.array([1, 10, 100, 1_000, 10_000], dtype=np.int64)
+
+
+def size_classes(totals: Int64Array) -> Int64Array:
+    """Number of the size class of each total, in the order of `SizeClass`; same shape."""
+    return np.searchsorted(_SMALLEST, totals, side="right").astype(np.int64, copy=False)

@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tallyveil.errors import StoreError
+from tallyveil.evaluation import read_evaluation, write_evaluation
+from tallyveil.evaluation.metrics import COLUMNS
+
+FRAME = pl.DataFrame(
+    [
+        ("block", "total", "0", 3, 3, 0.5, 0, 1, -0.25, None),
+        ("block", "total", "1-9", 1, 1, 2.0, 2, 2, 2.0, 0.4),
+    ],
+    schema=COLUMNS,
+    orient="row",
+)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    write_evaluation(tmp_path, FRAME, {"run": "0123"})
+    assert read_evaluation(tmp_path).equals(FRAME)
+    assert pl.read_parquet(tmp_path / "evaluation" / "errors.parquet").equals(FRAME)
+
+
+def test_every_file_is_marked_as_not_private_whatever_the_metadata_say(tmp_path: Path) -> None:
+    path = write_evaluation(tmp_path, FRAME, {"private": "true", "warning": ""})
+    content = json.loads(path.read_text())
+    assert content["private"] is False
+    assert content["warning"].startswith("NOT PRIVATE")
+    assert sorted(item.name for item in path.parent.iterdir()) == ["errors.json", "errors.parquet"]
+    metadata = pl.read_parquet_metadata(path.with_suffix(".parquet"))
+    assert metadata["tallyveil.private"] == "false"
+    assert metadata["tallyveil.warning"].startswith("NOT PRIVATE")
+
+
+def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Evaluate the release first"):
+        read_evaluation(tmp_path)
+    path = tmp_path / "evaluation" / "errors.parquet"
+    path.parent.mkdir()
+    path.write_text("not Parquet")
+    with pytest.raises(StoreError, match="Evaluate the release first"):
+        read_evaluation(tmp_path)
+    FRAME.drop("bias").write_parquet(path)
+    with pytest.raises(StoreError, match="its columns are others"):
+        read_evaluation(tmp_path)
