@@ -34,10 +34,11 @@ def evaluate(
             code="not-private",
         )
     from tallyveil.execution.evaluate import evaluate_release
-    from tallyveil.report import write_evaluation_report
+    from tallyveil.report import write_evaluation_report, write_report
 
     frame = evaluate_release(release, truth)
     path = write_evaluation_report(release, frame)
+    write_report(release)  # its ledger now shows the declassification
     if as_json:
         typer.echo(frame.write_json())
     elif not quiet:

@@ -47,7 +47,7 @@ def _statement(plan: ReleasePlan, epsilon: float, gaussian: bool) -> str:
     if not gaussian:
         return f"pure differential privacy, epsilon = {strategy.total} ({epsilon:.6g}), {neighbours}"
     return (
-        f"rho = {strategy.total} ({float(strategy.total):.4f}) zCDP, so epsilon <= {_round_up(epsilon, 2):.2f} "
+        f"rho = {strategy.total} ({float(strategy.total):.4f}) zCDP, so epsilon <= {_round_up(epsilon, 3):.3f} "
         f"at delta = {float(plan.delta):g}, {neighbours}"
     )
 

@@ -42,7 +42,7 @@ def check_release(
         ),
     ]
     for level in range(len(counts) - 1):
-        name = f"every {spine.geolevels[level]} is the sum of its {spine.geolevels[level + 1]}s in every cell"
+        name = f"every {spine.geolevels[level]} is the sum of its {spine.geolevels[level + 1]} geounits in every cell"
         done.append(_check(name, _adds_up(counts[level], counts[level + 1], spine, level)))
     for name, query, lower, upper in constraints:
         held = all(

@@ -1,0 +1,85 @@
+"""Dots by query and geolevel on a logarithmic axis: used for margins and for errors."""
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from tallyveil.report.figure import (
+    BAND,
+    COLOURS,
+    MARKERS,
+    MUTED,
+    WIDTH,
+    house_style,
+    log_axis,
+    new_figure,
+    to_svg,
+)
+from tallyveil.report.wording import geolevel_title
+
+_LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
+_ROW = 0.52
+
+
+def dot_plot(
+    name: str,
+    rows: Sequence[str],
+    geolevels: Sequence[str],
+    values: Mapping[tuple[str, str], float],
+    *,
+    axis: str,
+    description: str,
+    below: float | None = None,
+) -> Markup:
+    """One row of dots a title, one colour and shape a geolevel.
+
+    Args:
+        name: Short name, unique on the page.
+        rows: Titles from top to bottom.
+        geolevels: Names, in order.
+        values: Value by row title and geolevel; absent pairs have no dot.
+        axis: Label of the axis.
+        description: For readers who cannot see it.
+        below: Where zero is drawn, below every positive value; None when there are no zeros.
+    """
+    with house_style(name):
+        top, bottom = 0.42, 0.6
+        height = top + bottom + _ROW * len(rows)
+        figure = new_figure(height)
+        axes = figure.add_axes(
+            (_LEFT / WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / WIDTH, 1 - (top + bottom) / height)
+        )
+        positive = [value for value in values.values() if value > 0] or [1.0]
+        low = min(positive) / 1.35 if below is None else below / 1.35
+        log_axis(axes, low, max(max(positive) * 1.35, low * 10), below)
+        if below is not None:
+            axes.axvline(below, color=MUTED, linewidth=0.8, linestyle=(0, (2, 3)))
+        for row in range(0, len(rows), 2):
+            axes.axhspan(row - 0.5, row + 0.5, color=BAND, zorder=0, linewidth=0)
+        for number, geolevel in enumerate(geolevels):
+            # Dots of one row are set apart, so that equal values do not hide each other.
+            shift = (number - (len(geolevels) - 1) / 2) * min(0.16, 0.82 / len(geolevels))
+            points = [
+                (values[row, geolevel], place) for place, row in enumerate(rows) if (row, geolevel) in values
+            ]
+            axes.scatter(
+                [value or (below or low) for value, _ in points],
+                [place + shift for _, place in points],
+                s=40,
+                color=COLOURS[number % len(COLOURS)],
+                marker=MARKERS[(number + number // len(COLOURS)) % len(MARKERS)],
+                linewidths=0,
+                label=geolevel_title(geolevel),
+                zorder=3,
+            )
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlabel(axis)
+        figure.legend(
+            loc="upper left",
+            bbox_to_anchor=(_LEFT / WIDTH, 1 - 0.08 / height),
+            ncols=len(geolevels),
+            columnspacing=1.4,
+            handletextpad=0.2,
+        )
+        return to_svg(figure, name, description)

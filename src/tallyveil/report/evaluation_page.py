@@ -1,0 +1,151 @@
+"""The report of errors against declassified counts: a page of its own, marked as not private."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass
+from tallyveil.evaluation.store import FOLDER, WARNING
+from tallyveil.report.accuracy import Matrix, expected_of
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.page import write_page
+from tallyveil.report.release_files import ReleaseFiles, read_release_files
+from tallyveil.report.release_page import REPORT
+from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+
+SIZE_CLASSES = tuple(item.value for item in SizeClass)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """One row of a geolevel's table, as text; `is_part` for a size class below its query's row."""
+
+    title: str
+    is_part: bool
+    texts: tuple[str, ...]
+
+
+def write_evaluation_report(run_dir: Path, frame: pl.DataFrame) -> Path:
+    """Write `evaluation/report.html`: errors of a release against its true counts.
+
+    Args:
+        run_dir: Release folder.
+        frame: As `tallyveil.evaluation.error_metrics` gives it.
+    Returns:
+        The page; like the release's report it is one self-contained file, the same bytes every time.
+    Raises:
+        StoreError: a published file is missing or damaged, or the page cannot be written.
+    Privacy: none; the page opens with an unmistakable warning. It is kept apart from the release's report, which
+        stays publishable.
+    """
+    files = read_release_files(run_dir)
+    return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, frame))
+
+
+def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
+    geolevels = [level for level in files.geolevels if level in set(frame["geolevel"])]
+    queries = list(dict.fromkeys(frame["query"]))
+    overall = _by_pair(frame.filter(pl.col("size_class") == ALL_SIZES), "query")
+    margins = {(item.query, item.geolevel): item.margin for item in expected_of(files)}
+    sized = "total" if "total" in queries else queries[0] if queries else ""
+    of_sized = _by_pair(frame.filter(pl.col("query") == sized), "size_class")
+    classes = [name for name in SIZE_CLASSES if any((name, level) in of_sized for level in geolevels)]
+
+    def against_margin(pair: tuple[str, str]) -> str:
+        text = grouped(overall[pair]["p95_absolute_error"])
+        return f"{text} (± {grouped(margins[pair])})" if pair in margins else text
+
+    return {
+        "name": files.manifest["name"],
+        "run": files.manifest["run"],
+        "warning": WARNING,
+        "sized": query_title(sized),
+        "mean_error": _matrix(queries, geolevels, overall, lambda pair: _mean_error(overall[pair])),
+        "against_margin": _matrix(queries, geolevels, overall, against_margin),
+        "mean_error_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _mean_error(of_sized[pair])),
+        "bias_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _bias(of_sized[pair])),
+        "tables": [
+            (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level))) for level in geolevels
+        ],
+        "query_plot": _plot("errors", queries, geolevels, overall, query_title),
+        "size_plot": _plot("sizes", classes, geolevels, of_sized, str),
+        "version": files.manifest["versions"]["tallyveil"],
+    }
+
+
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+def _by_pair(frame: pl.DataFrame, column: str) -> Rows:
+    """Rows by the value of a column and the geolevel."""
+    return {(row[column], row["geolevel"]): row for row in frame.iter_rows(named=True)}
+
+
+def _matrix(
+    names: Sequence[str], geolevels: Sequence[str], rows: Rows, text: Callable[[tuple[str, str]], str]
+) -> Matrix:
+    return Matrix(
+        tuple(geolevel_title(level) for level in geolevels),
+        tuple(
+            (
+                query_title(name),
+                tuple(text((name, level)) if (name, level) in rows else None for level in geolevels),
+            )
+            for name in names
+        ),
+    )
+
+
+def _plot(
+    name: str, names: Sequence[str], geolevels: Sequence[str], rows: Rows, title: Callable[[str], str]
+) -> Any:
+    """Mean absolute errors; a value of zero is drawn left of the smallest other one."""
+    values = {
+        (title(row), level): rows[row, level]["mean_absolute_error"] for row, level in rows if row in names
+    }
+    positive = [value for value in values.values() if value > 0]
+    has_zero = len(positive) < len(values)
+    return dot_plot(
+        name,
+        [title(row) for row in names],
+        geolevels,
+        values,
+        axis="mean absolute error, persons (logarithmic)",
+        description="Mean absolute errors; the table below gives each.",
+        below=min(positive, default=1.0) / 2 if has_zero else None,
+    )
+
+
+def _rows(frame: pl.DataFrame) -> list[ErrorRow]:
+    """Rows of one geolevel's table; a size class that holds every geounit would only repeat the row above."""
+    n_geounits = frame["n_geounits"].max()
+    kept = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
+    return [
+        ErrorRow(
+            query_title(row["query"]) if row["size_class"] == ALL_SIZES else f"{row['size_class']} persons",
+            row["size_class"] != ALL_SIZES,
+            (
+                grouped(row["n_geounits"]),
+                grouped(row["n_answers"]),
+                _mean_error(row),
+                grouped(row["median_absolute_error"]),
+                grouped(row["p95_absolute_error"]),
+                _bias(row),
+                "–" if row["relative_l1"] is None else percent(row["relative_l1"]),
+            ),
+        )
+        for row in kept.iter_rows(named=True)
+    ]
+
+
+def _mean_error(row: dict[str, Any]) -> str:
+    return rounded(row["mean_absolute_error"])
+
+
+def _bias(row: dict[str, Any]) -> str:
+    """Signed, with a true minus sign."""
+    value = row["bias"]
+    return "0" if value == 0 else ("+" if value > 0 else "−") + rounded(abs(value))

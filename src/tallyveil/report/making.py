@@ -1,0 +1,116 @@
+"""How the release was made: checks, families solved, time, versions, files."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
+from tallyveil.report.release_files import ReleaseFiles
+from tallyveil.report.wording import duration, file_size, geolevel_title, grouped, scientific
+
+_STATUS_TITLES = {
+    EstimateStatus.CERTIFIED: "certified",
+    EstimateStatus.INTERIOR_POINT: "interior point",
+    EstimateStatus.COPIED: "copied",
+    EstimateStatus.EMPTY: "empty",
+}
+_ROUNDING_TITLES = {
+    RoundingMethod.FIXED: "nothing to round",
+    RoundingMethod.LINEAR_PROGRAM: "linear program",
+    RoundingMethod.INTEGER_PROGRAM: "integer program",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SolverTable:
+    """How the families of each geolevel were solved.
+
+    Attributes:
+        statuses, roundings: Column titles of the outcomes that occurred.
+        rows: Geolevel; families; families by status; by rounding; families widened; largest residual.
+        meanings: Title of each outcome that occurred, and what to do about it.
+    """
+
+    statuses: tuple[str, ...]
+    roundings: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], str, str], ...]
+    meanings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of the run: its name, its time, its part of the whole time, its largest memory."""
+
+    name: str
+    time: str
+    part: float
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileLine:
+    """One published file."""
+
+    path: str
+    size: str
+    sha256: str
+
+
+def solver_table(files: ReleaseFiles) -> SolverTable:
+    """Outcomes by geolevel; those that never occurred are left out."""
+    records: dict[str, dict[str, Any]] = files.manifest["solver"]
+    levels = [level for level in files.geolevels if level in records]
+    statuses = [
+        item for item in EstimateStatus if any(records[x]["estimate"].get(item.value) for x in levels)
+    ]
+    roundings = [
+        item for item in RoundingMethod if any(records[x]["rounding"].get(item.value) for x in levels)
+    ]
+    rows = []
+    for level in levels:
+        record = records[level]
+        rows.append(
+            (
+                geolevel_title(level),
+                grouped(record["families"]),
+                tuple(grouped(record["estimate"].get(item.value, 0)) for item in statuses),
+                tuple(grouped(record["rounding"].get(item.value, 0)) for item in roundings),
+                grouped(record["rounding_widened"]),
+                scientific(record["largest_residual_persons"]),
+            )
+        )
+    return SolverTable(
+        tuple(_STATUS_TITLES[item] for item in statuses),
+        tuple(_ROUNDING_TITLES[item] for item in roundings),
+        tuple(rows),
+        (
+            *((_STATUS_TITLES[item], item.remedy) for item in statuses),
+            *((_ROUNDING_TITLES[item], item.remedy) for item in roundings),
+        ),
+    )
+
+
+def stages(files: ReleaseFiles) -> tuple[Stage, ...]:
+    """Stages in the order they ran."""
+    records: list[dict[str, Any]] = files.manifest["performance"]
+    longest = max((record["seconds"] for record in records), default=0.0) or 1.0
+    return tuple(
+        Stage(
+            record["stage"].replace("_", " "),
+            duration(record["seconds"]),
+            record["seconds"] / longest,
+            f"{grouped(record['peak_memory_mib'])} MiB",
+        )
+        for record in records
+    )
+
+
+def total_time(files: ReleaseFiles) -> str:
+    """Time of all stages together."""
+    return duration(sum(record["seconds"] for record in files.manifest["performance"]))
+
+
+def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
+    """Published files in the manifest's order."""
+    return tuple(
+        FileLine(item["path"], file_size(item["bytes"]), item["sha256"]) for item in files.manifest["files"]
+    )

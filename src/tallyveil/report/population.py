@@ -1,0 +1,88 @@
+"""Sizes of geounits in the published counts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import StoreError
+from tallyveil.release.histograms import histogram_path
+from tallyveil.report.release_files import ReleaseFiles
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GeolevelSizes:
+    """Sizes of one geolevel, as published.
+
+    Attributes:
+        geolevel: Name.
+        geounits: Number of geounits, also the empty ones.
+        empty: Those in which nobody is published.
+        nonzero_cells: Published counts above zero.
+        persons: Published persons.
+        totals: Persons of every geounit that is not empty, rising.
+    """
+
+    geolevel: str
+    geounits: int
+    empty: int
+    nonzero_cells: int
+    persons: int
+    totals: NDArray[np.int64]
+
+    @property
+    def median(self) -> int:
+        """Size that half of the geounits do not exceed, empty ones among them."""
+        place = (self.geounits + 1) // 2 - self.empty - 1
+        return int(self.totals[place]) if place >= 0 else 0
+
+    @property
+    def largest(self) -> int:
+        """Size of the largest geounit."""
+        return int(self.totals[-1]) if len(self.totals) else 0
+
+
+def geolevel_sizes(files: ReleaseFiles) -> tuple[GeolevelSizes, ...]:
+    """Sizes at every geolevel, root first.
+
+    Raises:
+        StoreError: a published histogram is missing or damaged.
+    """
+    return tuple(_sizes(files, geolevel) for geolevel in files.geolevels)
+
+
+def attribute_names(files: ReleaseFiles) -> list[str]:
+    """Attributes that the published counts are crossed by: the columns between geocode and count."""
+    path = histogram_path(files.root, files.geolevels[0])
+    try:
+        names = list(pl.read_parquet_schema(path))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _unreadable(str(path), error) from None
+    return [name for name in names if name not in ("geocode", "count")]
+
+
+def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
+    path = histogram_path(files.root, geolevel)
+    try:
+        counts = pl.scan_parquet(path, glob=False).select("geocode", pl.col("count").cast(pl.Int64))
+        totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())
+        persons = totals.collect(engine="streaming")["count"].to_numpy()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _unreadable(str(path), error) from None
+    stated = files.manifest["sizes"]["geolevels"][geolevel]
+    return GeolevelSizes(
+        geolevel=geolevel,
+        geounits=stated["geounits"],
+        empty=stated["geounits"] - len(persons),
+        nonzero_cells=stated["nonzero_cells"],
+        persons=int(persons.sum()),
+        totals=persons,
+    )
+
+
+def _unreadable(path: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{path} cannot be read: {type(error).__name__}. Restore the folder as the run left it.",
+        code="release-unreadable",
+    )

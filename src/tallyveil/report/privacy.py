@@ -1,0 +1,180 @@
+"""What a release promises about privacy, in words and numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tallyveil.accounting.events import NonPrivateEvent, ParallelEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.report.release_files import ReleaseFiles
+from tallyveil.report.wording import geolevel_title, listed, power_of_ten, query_title, rounded, rounded_up
+
+OTHER_DELTAS = (
+    Fraction(1, 10**5),
+    Fraction(1, 10**6),
+    Fraction(1, 10**8),
+    Fraction(1, 10**10),
+    Fraction(1, 10**15),
+)
+
+NEIGHBOURS = {
+    Neighbours.BOUNDED: (
+        "bounded",
+        "Two populations are neighbours when one person’s record differs in its place or characteristics, "
+        "while the number of records stays the same.",
+    ),
+    Neighbours.UNBOUNDED: (
+        "unbounded",
+        "Two populations are neighbours when one of them has one person’s record more than the other.",
+    ),
+}
+MECHANISMS = {
+    Mechanism.DISCRETE_GAUSSIAN: (
+        "discrete Gaussian",
+        "Whole-number noise from the discrete Gaussian law was added to every measured count.",
+    ),
+    Mechanism.DISCRETE_LAPLACE: (
+        "discrete Laplace",
+        "Whole-number noise from the discrete Laplace (two-sided geometric) law was added to every measured "
+        "count.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """An exact number: rounded for reading, and in full where that differs.
+
+    Attributes:
+        text: Decimal digits.
+        fraction: The exact fraction, or "" where `text` is exact.
+    """
+
+    text: str
+    fraction: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One line of the ledger.
+
+    Attributes:
+        sequence: Number of the line.
+        kind: "spend" or "declassify".
+        description: In words.
+        reason: Why, for an act that no budget pays for; otherwise "".
+        measurements: Number of mechanisms in its event.
+        cost: Exact cost, or None where no budget pays for it.
+    """
+
+    sequence: int
+    kind: str
+    description: str
+    reason: str
+    measurements: int
+    cost: Exact | None
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyStatement:
+    """Everything the privacy section says.
+
+    Attributes:
+        neighbours: Name of the relation, and what it means.
+        mechanism: Name of the noise, and what was done with it.
+        unit: "rho" or "epsilon".
+        symbol: The unit's Greek letter.
+        declared, spent: Exact budgets.
+        spent_share: Spent over declared.
+        delta: Delta at which epsilon is quoted, in words; None for pure differential privacy.
+        epsilon: Certified upper bound, rounded up.
+        pairs: Other (delta, epsilon) that hold at once, in words; empty for pure differential privacy.
+        invariants: What is published exactly: query and geolevels, in words.
+        bounds: Public tables of bounds: name, query and geolevel, in words.
+        lines: The ledger.
+        declassified: Whether the ledger records an act that no budget pays for, such as a look at the truth.
+    """
+
+    neighbours: tuple[str, str]
+    mechanism: tuple[str, str]
+    unit: str
+    symbol: str
+    declared: Exact
+    spent: Exact
+    spent_share: float
+    delta: str | None
+    epsilon: str
+    pairs: tuple[tuple[str, str], ...]
+    invariants: tuple[tuple[str, str], ...]
+    bounds: tuple[tuple[str, str, str], ...]
+    lines: tuple[LedgerLine, ...]
+    declassified: bool
+
+
+def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
+    """State what the plan and the ledger of a release promise."""
+    gaussian = files.declaration.budget_unit == "rho"
+    delta = Fraction(files.plan["delta"])
+    return PrivacyStatement(
+        neighbours=NEIGHBOURS[files.declaration.neighbours],
+        mechanism=MECHANISMS[files.strategy.mechanism],
+        unit=files.declaration.budget_unit,
+        symbol="ρ" if gaussian else "ε",
+        declared=exact(files.declaration.total),
+        spent=exact(files.spent),
+        spent_share=float(files.spent / files.declaration.total),
+        delta=power_of_ten(delta) if gaussian else None,
+        epsilon=_epsilon(files.spent, delta) if gaussian else rounded_up(files.spent),
+        pairs=tuple((power_of_ten(other), _epsilon(files.spent, other)) for other in _deltas(delta))
+        if gaussian
+        else (),
+        invariants=tuple(
+            (query_title(item["query"]), _geolevels(item["geolevels"])) for item in files.plan["invariants"]
+        ),
+        bounds=tuple(
+            (item["name"], query_title(item["query"]), geolevel_title(item["geolevel"]))
+            for item in files.plan["bounds"]
+        ),
+        lines=tuple(
+            LedgerLine(
+                entry.sequence,
+                entry.kind,
+                entry.description,
+                entry.event.reason if isinstance(entry.event, NonPrivateEvent) else "",
+                _n_measurements(entry.event),
+                None if entry.cost is None else exact(entry.cost),
+            )
+            for entry in files.entries
+        ),
+        declassified=any(entry.kind == "declassify" for entry in files.entries),
+    )
+
+
+def exact(value: Fraction) -> Exact:
+    """An exact number for reading."""
+    text = rounded(float(value), 4) if value.denominator > 1 else str(value.numerator)
+    short = Fraction(text.replace(",", ""))
+    if short == value:
+        return Exact(str(float(value)) if value.denominator > 1 else text, "")
+    return Exact(text, str(value))
+
+
+def _epsilon(rho: Fraction, delta: Fraction) -> str:
+    return rounded_up(zcdp_to_epsilon(rho, delta))
+
+
+def _deltas(declared: Fraction) -> list[Fraction]:
+    return [delta for delta in OTHER_DELTAS if delta != declared]
+
+
+def _geolevels(names: Sequence[str]) -> str:
+    return listed([geolevel_title(name) for name in names])
+
+
+def _n_measurements(event: PrivacyEvent) -> int:
+    """Number of noisy releases in an event; what costs nothing or cannot be paid for is none."""
+    if isinstance(event, SequentialEvent | ParallelEvent):
+        return sum(_n_measurements(part) for part in event.events)
+    return int(getattr(event, "multiplicity", 0))

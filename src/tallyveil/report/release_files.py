@@ -1,0 +1,110 @@
+"""The published files of one release, read for its report."""
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tallyveil.accounting.ledger import Declaration, LedgerEntry, read_ledger
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """What a finished release says of itself.
+
+    Attributes:
+        root: Release folder.
+        manifest: Content of `manifest.json`.
+        plan: Content of `plan.json`.
+        strategy: The plan's division of the budget.
+        declaration: The budget the ledger declares.
+        entries: Everything the ledger records after that.
+    """
+
+    root: Path
+    manifest: dict[str, Any]
+    plan: dict[str, Any]
+    strategy: Strategy
+    declaration: Declaration
+    entries: tuple[LedgerEntry, ...]
+
+    @property
+    def geolevels(self) -> tuple[str, ...]:
+        """Names, root first."""
+        return tuple(self.plan["geolevels"])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Every measured query, in the order of the geolevel that measures most of them."""
+        by_level = sorted((self.strategy.queries(level) for level in self.strategy.geolevels), key=len)
+        return tuple(dict.fromkeys(chain.from_iterable(reversed(by_level))))
+
+    @property
+    def spent(self) -> Fraction:
+        """Exact sum of the ledger's costs, in the declared unit."""
+        return sum((entry.cost for entry in self.entries if entry.cost is not None), Fraction(0))
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the noise came from a secret key."""
+        return self.manifest["private"] is True
+
+
+def read_release_files(run_dir: Path) -> ReleaseFiles:
+    """Read manifest, plan and ledger of a finished release.
+
+    Raises:
+        StoreError: a file is missing or damaged, or they belong to different releases.
+        BudgetError: the plan's shares do not sum to one.
+    """
+    manifest, plan = _read_json(run_dir / "manifest.json"), _read_json(run_dir / "plan.json")
+    if manifest.get("plan") != plan:
+        raise StoreError(
+            f"plan.json and manifest.json of {run_dir} describe different plans. "
+            "Restore the folder as the run left it.",
+            code="release-damaged",
+        )
+    declaration, entries = read_ledger(run_dir / "ledger.jsonl")
+    return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries)
+
+
+def strategy_of_plan(plan: dict[str, Any]) -> Strategy:
+    """The strategy that `plan.json` describes.
+
+    JSON objects are written with sorted keys, so the order of geolevels is taken from their list, and that of
+    queries from the passes, which name every measured query once.
+    """
+    shares: dict[str, dict[str, str]] = plan["query_shares"]
+    ordered = {
+        level: [query for names in plan["estimation"][level]["passes"] for query in names]
+        for level in plan["geolevels"]
+    }
+    return Strategy(
+        mechanism=Mechanism(plan["mechanism"]),
+        neighbours=Neighbours(plan["neighbours"]),
+        total=Fraction(plan["spent"]),
+        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
+        query_shares=tuple(
+            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
+            for level, queries in ordered.items()
+        ),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} cannot be read: {type(error).__name__}. A report is made of a finished release; "
+            "name its folder, or finish the run first.",
+            code="release-unreadable",
+        ) from None
+    if not isinstance(content, dict):
+        raise StoreError(f"{path} holds no JSON object. Restore it from a copy.", code="release-unreadable")
+    return content

@@ -1,0 +1,64 @@
+"""The report of a release, from its published files only."""
+
+from pathlib import Path
+from typing import Any
+
+from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
+from tallyveil.report.making import file_lines, solver_table, stages, total_time
+from tallyveil.report.page import write_page
+from tallyveil.report.population import attribute_names, geolevel_sizes
+from tallyveil.report.privacy import privacy_statement
+from tallyveil.report.release_files import ReleaseFiles, read_release_files
+from tallyveil.report.release_plots import budget_plot, margin_plot, sizes_plot
+from tallyveil.report.wording import geolevel_title, listed, query_title
+
+REPORT = "report.html"
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write `report.html`: one self-contained page about a finished release.
+
+    The same release gives the same bytes. No script, and nothing is loaded from elsewhere.
+
+    Args:
+        run_dir: Release folder.
+    Returns:
+        The page.
+    Raises:
+        StoreError: a published file is missing or damaged, or the page cannot be written.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    files = read_release_files(run_dir)
+    return write_page(run_dir / REPORT, "release.html.j2", _values(files))
+
+
+def _values(files: ReleaseFiles) -> dict[str, Any]:
+    expected = expected_of(files)
+    sizes = geolevel_sizes(files)
+    manifest = files.manifest
+    return {
+        "name": manifest["name"],
+        "run": manifest["run"],
+        "is_private": files.is_private,
+        "warnings": manifest["warnings"],
+        "persons": manifest["sizes"]["persons"],
+        "attributes": listed([query_title(name) for name in attribute_names(files)]),
+        "geolevels": [geolevel_title(level) for level in files.geolevels],
+        "tables": [query_title(query) for query in files.plan["tables"]],
+        "privacy": privacy_statement(files),
+        "shares": share_matrix(files, expected),
+        "margins": margin_matrix(files, expected),
+        "error_lines": error_lines(files, expected),
+        "sizes": [(geolevel_title(item.geolevel), item) for item in sizes],
+        "checks": manifest["checks"],
+        "solver": solver_table(files),
+        "stages": stages(files),
+        "total_time": total_time(files),
+        "versions": manifest["versions"],
+        "inputs": manifest["inputs"],
+        "plan_digest": manifest["plan_digest"],
+        "files": file_lines(files),
+        "budget_plot": budget_plot(files.strategy, files.queries),
+        "margin_plot": margin_plot(expected, files.geolevels, files.queries),
+        "sizes_plot": sizes_plot(sizes),
+    }

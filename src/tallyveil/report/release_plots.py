@@ -1,0 +1,220 @@
+"""Figures of the release report."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from tallyveil.budget.expected import ExpectedError
+from tallyveil.budget.strategy import Strategy
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import (
+    COLOURS,
+    GREY,
+    GRID,
+    INK,
+    MUTED,
+    WIDTH,
+    house_style,
+    new_figure,
+    text_colour,
+    to_svg,
+)
+from tallyveil.report.population import GeolevelSizes
+from tallyveil.report.wording import geolevel_title, grouped, listed, percent, query_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
+
+SHOWN_QUERIES = 7
+_LABEL_FROM = 0.06  # shares narrower than this have no room for their percentage
+
+
+def budget_plot(strategy: Strategy, queries: Sequence[str]) -> Markup:
+    """How the budget is divided: over geolevels, and within each over queries."""
+    with house_style("budget"):
+        levels = strategy.geolevels
+        shown, others = _shown_queries(strategy, queries)
+        colours = {query: COLOURS[number] for number, query in enumerate(shown)}
+        names = [query_title(query) for query in shown] + ([_others(others)] if others else [])
+        ncols = 4 if max(map(len, names)) <= 22 else 3
+        legend_rows = -(-len(names) // ncols)
+        top, bottom = 0.4 + 0.24 * legend_rows + 0.1, 0.35
+        height = top + bottom + 0.46 * len(levels)
+        figure = new_figure(height)
+        base, tall = bottom / height, 1 - (top + bottom) / height
+        _geolevel_bars(figure.add_axes((1.15 / WIDTH, base, 2.2 / WIDTH, tall)), strategy)
+        right = figure.add_axes((3.85 / WIDTH, base, 5.75 / WIDTH, tall))
+        for row, level in enumerate(levels):
+            _stack(right, row, dict(dict(strategy.query_shares)[level]), colours)
+        right.set_xlim(0, 1)
+        right.set_ylim(len(levels) - 0.5, -0.5)
+        right.set_yticks([])
+        right.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        right.set_title("how each geolevel divides its share over queries", pad=7)
+        handles = [_patch(colour) for colour in colours.values()] + ([_patch(GREY)] if others else [])
+        figure.legend(
+            handles,
+            names,
+            loc="upper left",
+            bbox_to_anchor=(1.15 / WIDTH, 1 - 0.04 / height),
+            ncols=ncols,
+            columnspacing=1.6,
+            handlelength=1.0,
+            handleheight=1.0,
+        )
+        description = "Bars: " + "; ".join(
+            f"{geolevel_title(level)} {percent(float(share))} of the budget"
+            for level, share in strategy.geolevel_shares
+        )
+        return to_svg(figure, "budget", f"{description}. The table below gives the share of every query.")
+
+
+def margin_plot(
+    expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str]
+) -> Markup:
+    """95 % margin of every measurement."""
+    values = {(query_title(item.query), item.geolevel): float(item.margin) for item in expected}
+    smallest, largest = min(values.values()), max(values.values())
+    return dot_plot(
+        "margins",
+        [query_title(query) for query in queries],
+        geolevels,
+        values,
+        axis="95 % margin of one measured count, persons (logarithmic)",
+        description=f"Margins by query and geolevel, from {smallest:g} to {largest:g} persons; "
+        "the table below gives each.",
+        below=0.4 if smallest == 0 else None,
+    )
+
+
+def sizes_plot(sizes: Sequence[GeolevelSizes]) -> Markup:
+    """Published sizes of geounits, one row of bars a geolevel over common classes."""
+    with house_style("sizes"):
+        edges = _edges(max(item.largest for item in sizes))
+        row, top, bottom = 0.82, 0.15, 0.6
+        height = top + bottom + row * len(sizes)
+        figure = new_figure(height)
+        for number, item in enumerate(sizes):
+            base = (bottom + row * (len(sizes) - 1 - number) + 0.08) / height
+            axes = figure.add_axes((2.6 / WIDTH, base, 7.15 / WIDTH, (row - 0.22) / height))
+            last = number == len(sizes) - 1
+            _size_bars(axes, item, edges, last=last)
+            _size_label(axes, item)
+            if last:
+                axes.set_xlabel("persons published in the geounit (classes 1, 2–4, 5–9, 10–19, …)")
+        description = "; ".join(
+            f"{geolevel_title(item.geolevel)}: {grouped(item.geounits)} geounits, median {grouped(item.median)}, "
+            f"largest {grouped(item.largest)} persons"
+            for item in sizes
+        )
+        return to_svg(figure, "sizes", f"Sizes of geounits. {description}.")
+
+
+def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Queries that get a colour of their own, in order, and the others: those with the smallest shares."""
+    if len(queries) <= SHOWN_QUERIES:
+        return list(queries), []
+    # By its largest share anywhere, so that no wide bar is grey.
+    weight = {query: Fraction(0) for query in queries}
+    for _, shares in strategy.query_shares:
+        for query, share in shares:
+            weight[query] = max(weight[query], share)
+    largest = sorted(queries, key=lambda query: weight[query], reverse=True)[: SHOWN_QUERIES - 1]
+    return [q for q in queries if q in largest], [q for q in queries if q not in largest]
+
+
+def _others(others: Sequence[str]) -> str:
+    return f"{len(others)} other queries"
+
+
+def _patch(colour: str) -> "Patch":
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=colour)
+
+
+def _geolevel_bars(axes: "Axes", strategy: Strategy) -> None:
+    levels = [geolevel_title(level) for level in strategy.geolevels]
+    shares = [float(share) for _, share in strategy.geolevel_shares]
+    axes.barh(range(len(levels)), shares, height=0.62, color=MUTED)
+    for row, share in enumerate(shares):
+        axes.text(share + 0.012 * max(shares), row, f" {percent(share)}", va="center", color=INK)
+    axes.set_xlim(0, 1.35 * max(shares))
+    axes.set_ylim(len(levels) - 0.5, -0.5)
+    axes.set_yticks(range(len(levels)), levels)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.set_title("share of the budget", pad=7)
+
+
+def _stack(axes: "Axes", row: int, shares: Mapping[str, Fraction], colours: dict[str, str]) -> None:
+    """One bar of a geolevel's query shares; queries without a colour are put together at its end."""
+    parts = [(float(shares[query]), colour) for query, colour in colours.items() if query in shares]
+    parts.append((max(0.0, 1 - sum(share for share, _ in parts)), GREY))
+    start = 0.0
+    for share, colour in parts:
+        axes.barh(row, share, left=start, height=0.62, color=colour, edgecolor="white", linewidth=0.8)
+        if share >= _LABEL_FROM:
+            axes.text(
+                start + share / 2,
+                row,
+                f"{100 * share:.3g} %",
+                ha="center",
+                va="center",
+                color=text_colour(colour),
+                fontsize=9,
+            )
+        start += share
+
+
+def _edges(largest: int) -> list[int]:
+    """Lower edges of the classes of persons: 0, 1, 2, 5, 10, ... up to the largest."""
+    edges = [0] + [step * 10**power for power in range(12) for step in (1, 2, 5)]
+    return [edge for edge in edges if edge <= max(largest, 9)]
+
+
+def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: bool) -> None:
+    counts = np.bincount(np.searchsorted(edges, item.totals, side="right") - 1, minlength=len(edges))
+    counts[0] += item.empty
+    shares = counts / max(item.geounits, 1)
+    colours = [GREY if edge == 0 else COLOURS[0] for edge in edges]
+    axes.bar(range(len(edges)), shares, width=0.9, color=colours)
+    peak = int(np.argmax(shares))
+    for place in sorted({0, peak}):
+        if shares[place] > 0:
+            axes.text(
+                place,
+                shares[place],
+                percent(float(shares[place])),
+                ha="center",
+                va="bottom",
+                fontsize=9,
+                color=MUTED,
+            )
+    axes.set_xlim(-0.7, len(edges) - 0.3)
+    axes.set_ylim(0, 1.38 * max(float(shares.max()), 1e-9))
+    axes.set_yticks([])
+    decades = [place for place, edge in enumerate(edges) if edge == 0 or str(edge).strip("0") == "1"]
+    axes.set_xticks(decades, [grouped(edges[place]) for place in decades] if last else [])
+    axes.spines["bottom"].set_color(MUTED if last else GRID)
+
+
+def _size_label(axes: "Axes", item: GeolevelSizes) -> None:
+    """Name and sizes of a geolevel, left of its bars."""
+    lines = ((0.62, geolevel_title(item.geolevel), INK), (0.22, _size_words(item), MUTED))
+    for height, text, colour in lines:
+        axes.text(
+            -0.02, height, text, transform=axes.transAxes, ha="right", va="center", color=colour,
+            fontsize=10.5 if colour == INK else 9,
+        )  # fmt: skip
+
+
+def _size_words(item: GeolevelSizes) -> str:
+    words = [f"{grouped(item.geounits)} geounit" + ("s" if item.geounits != 1 else "")]
+    if item.empty:
+        words.append(f"{grouped(item.empty)} empty")
+    return listed(words).replace(" and ", ", ")

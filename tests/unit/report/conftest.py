@@ -1,0 +1,206 @@
+"""Finished release folders as a run leaves them, made up without running anything."""
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.accounting.events import InvariantEvent, SequentialEvent
+from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.presets import load_strategy_preset
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.storage.write import write_json
+from tallyveil.universe import Schema, load_preset
+
+SIZES = {"nation": 1, "state": 1, "county": 5, "tract": 244, "block group": 815, "block": 25_181}
+PERSONS = 1_052_567
+DECLARED = Fraction(293764, 114921)
+
+
+def race_age_strategy(mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN, total: str = "1") -> Strategy:
+    """Four queries at five geolevels."""
+    levels = ("state", "county", "tract", "block_group", "block")
+    queries = (("total", "1/4"), ("voting_age", "1/8"), ("race_ethnicity", "1/8"), ("detailed", "1/2"))
+    shares = ("1/10", "3/20", "1/5", "1/4", "3/10")
+    return Strategy(
+        mechanism=mechanism,
+        neighbours=Neighbours.UNBOUNDED if mechanism is Mechanism.DISCRETE_LAPLACE else Neighbours.BOUNDED,
+        total=Fraction(total),
+        geolevel_shares=tuple((level, Fraction(share)) for level, share in zip(levels, shares, strict=True)),
+        query_shares=tuple((level, tuple((q, Fraction(share)) for q, share in queries)) for level in levels),
+    )
+
+
+def plan_mapping(
+    name: str, strategy: Strategy, declared: Fraction, invariants: list[Any], bounds: list[Any]
+) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "name": name,
+        "schema": {"name": "made up"},
+        "geolevels": list(strategy.geolevels),
+        "mechanism": strategy.mechanism.value,
+        "neighbours": strategy.neighbours.value,
+        "budget_unit": strategy.budget_unit,
+        "declared": str(declared),
+        "spent": str(strategy.total),
+        "delta": "1/10000000000",
+        "geolevel_shares": {level: str(share) for level, share in strategy.geolevel_shares},
+        "query_shares": {
+            level: {query: str(share) for query, share in shares} for level, shares in strategy.query_shares
+        },
+        "invariants": invariants,
+        "bounds": bounds,
+        "estimation": {
+            level: {
+                "passes": [list(strategy.queries(level))],
+                "slack": "0",
+                "rounding": [["total"], ["detailed"]],
+            }
+            for level in strategy.geolevels
+        },
+        "tables": ["total", "detailed"],
+    }
+
+
+def write_histograms(root: Path, schema: Schema, geolevels: tuple[str, ...]) -> dict[str, Any]:
+    """Counts of a skewed population, empty blocks among them; the sizes for the manifest."""
+    n_geounits = dict(zip(reversed(geolevels), reversed(SIZES.values()), strict=False))
+    random = np.random.default_rng(3)
+    n_blocks = n_geounits[geolevels[-1]]
+    weight = np.where(random.random(n_blocks) < 0.35, 0, random.lognormal(0, 1.2, size=n_blocks))
+    block = np.repeat(np.arange(n_blocks), random.multinomial(200_000, weight / weight.sum()))
+    cells = random.choice(schema.size, size=len(block), p=random.dirichlet(np.full(schema.size, 0.05)))
+    stated = {}
+    for geolevel in geolevels:
+        geounit = block * n_geounits[geolevel] // n_blocks
+        keys, counts = np.unique(geounit * schema.size + cells, return_counts=True)
+        codes = schema.decode(keys % schema.size)
+        columns: dict[str, Any] = {"geocode": [f"{geounit:06d}" for geounit in keys // schema.size]}
+        for place, attribute in enumerate(schema.attributes):
+            columns[attribute.name] = np.array(attribute.levels)[codes[:, place]]
+        frame = pl.DataFrame({**columns, "count": counts.astype(np.int64)})
+        path = root / "histogram" / f"{geolevel}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(path)
+        stated[geolevel] = {
+            "geounits": n_geounits[geolevel],
+            "empty_geounits": n_geounits[geolevel] - frame["geocode"].n_unique(),
+            "nonzero_cells": frame.height,
+        }
+    return {"persons": len(block), "geolevels": stated}
+
+
+def solver_mapping(geolevels: tuple[str, ...]) -> dict[str, Any]:
+    solver = {}
+    for number, level in enumerate(geolevels):
+        families = [1, 1, 5, 244, 815, 3000][number]
+        hard = families // 40
+        solver[level] = {
+            "families": families,
+            "estimate": {"certified": families - hard - hard // 2}
+            | ({"interior_point": hard // 2, "copied": hard} if hard else {}),
+            "rounding": {"linear_program": families - hard} | ({"fixed": hard} if hard else {}),
+            "rounding_widened": 0,
+            "largest_residual_persons": 3.1e-9 * (number + 1),
+        }
+    return solver
+
+
+def make_release(
+    root: Path,
+    *,
+    schema: Schema,
+    strategy: Strategy,
+    declared: Fraction,
+    name: str,
+    private: bool = True,
+    invariants: list[dict[str, Any]] | None = None,
+    bounds: list[dict[str, Any]] | None = None,
+) -> Path:
+    """A finished release folder."""
+    plan = plan_mapping(name, strategy, declared, invariants or [], bounds or [])
+    sizes = write_histograms(root, schema, strategy.geolevels)
+    exactly = tuple(InvariantEvent(f"{item['query']} is published exactly") for item in plan["invariants"])
+    declaration = Declaration(strategy.budget_unit, declared, strategy.neighbours)
+    with Ledger(root / "ledger.jsonl", declaration, "0f3a") as ledger:
+        ledger.spend(SequentialEvent((*strategy.events(), *exactly)), f"release {name}", "0f3a")
+    stages = [f"{verb} {level}" for level in strategy.geolevels for verb in ("measure", "estimate")]
+    warning = "Made with an insecure test key: this release protects nobody and must not be published."
+    manifest = {
+        "format": 1,
+        "name": name,
+        "run": "0f3a9c5e7d21b864",
+        "private": private,
+        "warnings": [] if private else [warning],
+        "plan": plan,
+        "plan_digest": "5d" * 32,
+        "event": strategy.event().to_mapping(),
+        "inputs": {"records_keyed_hash": "a1" * 32, "geography_sha256": "b2" * 32},
+        "sizes": sizes,
+        "solver": solver_mapping(strategy.geolevels),
+        "checks": [
+            {"check": "no count is negative", "passed": True},
+            {"check": "no structural zero is filled", "passed": True},
+            {"check": "every tract is the sum of its block groups in every cell", "passed": True},
+            {"check": "invariant total holds at state", "passed": True},
+            {"check": "microdata hold exactly the persons of the finest counts", "passed": True},
+            {"check": "table detailed agrees with the counts", "passed": True},
+        ],
+        "files": [
+            {"path": f"histogram/{level}.parquet", "bytes": 3_141 * 9**number, "sha256": "c3" * 32}
+            for number, level in enumerate(strategy.geolevels)
+        ],
+        "versions": {"tallyveil": "0.1.0", "python": "3.11.9", "numpy": "2.1.3", "polars": "1.20.0"},
+        "performance": [
+            {"stage": stage, "seconds": round(0.05 * 1.9**number, 3), "peak_memory_mib": 180 + 30 * number}
+            for number, stage in enumerate(["read geography", "read records", *stages, "microdata", "tables"])
+        ],
+    }
+    write_json(root / "plan.json", plan)
+    write_json(root / "manifest.json", manifest)
+    return root
+
+
+@pytest.fixture(scope="session")
+def redistricting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eleven queries at six geolevels, with an invariant and bounds. Do not write into it."""
+    return make_release(
+        tmp_path_factory.mktemp("redistricting"),
+        schema=load_preset("pl94-persons"),
+        strategy=load_strategy_preset("redistricting-us").strategy,
+        declared=DECLARED,
+        name="Redistricting counts of Rhode Island",
+        invariants=[{"query": "total", "geolevels": ["State"]}],
+        bounds=[{"name": "group quarters", "query": "hhgq", "geolevel": "Block", "missing_upper": 0}],
+    )
+
+
+@pytest.fixture
+def make_race_age(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a release of four queries at five geolevels; keywords change it."""
+
+    def make(**changes: Any) -> Path:
+        strategy = changes.pop("strategy", race_age_strategy())
+        settings = {"declared": Fraction(2), "name": "Race and age in a small state", **changes}
+        return make_release(tmp_path, schema=load_preset("race-age"), strategy=strategy, **settings)
+
+    return make
+
+
+@pytest.fixture
+def rewrite() -> Callable[[Path, Callable[[dict[str, Any]], None]], None]:
+    """Changes a JSON file in place."""
+
+    def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+        content = json.loads(path.read_text())
+        edit(content)
+        path.write_text(json.dumps(content))
+
+    return change
