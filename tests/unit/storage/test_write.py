@@ -5,8 +5,16 @@ import json
 
 import polars as pl
 import pytest
+
 from tallyveil.errors import StoreError
-from tallyveil.storage.write import file_digest, store_error, write_file, write_json, write_parquet, write_text
+from tallyveil.storage.write import (
+    file_digest,
+    store_error,
+    write_file,
+    write_json,
+    write_parquet,
+    write_text,
+)
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path):
@@ -35,7 +43,12 @@ def test_a_write_that_fails_keeps_what_was_there(tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(errno.ENOSPC, "disk-full"), (errno.EDQUOT, "disk-full"), (errno.EROFS, "not-writable"), (errno.EIO, "write-failed")],
+    [
+        (errno.ENOSPC, "disk-full"),
+        (errno.EDQUOT, "disk-full"),
+        (errno.EROFS, "not-writable"),
+        (errno.EIO, "write-failed"),
+    ],
 )
 def test_errors_say_what_to_do(tmp_path, number, code):
     assert store_error(tmp_path / "x", OSError(number, "text")).code == code

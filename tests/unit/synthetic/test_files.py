@@ -33,7 +33,7 @@ def test_earlier_facilities_do_not_stay(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
-    with pytest.raises(StoreError, match="records.parquet failed"):
+    with pytest.raises(StoreError, match=r"records\.parquet failed"):
         write_population(make_population("race-age", 5, 4), tmp_path / "taken")
 
 

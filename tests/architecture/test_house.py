@@ -1,0 +1,106 @@
+"""The house stands as drawn: imports, documented names, short modules, nothing refused."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tallyveil
+
+ROOT = Path(tallyveil.__file__).parent
+PROJECT = ROOT.parents[1]
+MODULES = sorted(info.name for info in pkgutil.walk_packages([str(ROOT)], "tallyveil."))
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def test_import_contracts():
+    """The floors and the wall, as written in pyproject.toml."""
+    from importlinter.cli import lint_imports
+
+    assert lint_imports(config_filename=str(PROJECT / "pyproject.toml")) == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_are_documented(name):
+    module = importlib.import_module(name)
+    assert module.__doc__, f"{name} has no docstring"
+    for public, item in vars(module).items():
+        if public.startswith("_") or getattr(item, "__module__", None) != name:
+            continue
+        if inspect.isclass(item) or inspect.isfunction(item):
+            assert item.__doc__, f"{name}.{public} has no docstring"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_modules_are_short(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def calls(tree: ast.AST) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_nothing_refused_is_used(path):
+    tree = ast.parse(path.read_text())
+    used = calls(tree)
+    assert not used & {"print", "eval", "exec", "np.random.seed", "random.seed", "np.random.rand"}
+    imported = {
+        alias.name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
+    }
+    assert not imported & {"pickle", "shelve", "marshal", "pandas", "random"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None, "bare except"
+            assert ast.unparse(node.type) != "Exception"
+        if isinstance(node, ast.Global):
+            pytest.fail("global state")
+
+
+REFUSED_NAMES = re.compile(r"\b(util|utils|helper|helpers|manager|handler|dpq|cons|plb)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_names_are_the_fields(path):
+    assert not REFUSED_NAMES.search(path.stem.replace("_", " "))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            assert not REFUSED_NAMES.search(node.name.replace("_", " ")), node.name
+
+
+def test_help_is_quick_to_import():
+    """`tallyveil --help` must not load what only the work needs."""
+    script = "import sys, tallyveil.cli.main; print(sorted(m.split('.')[0] for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    for heavy in ("numpy", "polars", "scipy", "numba", "pydantic", "matplotlib", "piqp", "highspy", "flint"):
+        assert f"'{heavy}'" not in loaded
+
+
+def test_every_error_code_has_its_section():
+    """docs/errors.md explains every code an error can carry, and no other."""
+    text = (PROJECT / "docs" / "errors.md").read_text()
+    explained = set(re.findall(r"^### `([a-z-]+)`", text, re.MULTILINE))
+    carried = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+                carried.add(node.value.value)
+    from tallyveil import errors
+
+    carried |= {kind.code for kind in vars(errors).values() if inspect.isclass(kind)}
+    assert carried == explained
+
+
+def test_only_the_named_door_declassifies():
+    """True counts become public counts in one module only."""
+    makers = [p for p in (ROOT / "confidential").rglob("*.py") if "PublicCounts(" in p.read_text()]
+    assert [p.name for p in makers] == ["declassify.py"]
