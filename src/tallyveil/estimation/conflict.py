@@ -1,0 +1,115 @@
+"""Say which constraints of a family contradict one another, without showing a count.
+
+An elastic linear program pays for every person by which a bound is missed. Where the cheapest price is above
+zero the bounds conflict, and the bounds with a price of their own at that optimum are the ones in conflict:
+they alone prove that no counts exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from scipy import sparse
+
+from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem, FloatArray, Int64Array
+
+SHOWN_CHILDREN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Elastic:
+    """Rows of the elastic program; the first are cell sums, which are never relaxed."""
+
+    matrix: sparse.csc_matrix
+    lower: FloatArray
+    upper: FloatArray
+    name: tuple[str, ...]
+    owner: Int64Array
+
+
+def explain_conflict(problem: FamilyProblem) -> str | None:
+    """A message naming the constraints and children in conflict, or None when real-valued counts exist.
+
+    The message holds names and geocodes and no number of the data.
+    """
+    rows = _elastic(problem)
+    prices = _prices(rows)
+    if prices is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for i in np.flatnonzero(np.abs(prices) > 1e-6):
+        if rows.owner[i] >= 0:
+            found.setdefault(rows.name[i], []).append(problem.children[rows.owner[i]])
+    parts = [f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(found.items())]
+    n_sums = 0 if problem.parent_counts is None else problem.n_cells
+    with_parent = " with the parent's published counts" if (np.abs(prices[:n_sums]) > 1e-6).any() else ""
+    return (
+        f"{problem.where}: no counts satisfy the constraints{with_parent}; in conflict: {'; '.join(parts)}. "
+        "Relax one of them, or make the bounds of the parent's geolevel imply those of its children"
+    )
+
+
+def _listed(children: list[str]) -> str:
+    shown = ", ".join(f"'{child}'" for child in children[:SHOWN_CHILDREN])
+    more = len(children) - SHOWN_CHILDREN
+    return f"children {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _elastic(problem: FamilyProblem) -> _Elastic:
+    """Rows over all C * s counts: sums to the parent, then each constraint of each child."""
+    n_children, n_cells = problem.n_children, problem.n_cells
+    variable = np.arange(n_children * n_cells).reshape(n_children, n_cells)
+    rows, columns, lower, upper = [], [], [], []
+    names: list[str] = []
+    owner: list[Int64Array] = []
+    n_rows = 0
+    if problem.parent_counts is not None:
+        rows.append(np.tile(np.arange(n_cells), n_children))
+        columns.append(variable.reshape(-1))
+        lower.append(problem.parent_counts.astype(np.float64))
+        upper.append(lower[0])
+        names += ["parent"] * n_cells
+        owner.append(np.full(n_cells, -1, dtype=np.int64))
+        n_rows = n_cells
+    for one in problem.constraints:
+        used = np.flatnonzero(one.labels >= 0)
+        width = one.lower.shape[1]
+        number = n_rows + np.arange(n_children * width).reshape(n_children, width)
+        rows.append(number[:, one.labels[used]].reshape(-1))
+        columns.append(variable[:, used].reshape(-1))
+        lower.append(one.lower.reshape(-1).astype(np.float64))
+        limit = one.upper.reshape(-1).astype(np.float64)
+        limit[one.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
+        upper.append(limit)
+        names += [one.name] * (n_children * width)
+        owner.append(np.repeat(np.arange(n_children), width))
+        n_rows += n_children * width
+    row, column = np.concatenate(rows), np.concatenate(columns)
+    matrix = sparse.csc_matrix((np.ones(row.size), (row, column)), shape=(n_rows, n_children * n_cells))
+    return _Elastic(matrix, np.concatenate(lower), np.concatenate(upper), tuple(names), np.concatenate(owner))
+
+
+def _prices(rows: _Elastic) -> FloatArray | None:
+    """Prices of the rows at the least total violation, or None when there is none."""
+    n_rows, n = rows.matrix.shape
+    elastic = np.flatnonzero(rows.owner >= 0)
+    short = sparse.eye(n_rows, format="csc")[:, elastic]
+    matrix = sparse.hstack([rows.matrix, short, -short], format="csc")
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = matrix.shape[1], n_rows
+    lp.col_cost_ = np.concatenate([np.zeros(n), np.ones(2 * elastic.size)])
+    lp.col_lower_ = np.zeros(matrix.shape[1])
+    lp.col_upper_ = np.full(matrix.shape[1], highspy.kHighsInf)
+    lp.row_lower_, lp.row_upper_ = rows.lower, rows.upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(lp)
+    solver.run()
+    if solver.getInfo().objective_function_value < 1e-6:
+        return None
+    return np.asarray(solver.getSolution().row_dual)

@@ -1,0 +1,257 @@
+"""One family: a parent, its children, and everything known about the children's counts.
+
+A family is the unit of estimation. It holds noisy measurements, public constraints and the parent's published
+counts, all as plain arrays restricted to the parent's support; no record and no true count can be held here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.errors import ConstraintError, SchemaError
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+UNBOUNDED = 2**62
+"""An upper bound at or above this means: no upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredQuery:
+    """One query group measured in every child.
+
+    Attributes:
+        name: Query spec.
+        labels: Answer column of each support cell, int32 of shape (s,); -1: the cell is in no answer.
+        values: Noisy answers in persons, int64 of shape (C, k).
+        variance: Variance of the noise of one answer, persons squared.
+    """
+
+    name: str
+    labels: Int32Array
+    values: Int64Array
+    variance: float
+
+    def __post_init__(self) -> None:
+        where = f"measured query '{self.name}'"
+        _store(self, "labels", self.labels, np.int32, 1, where)
+        _store(self, "values", self.values, np.int64, 2, where)
+        _check_labels(self.labels, self.values.shape[1], where)
+        if not (math.isfinite(self.variance) and self.variance > 0):
+            raise SchemaError(f"{where}: variance must be a positive number, got {self.variance!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class LinearConstraint:
+    """Exact bounds on sums of cells, by child; an equality where both bounds agree.
+
+    Attributes:
+        name: Name of the constraint, as declared.
+        labels: Row of each support cell, int32 of shape (s,); -1: the cell is in no row.
+        lower: Smallest allowed sum in persons, int64 of shape (C, k).
+        upper: Largest allowed sum, same shape; UNBOUNDED: none; 0: the cells are impossible in that child.
+    """
+
+    name: str
+    labels: Int32Array
+    lower: Int64Array
+    upper: Int64Array
+
+    def __post_init__(self) -> None:
+        where = f"constraint '{self.name}'"
+        _store(self, "labels", self.labels, np.int32, 1, where)
+        _store(self, "lower", self.lower, np.int64, 2, where)
+        _store(self, "upper", self.upper, np.int64, 2, where)
+        if self.lower.shape != self.upper.shape:
+            raise SchemaError(
+                f"{where}: lower has shape {self.lower.shape}, upper {self.upper.shape}; want one shape"
+            )
+        _check_labels(self.labels, self.lower.shape[1], where)
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationPass:
+    """One least-squares solve over some of the measured queries.
+
+    Attributes:
+        queries: Names of the measured queries in this pass's objective.
+        slack: How far, in persons, later passes may move these queries' answers; 0 keeps them exactly.
+    """
+
+    queries: tuple[str, ...]
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.slack) and self.slack >= 0):
+            raise SchemaError(f"estimation pass: slack must be zero or positive persons, got {self.slack!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingStage:
+    """One stage of the lexicographic rounding.
+
+    Attributes:
+        labels: (query name, int32 labels of shape (s,)) whose summed L1 deviation this stage minimises.
+    """
+
+    labels: tuple[tuple[str, Int32Array], ...]
+
+    def __post_init__(self) -> None:
+        frozen = tuple(
+            (name, _readonly(labels, np.int32, 1, f"rounding query '{name}'")) for name, labels in self.labels
+        )
+        object.__setattr__(self, "labels", frozen)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyProblem:
+    """A parent and its C children on the parent's support of s cells.
+
+    Attributes:
+        geocode: Geocode of the parent (of the root itself, at a root).
+        geolevel: Geolevel of that geounit.
+        children: Geocodes of the children, C of them.
+        support: Cell numbers where the parent may be above zero, int64 of shape (s,).
+        parent_counts: The parent's counts, int64 of shape (s,); None at a root (then C is 1).
+        measured: Noisy measurements of the children.
+        constraints: Exact bounds the children must keep.
+        passes: Least-squares solves, in order; every measured query belongs to at least one.
+        rounding: Stages of the rounding, in order of importance; at least one.
+    """
+
+    geocode: str
+    geolevel: str
+    children: tuple[str, ...]
+    support: Int64Array
+    parent_counts: Int64Array | None
+    measured: tuple[MeasuredQuery, ...]
+    constraints: tuple[LinearConstraint, ...]
+    passes: tuple[EstimationPass, ...]
+    rounding: tuple[RoundingStage, ...]
+
+    def __post_init__(self) -> None:
+        _store(self, "support", self.support, np.int64, 1, self.where)
+        if self.parent_counts is not None:
+            _store(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
+        self._check_shapes()
+        self._check_names()
+        self._check_bounds()
+
+    @property
+    def where(self) -> str:
+        """The family in words, for messages."""
+        return f"geolevel '{self.geolevel}', geounit '{self.geocode}'"
+
+    @property
+    def n_children(self) -> int:
+        """C."""
+        return len(self.children)
+
+    @property
+    def n_cells(self) -> int:
+        """s."""
+        return int(self.support.size)
+
+    def query(self, name: str) -> MeasuredQuery:
+        """The measured query of that name."""
+        return next(query for query in self.measured if query.name == name)
+
+    def allowed(self) -> BoolArray:
+        """Where a child may have a count above zero, shape (C, s).
+
+        False where an upper bound is 0 or the parent has nobody.
+        """
+        allowed = np.ones((self.n_children, self.n_cells), dtype=np.bool_)
+        if self.parent_counts is not None:
+            allowed &= self.parent_counts > 0
+        for constraint in self.constraints:
+            if constraint.upper.size and (constraint.upper <= 0).any():
+                used = constraint.labels >= 0
+                allowed[:, used] &= constraint.upper[:, constraint.labels[used]] > 0
+        return allowed
+
+    def _check_shapes(self) -> None:
+        n_children, n_cells = self.n_children, self.n_cells
+        if n_children == 0:
+            raise SchemaError(f"{self.where}: a family needs at least one child, got none")
+        if self.parent_counts is None and n_children != 1:
+            raise SchemaError(f"{self.where}: a root is its own only child, got {n_children} children")
+        if self.parent_counts is not None and self.parent_counts.shape != (n_cells,):
+            raise SchemaError(f"{self.where}: parent_counts and support differ in length")
+        if self.parent_counts is not None and (self.parent_counts < 0).any():
+            raise SchemaError(f"{self.where}: a published count of the parent is negative")
+        for query in self.measured:
+            _check_family(
+                query.labels, query.values, n_children, n_cells, f"{self.where}: query '{query.name}'"
+            )
+        for rows in self.constraints:
+            _check_family(
+                rows.labels, rows.lower, n_children, n_cells, f"{self.where}: constraint '{rows.name}'"
+            )
+        for stage in self.rounding:
+            for name, labels in stage.labels:
+                if labels.shape != (n_cells,):
+                    raise SchemaError(f"{self.where}: rounding query '{name}': want one label a support cell")
+
+    def _check_names(self) -> None:
+        names = [query.name for query in self.measured]
+        used = {name for one in self.passes for name in one.queries}
+        if len(set(names)) != len(names):
+            raise SchemaError(f"{self.where}: a query is measured twice: {sorted(names)}")
+        if not self.passes or not self.rounding:
+            raise SchemaError(f"{self.where}: want at least one estimation pass and one rounding stage")
+        if used != set(names):
+            raise SchemaError(
+                f"{self.where}: passes must use exactly the measured queries; "
+                f"not measured: {sorted(used - set(names))}, in no pass: {sorted(set(names) - used)}"
+            )
+
+    def _check_bounds(self) -> None:
+        for rows in self.constraints:
+            crossed = np.flatnonzero(((rows.lower > rows.upper) | (rows.upper < 0)).any(axis=1))
+            if crossed.size:
+                raise ConstraintError(
+                    f"{self.where}: constraint '{rows.name}' bounds '{self.children[crossed[0]]}' by an empty "
+                    "interval of counts; want a lower bound at or below the upper one, and that not negative"
+                )
+
+
+def _check_family(labels: Int32Array, values: Int64Array, n_children: int, n_cells: int, where: str) -> None:
+    if labels.shape != (n_cells,):
+        raise SchemaError(f"{where}: got {labels.size} labels, want one for each of {n_cells} support cells")
+    if values.shape[0] != n_children:
+        raise SchemaError(f"{where}: got {values.shape[0]} rows, want one for each of {n_children} children")
+
+
+def _check_labels(labels: Int32Array, n_answers: int, where: str) -> None:
+    if labels.size and (labels.min() < -1 or labels.max() >= n_answers):
+        raise SchemaError(
+            f"{where}: labels must lie in -1..{n_answers - 1}, got {labels.min()}..{labels.max()}"
+        )
+
+
+def _store(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:
+    object.__setattr__(owner, field, _readonly(array, dtype, ndim, f"{where}: {field}"))
+
+
+def _readonly(array: object, dtype: type, ndim: int, where: str) -> npt.NDArray[np.generic]:
+    """The array as read-only C order of this dtype; integers only, so that nothing is truncated silently."""
+    given = np.asarray(array)
+    if given.ndim != ndim or (given.size and given.dtype.kind not in "iu"):
+        raise SchemaError(
+            f"{where}: want a whole-number array of {ndim} dimensions, got {given.dtype} of {given.ndim}"
+        )
+    cast: npt.NDArray[np.generic] = np.ascontiguousarray(given, dtype=dtype)
+    if cast.size and (cast.min() != given.min() or cast.max() != given.max()):
+        raise SchemaError(f"{where}: a value does not fit {np.dtype(dtype).name}")
+    if cast.flags.writeable:
+        cast = cast.copy() if cast is given else cast
+        cast.setflags(write=False)
+    return cast

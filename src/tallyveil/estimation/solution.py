@@ -1,0 +1,111 @@
+"""What estimating one family gives, and how well it is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tallyveil.estimation.problem import FloatArray, Int64Array
+
+
+class EstimateStatus(Enum):
+    """How the least-squares answer was obtained. The value is its name in the manifest."""
+
+    CERTIFIED = "certified"
+    INTERIOR_POINT = "interior_point"
+    COPIED = "copied"
+    EMPTY = "empty"
+
+    @property
+    def remedy(self) -> str:
+        """What the reader of a manifest should do about it."""
+        return _ESTIMATE_REMEDIES[self]
+
+
+class RoundingMethod(Enum):
+    """How one rounding stage was solved. The value is its name in the manifest."""
+
+    FIXED = "fixed"
+    LINEAR_PROGRAM = "linear_program"
+    INTEGER_PROGRAM = "integer_program"
+
+    @property
+    def remedy(self) -> str:
+        """What the reader of a manifest should do about it."""
+        return _ROUNDING_REMEDIES[self]
+
+
+_ESTIMATE_REMEDIES = {
+    EstimateStatus.CERTIFIED: "nothing to do: the optimality conditions were checked on the exact face",
+    EstimateStatus.INTERIOR_POINT: (
+        "within the declared residual but not certified on its face; if many families end here, look for "
+        "constraints that repeat one another, or give every query a larger share of the budget"
+    ),
+    EstimateStatus.COPIED: "nothing to do: an only child has its parent's counts",
+    EstimateStatus.EMPTY: "nothing to do: nobody lives in the parent",
+}
+
+_ROUNDING_REMEDIES = {
+    RoundingMethod.FIXED: "nothing to do: there was nothing to choose",
+    RoundingMethod.LINEAR_PROGRAM: "nothing to do: optimal, proved in whole numbers by the dual solution",
+    RoundingMethod.INTEGER_PROGRAM: (
+        "optimal by branch and bound, which is slow on large families; make the rounding queries and the "
+        "constraints nested (each answer inside one answer of the one before) to get a linear program"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutcome:
+    """One rounding stage.
+
+    Attributes:
+        queries: Names of the stage's queries.
+        method: How it was solved.
+        deviation: Attained sum of |rounded answer - estimated answer|, persons.
+    """
+
+    queries: tuple[str, ...]
+    method: RoundingMethod
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingOutcome:
+    """The rounding of one family.
+
+    Attributes:
+        stages: One outcome a stage, in order.
+        widened: True when rounding each cell up or down could not meet the constraints, and any whole number
+            at or above zero was allowed instead.
+    """
+
+    stages: tuple[StageOutcome, ...]
+    widened: bool
+
+    @property
+    def method(self) -> RoundingMethod:
+        """The most laborious method any stage needed."""
+        order = list(RoundingMethod)
+        return max((stage.method for stage in self.stages), key=order.index, default=RoundingMethod.FIXED)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySolution:
+    """Non-negative integer counts of the children.
+
+    Attributes:
+        counts: Persons, int64 of shape (C, s), on the problem's support.
+        estimate: The real-valued least-squares answer before rounding, persons, shape (C, s).
+        status: How the estimate was obtained (the least certain pass decides).
+        residual_persons: Largest violation of the optimality conditions in any pass, converted to persons.
+        objective: Sum over the last pass's queries of squared deviation over variance, at the estimate.
+        rounding: How the rounding went.
+    """
+
+    counts: Int64Array
+    estimate: FloatArray
+    status: EstimateStatus
+    residual_persons: float
+    objective: float
+    rounding: RoundingOutcome
