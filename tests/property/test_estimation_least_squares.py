@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import qr
+from scipy.linalg import null_space
 from scipy.optimize import nnls
 
 from tallyveil.estimation import EstimateStatus, estimate_family
@@ -176,28 +176,31 @@ def multipliers(gradient, equal, above, slack):
     return gradient - system @ found, found[:n] - found[n : 2 * n], prices
 
 
-def independent_rows(equal, equal_to):
-    """The same equalities without repetition: the dual method starts from all of them."""
-    _, triangle, order = qr(equal.T, mode="economic", pivoting=True)
-    kept = order[: int((np.abs(np.diagonal(triangle)) > 1e-9).sum())]
-    return equal[kept], equal_to[kept]
-
-
 def dual_active_set_answer(hessian, linear, equal, equal_to, above, above_by):
-    """DAQP: a dual active-set method that shares nothing with an interior point or with our polish."""
+    """DAQP: a dual active-set method that shares nothing with an interior point or with our polish.
+
+    Equalities, which may repeat one another, are met by x = start + basis z; it solves for z.
+    """
     n = hessian.shape[0]
-    equal, equal_to = independent_rows(equal, equal_to)
-    rows, at_least = above[n:], above_by[n:]  # the first n rows are x >= 0, which it takes as bounds
-    lower = np.concatenate([np.zeros(n), at_least, equal_to]).astype(float)
-    upper = np.concatenate([np.full(n + at_least.size, 1e30), equal_to]).astype(float)
-    equality = 5  # its code for a row that always binds
-    sense = np.array([0] * (n + at_least.size) + [equality] * equal_to.size, dtype=np.int32)
-    system = np.ascontiguousarray(np.vstack([rows, equal]))
-    x, _, flag, _ = daqp.solve(
-        np.ascontiguousarray(hessian), -linear, system, upper, lower, sense, primal_tol=1e-11, dual_tol=1e-11
+    start = np.linalg.lstsq(equal, equal_to, rcond=None)[0] if equal.size else np.zeros(n)
+    basis = null_space(equal) if equal.size else np.eye(n)
+    if basis.shape[1] == 0:
+        return start
+    rows, at_least = above @ basis, (above_by - above @ start).astype(float)
+    varies = np.linalg.norm(rows, axis=1) > 1e-9
+    rows, at_least = np.ascontiguousarray(rows[varies]), at_least[varies]
+    z, _, flag, _ = daqp.solve(
+        np.ascontiguousarray(basis.T @ hessian @ basis),
+        basis.T @ (hessian @ start - linear),
+        rows,
+        np.full(at_least.size, 1e30),
+        at_least,
+        np.zeros(at_least.size, dtype=np.int32),
+        primal_tol=1e-11,
+        dual_tol=1e-11,
     )
     assert flag == 1
-    return np.array(x)
+    return start + basis @ np.array(z)
 
 
 @pytest.mark.parametrize("seed", range(200))
