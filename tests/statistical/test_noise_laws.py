@@ -20,6 +20,7 @@ AT_ONCE = 4 * 10**6
 LAWS: list[Law] = [
     DiscreteGaussian(Fraction(5)),
     DiscreteGaussian(Fraction("68.49")),
+    DiscreteGaussian(Fraction("456.62")),
     DiscreteGaussian(Fraction(10**4)),
     DiscreteLaplace(Fraction("7.3")),
 ]

@@ -20,6 +20,7 @@ from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import epsilon_of, rho_of
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.storage.write import flush
 
 LEDGER_FORMAT = 1
 _LOGGER = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class Ledger:
             self._file.truncate(len(complete))
         if not complete:
             self._write_line({**_declaration_mapping(self.declaration), "run": self.run})
-            _sync_folder(self.path.parent)
+            flush(self.path.parent)
             return []
         declared, entries = _parse(complete, self.path)
         if declared != self.declaration:
@@ -294,14 +295,6 @@ def _open_locked(path: Path) -> Any:
             "at once could together exceed the budget."
         ) from error
     return file
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _declaration_mapping(declaration: Declaration) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def demo(
 
     release_file = out / "population" / "release.toml"
     if not release_file.exists():
-        write_country(out / "population", blocks=blocks, schema="pl94-persons")
+        write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo")
     if not (quiet or as_json):
         typer.echo(f"A made-up population is in {release_file.parent}. What follows is the command")
         typer.echo(f"  tallyveil run {release_file} --out {out / 'release'}")

@@ -2,11 +2,14 @@
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tallyveil.execution.observer import Observer, SilentObserver
 
 
 class BarObserver:
@@ -51,14 +54,6 @@ class BarObserver:
 class JsonObserver:
     """One JSON object a line on standard error for every stage."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        sys.stderr.flush()
-
     def stage_started(self, stage: str, total: int) -> None:
         """Say that a stage begins; its size may be confidential, so it is not shown."""
         self._line({"event": "stage started", "stage": stage})
@@ -74,29 +69,8 @@ class JsonObserver:
         sys.stderr.write(json.dumps(item) + "\n")
 
 
-class QuietObserver:
-    """Shows nothing; errors still reach standard error."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def stage_started(self, stage: str, total: int) -> None:
-        """Pass over."""
-
-    def advanced(self, amount: int) -> None:
-        """Pass over."""
-
-    def stage_finished(self, stage: str, seconds: float) -> None:
-        """Pass over."""
-
-
-def observer_for(quiet: bool, as_json: bool) -> BarObserver | JsonObserver | QuietObserver:
-    """The observer that the flags ask for."""
+def observer_for(quiet: bool, as_json: bool) -> AbstractContextManager[Observer]:
+    """The observer that the flags ask for; errors reach standard error whatever they are."""
     if as_json:
-        return JsonObserver()
-    return QuietObserver() if quiet else BarObserver()
+        return nullcontext(JsonObserver())
+    return nullcontext(SilentObserver()) if quiet else BarObserver()

@@ -53,6 +53,7 @@ def write_country(
     like: Path | None = None,
     like_geography: Path | None = None,
     seed: int = 1,
+    name: str | None = None,
 ) -> list[Path]:
     """Write a made-up population and a release file for it; returns the files written.
 
@@ -69,7 +70,7 @@ def write_country(
     population = make_population(schema, blocks, seed, published)
     paths = write_population(population, out)
     release_file = out / "release.toml"
-    write_text(release_file, _release_file(schema, out.name, paths))
+    write_text(release_file, _release_file(schema, name or out.name, paths))
     return [*paths.values(), release_file]
 
 

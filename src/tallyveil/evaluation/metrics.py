@@ -14,7 +14,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass, size_classes
 from tallyveil.evaluation.tally import ErrorTally, merge_tallies, tally_errors
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import Int64Array, PublicCounts, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -161,7 +161,7 @@ Triplets = tuple[Int64Array, Int64Array, Int64Array]
 def _cell_errors(estimate: Triplets, truth: Triplets) -> Triplets:
     """Rows, cells and errors of the cells that differ."""
     rows, cells = (np.concatenate(pair) for pair in zip(estimate[:2], truth[:2], strict=True))
-    return _summed(rows, cells, np.concatenate((estimate[2], -truth[2])))
+    return sum_triplets(rows, cells, np.concatenate((estimate[2], -truth[2])))
 
 
 def _query_errors(
@@ -170,18 +170,5 @@ def _query_errors(
     """Row and error of each answer that differs."""
     answers = group.answers_of(cells)
     kept = answers >= 0
-    owners, _, summed = _summed(rows[kept], answers[kept], errors[kept])
+    owners, _, summed = sum_triplets(rows[kept], answers[kept], errors[kept])
     return owners, summed
-
-
-def _summed(rows: Int64Array, columns: Int64Array, values: Int64Array) -> Triplets:
-    """Sum values of the same row and column; sums of zero are dropped."""
-    # Both sides come sorted, and a stable sort is quick on sorted runs.
-    order = np.lexsort((columns, rows))
-    rows, columns, values = rows[order], columns[order], values[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-    starts = np.flatnonzero(first)
-    sums = np.add.reduceat(values, starts) if len(starts) else values
-    kept = sums != 0
-    return rows[starts][kept], columns[starts][kept], sums[kept]

@@ -27,9 +27,9 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
-        _flush(temporary)
+        flush(temporary)
         temporary.replace(path)
-        _flush(path.parent)
+        flush(path.parent)
     except (OSError, pl.exceptions.PolarsError) as error:
         with suppress(OSError):  # the folder itself may be what is missing
             temporary.unlink()
@@ -88,8 +88,8 @@ def _write_bytes(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _flush(path: Path) -> None:
-    """Force a file's bytes, or a folder's entries, onto the disk."""
+def flush(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, onto the disk; raises OSError as the system does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -8,15 +8,10 @@ from numpy.typing import NDArray
 Int64Array = NDArray[np.int64]
 
 
-def compress_rows(
-    n_rows: int, rows: Int64Array, cells: Int64Array, counts: Int64Array
+def sum_triplets(
+    rows: Int64Array, cells: Int64Array, counts: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Sort and sum (row, cell, count) triplets; zero sums are dropped.
-
-    Returns:
-        Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,): the entries of row r are
-        `offsets[r]:offsets[r + 1]`, cells ascending.
-    """
+    """Sorted (row, cell, count) triplets with equal places added up; sums of zero are dropped."""
     order = np.lexsort((cells, rows))
     rows, cells, counts = rows[order], cells[order], counts[order]
     first = np.ones(len(rows), dtype=bool)
@@ -24,7 +19,19 @@ def compress_rows(
     starts = np.flatnonzero(first)
     sums = np.add.reduceat(counts, starts) if len(starts) else counts
     kept = sums != 0
-    rows, cells, sums = rows[starts][kept], cells[starts][kept], sums[kept]
+    return rows[starts][kept], cells[starts][kept], sums[kept]
+
+
+def compress_rows(
+    n_rows: int, rows: Int64Array, cells: Int64Array, counts: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Sum (row, cell, count) triplets into compressed rows; zero sums are dropped.
+
+    Returns:
+        Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,): the entries of row r are
+        `offsets[r]:offsets[r + 1]`, cells ascending.
+    """
+    rows, cells, sums = sum_triplets(rows, cells, counts)
     offsets = np.searchsorted(rows, np.arange(n_rows + 1)).astype(np.int64)
     arrays = offsets, cells.astype(np.int64, copy=False), sums.astype(np.int64, copy=False)
     for array in arrays:
