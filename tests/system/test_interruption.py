@@ -142,6 +142,18 @@ def test_changed_records_cannot_resume(interrupted, small_release):
     assert contents(interrupted) == before
 
 
+def test_changed_bounds_cannot_resume(interrupted, small_release):
+    import polars as pl
+
+    path = small_release.parent / "barracks.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(
+        pl.when(pl.col("home") == "barracks").then(2).otherwise(0).alias("lower")
+    ).write_parquet(path)
+    with pytest.raises(StoreError, match="bounds"):
+        run_release(load_plan(small_release), interrupted, test_key=KEY)
+
+
 def test_another_plan_cannot_resume(interrupted, edit):
     with pytest.raises(StoreError, match="another plan"):
         run_release(load_plan(edit('name = "small"', 'name = "other"')), interrupted, test_key=KEY)

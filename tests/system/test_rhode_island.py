@@ -38,7 +38,9 @@ def test_the_example_runs_and_its_errors_are_those_expected(shared_data, tmp_pat
 def test_the_flags_do_what_they_say(small_release, tmp_path):
     def tallyveil(*arguments: str) -> subprocess.CompletedProcess[str]:
         script = "from tallyveil.cli.main import main; main()"
-        return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+        )
 
     out = str(tmp_path / "out")
     quiet = tallyveil("run", str(small_release), "--out", out, "--quiet")

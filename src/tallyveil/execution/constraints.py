@@ -1,5 +1,6 @@
 """Constraints of a release, compiled to lower and upper bounds on answers at every geolevel they reach."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -35,6 +36,13 @@ class ConstraintTable:
     query: QueryGroup
     lower: tuple[Int64Array, ...]
     upper: tuple[Int64Array, ...]
+
+    def digest(self) -> bytes:
+        """SHA-256 of the bounds, so that a resumed run can tell that they have changed."""
+        digest = hashlib.sha256(f"{self.name}\0{self.query.name}".encode())
+        for array in (*self.lower, *self.upper):
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return digest.digest()
 
     def reaches(self, level: int) -> bool:
         """Whether the constraint holds at geolevel number `level`."""

@@ -152,7 +152,12 @@ class _Run:
 
     def _spend(self, folder: RunFolder, test_key: bytes | None) -> RunSecrets:
         """Take or make the key, and write the spend into the ledger before the first draw."""
-        binding = binding_of(self.histograms[-1].digest(), self.spine.digest(), self.plan.digest())
+        binding = binding_of(
+            self.histograms[-1].digest(),
+            self.spine.digest(),
+            self.plan.digest(),
+            *(table.digest() for table in self.constraints),
+        )
         fresh = not (folder.path / LEDGER).exists()
         try:
             secrets = folder.secrets(binding, test_key)

@@ -60,7 +60,7 @@ class RunSecrets:
 
     Attributes:
         key: 32 bytes from the operating system, or derived from an insecure test key.
-        binding: Digest of the records, the geography and the plan.
+        binding: Digest of the records, the geography, the plan and the constraints.
         private: False when the key is a test key, so that nothing made with it protects anybody.
     """
 
@@ -94,7 +94,7 @@ class RunSecrets:
 
 
 def binding_of(*digests: bytes) -> bytes:
-    """One digest of the records', the geography's and the plan's digests."""
+    """One digest of several, of the inputs and the plan."""
     return hashlib.sha256(b"".join(len(d).to_bytes(4, "little") + d for d in digests)).digest()
 
 
@@ -137,7 +137,7 @@ class RunFolder:
         """The secrets of this run: those stored when it was started, or new ones.
 
         Args:
-            binding: Digest of the records, the geography and the plan as they are now.
+            binding: Digest of the records, the geography, the plan and the constraints as they are now.
             test_key: Key of a run that is marked as not private, or None for a fresh key.
         Raises:
             StoreError: the run was started with other inputs, another plan or another key.
@@ -167,7 +167,7 @@ class RunFolder:
             )
         if not hmac.compare_digest(stored["bound"], _bound(secrets)):
             raise StoreError(
-                f"the run in {self.path} was started with other records, another geography or another plan. "
+                f"the run in {self.path} was started with other records, bounds, geography or another plan. "
                 "Noise drawn for one input must never meet another, so it cannot go on. Restore the inputs and "
                 "run again, or choose another folder (a new key and a new spend).",
                 code="resume-changed",

@@ -1,0 +1,57 @@
+"""`tallyveil plan` opens the release file and nothing else."""
+
+import json
+import sys
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.cli.main import main
+from tallyveil.noise.laws import DiscreteGaussian
+
+
+@pytest.fixture
+def plan(monkeypatch, capsys):
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", "plan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_no_data_is_opened(plan, small_release):
+    for path in small_release.parent.glob("*.parquet"):
+        path.unlink()
+    text = plan(small_release)
+    assert "no data was opened" in text
+    assert "total at Region" in text
+    assert "barracks" in text
+
+
+def test_json_says_the_same(plan, small_release):
+    record = json.loads(plan(small_release, "--json"))
+    assert record["privacy"]["spent"] == "2"
+    assert record["privacy"]["neighbours"] == "bounded"
+    assert len(record["expected"]) == 9
+    block = next(e for e in record["expected"] if (e["geolevel"], e["query"]) == ("Block", "age*home"))
+    assert block["answers"] == 6
+    assert block["parameter"] == "2"  # rho 2, half of it for Block, half of that for the query
+    law = DiscreteGaussian(Fraction(2))
+    assert block["margin"] == 3
+    assert block["variance"] == pytest.approx(law.variance_float())
+
+
+def test_a_pure_budget_has_no_delta(plan, edit):
+    edit("discrete_gaussian", "discrete_laplace")
+    release = edit('rho = "2"', 'epsilon = "2"')
+    record = json.loads(plan(release, "--json"))
+    assert record["privacy"]["epsilon"] == 2
+    assert record["privacy"]["delta"] == "0"
+    assert "pure differential privacy" in plan(release)
+
+
+def test_the_schema_of_the_file(plan):
+    assert json.loads(plan("--schema"))["title"] == "ReleaseFile"
