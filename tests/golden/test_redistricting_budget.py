@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting import DiscreteGaussianEvent, rho_of, zcdp_to_epsilon
+from tallyveil.accounting import DiscreteGaussian, rho_of, zcdp_to_epsilon
 from tallyveil.budget import expected_errors, load_strategy_preset
 
 RHO = Fraction(339, 542) ** -2
@@ -63,7 +63,8 @@ def test_every_variance_is_reproduced_exactly(name: str) -> None:
     }
     assert found == wanted
     assert {(row.geolevel, row.query): row.parameter for row in expected_errors(strategy)} == wanted
-    assert strategy.events() == tuple(DiscreteGaussianEvent(variance, 2) for variance in wanted.values())
+    moved_twice = tuple(DiscreteGaussian(variance, multiplicity=2) for variance in wanted.values())
+    assert strategy.events() == moved_twice
 
 
 @pytest.mark.parametrize("name", RUNS)

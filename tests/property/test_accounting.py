@@ -4,35 +4,43 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.accounting import (
     Declaration,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
     InvariantEvent,
     Ledger,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
     SequentialEvent,
+    WorstEvent,
+    epsilon_of,
     event_from_mapping,
     read_ledger,
+    renyi_divergence,
     rho_of,
+    translate,
     zcdp_to_delta,
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
+from tallyveil.accounting.factors import LaplaceLoss, merged
+from tallyveil.accounting.flatten import dominates
+from tallyveil.errors import StoreError
 
 # The same examples every time, and no time limit an occupied machine could exceed.
 STEADY = settings(derandomize=True, deadline=None)
 POSITIVE = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 SMALL = st.integers(1, 5)
-GAUSSIANS = st.builds(DiscreteGaussianEvent, POSITIVE, SMALL, SMALL)
+GAUSSIANS = st.builds(DiscreteGaussian, POSITIVE, SMALL, SMALL)
 LEAVES = (
     GAUSSIANS
-    | st.builds(DiscreteLaplaceEvent, POSITIVE, SMALL, SMALL)
+    | st.builds(DiscreteLaplace, POSITIVE, SMALL, SMALL)
     | st.builds(InvariantEvent, st.text(max_size=5))
     | st.builds(NonPrivateEvent, st.text(max_size=5))
 )
@@ -43,7 +51,12 @@ def trees(leaves):
         leaves,
         lambda inner: (
             st.builds(SequentialEvent, st.lists(inner, max_size=4).map(tuple))
-            | st.builds(ParallelEvent, st.lists(inner, max_size=4).map(tuple))
+            | st.builds(ParallelEvent, st.lists(inner, max_size=4).map(tuple), st.integers(1, 9))
+            | st.builds(
+                WorstEvent,
+                st.lists(inner, min_size=1, max_size=3).map(tuple),
+                st.sampled_from(["adaptive", "public"]),
+            )
         ),
         max_leaves=12,
     )
@@ -61,6 +74,58 @@ def test_composition_is_a_sum_or_a_largest(events) -> None:
     costs = [rho_of(event) for event in events]
     assert rho_of(SequentialEvent(tuple(events))) == sum(costs)
     assert rho_of(ParallelEvent(tuple(events))) == max(costs, default=0)
+    assert rho_of(ParallelEvent(tuple(events), 7)) == 7 * max(costs, default=0)
+    if events:
+        assert rho_of(WorstEvent(tuple(events))) == max(costs)
+
+
+@STEADY
+@given(trees(GAUSSIANS | st.builds(InvariantEvent, st.text(max_size=5))))
+def test_translating_there_and_back_changes_nothing(event) -> None:
+    bounded = translate(event, Neighbours.UNBOUNDED, Neighbours.BOUNDED)
+    assert translate(bounded, Neighbours.BOUNDED, Neighbours.UNBOUNDED) == event
+    assert rho_of(bounded) == 2 * rho_of(event)
+
+
+PURE = st.lists(st.builds(LaplaceLoss, POSITIVE, SMALL, SMALL), min_size=1, max_size=3).map(tuple).map(merged)
+
+
+@STEADY
+@given(PURE, PURE)
+def test_a_law_seen_to_dominate_costs_no_less_however_it_is_measured(larger, smaller) -> None:
+    if dominates(larger, smaller):
+        more, less = (
+            SequentialEvent(tuple(DiscreteLaplace(x.scale, x.sensitivity, x.multiplicity) for x in law))
+            for law in (larger, smaller)
+        )
+        assert epsilon_of(more) >= epsilon_of(less)
+        for order in ("1.01", "2", "30"):
+            assert renyi_divergence(more, order) >= renyi_divergence(less, order) * (1 - 1e-12)
+    assert dominates(merged(larger + smaller), smaller)
+    strongest = LaplaceLoss(1 / sum(x.multiplicity * x.sensitivity / x.scale for x in smaller), 1, 1)
+    assert dominates((strongest,), smaller)
+
+
+@STEADY
+@given(st.integers(0, 10**4), st.integers(0, 255))
+def test_a_ledger_with_any_byte_changed_is_refused_or_shortened(tmp_path_factory, at: int, byte: int) -> None:
+    declared = Declaration("rho", Fraction(1), Neighbours.BOUNDED)
+    path: Path = tmp_path_factory.mktemp("changed") / "ledger.jsonl"
+    with Ledger(path, declared, "run") as ledger:
+        for token in ("first", "second", "third"):
+            ledger.spend(DiscreteGaussian(3, multiplicity=2), f"{token} é", token)
+    whole = bytearray(path.read_bytes())
+    entries = read_ledger(path)[1]
+    at %= len(whole)
+    was, whole[at] = whole[at], byte
+    path.write_bytes(whole)
+    if byte == was:
+        return
+    if at == len(whole) - 1:  # the end of the last line: as if a crash had cut it
+        assert read_ledger(path)[1] == entries[:-1]
+        return
+    with pytest.raises(StoreError):
+        read_ledger(path)
 
 
 @STEADY
@@ -80,7 +145,7 @@ def test_the_bound_lies_below_the_textbook_and_shrinks_with_delta(rho: Fraction,
 @given(st.integers(0, 10**4))
 def test_a_ledger_cut_anywhere_opens_with_the_lines_that_were_finished(tmp_path_factory, cut: int) -> None:
     declared = Declaration("rho", Fraction(1), Neighbours.BOUNDED)
-    event = DiscreteGaussianEvent(Fraction(3), 2)
+    event = DiscreteGaussian(3, multiplicity=2)
     path: Path = tmp_path_factory.mktemp("cut") / "ledger.jsonl"
     with Ledger(path, declared, "run") as ledger:
         for token in ("first", "second", "third"):

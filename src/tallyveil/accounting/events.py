@@ -5,66 +5,81 @@ and the JSON form (`to_mapping`, `event_from_mapping`) are kept: a ledger writte
 the same cost, by every later one. New mechanisms are new classes. Unknown kinds and keys are errors, never
 skipped, since a skipped event would be a spend nobody counts.
 
-Sensitivities are those under the neighbours the reader of the event works with: the event itself names none.
+Sensitivities and multiplicities are those under the neighbours the reader of the event works with: the event
+itself names none (`accounting/translation.py` turns one relation into the other).
+
+Costs (`accounting/zcdp.py`, `accounting/renyi.py`) and exact loss laws (`accounting/flatten.py`) are computed
+elsewhere, from these descriptions alone.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from tallyveil.accounting.exact import exact_number
 from tallyveil.errors import BudgetError
 
+Chosen = Literal["adaptive", "public"]
 
-@dataclass(frozen=True, slots=True)
-class DiscreteGaussianEvent:
+
+@dataclass(frozen=True, slots=True, init=False)
+class DiscreteGaussian:
     """Integer answers released with discrete Gaussian noise, independent in every answer.
 
+    A partition query is one event with sensitivity 1 and multiplicity `Neighbours.answers_moved`: under
+    bounded neighbours a changed record moves two of its answers, by one each.
+
     Attributes:
-        variance: The parameter sigma squared of the noise, P(x) ~ exp(-x^2 / (2 variance)); counts squared.
-        squared_sensitivity: How many answers move, each by exactly one, between neighbours; the squared L2
-            sensitivity. For a partition query 2 under bounded neighbours and 1 under unbounded ones.
-        multiplicity: How many such releases, one after the other with fresh noise.
+        variance: The parameter sigma squared of the noise, P(x) ~ exp(-x^2 / (2 variance)); counts squared,
+            exact. Given as a Fraction, an integer or exact text; a float is refused.
+        sensitivity: By how much one answer moves between neighbours; a whole number of counts.
+        multiplicity: How many answers move so, each with its own noise: in one release, in several, or both.
+
+    Source: Canonne, Kamath, Steinke 2020, Theorem 4; SafeTab (Haney et al.), Lemma 7.
     """
 
     variance: Fraction
-    squared_sensitivity: int
-    multiplicity: int = 1
+    sensitivity: int
+    multiplicity: int
 
-    def __post_init__(self) -> None:
-        _check_positive("DiscreteGaussianEvent", "variance", self.variance)
-        _check_count("DiscreteGaussianEvent", "squared_sensitivity", self.squared_sensitivity)
-        _check_count("DiscreteGaussianEvent", "multiplicity", self.multiplicity)
+    def __init__(self, variance: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
+        object.__setattr__(self, "variance", _positive("variance of DiscreteGaussian", variance))
+        object.__setattr__(self, "sensitivity", _count("sensitivity of DiscreteGaussian", sensitivity))
+        object.__setattr__(self, "multiplicity", _count("multiplicity of DiscreteGaussian", multiplicity))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the variance is an exact fraction as text."""
         return {
             "kind": "discrete_gaussian",
             "variance": str(self.variance),
-            "squared_sensitivity": self.squared_sensitivity,
+            "sensitivity": self.sensitivity,
             "multiplicity": self.multiplicity,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DiscreteLaplaceEvent:
+@dataclass(frozen=True, slots=True, init=False)
+class DiscreteLaplace:
     """Integer answers released with discrete Laplace (two-sided geometric) noise, independent in each answer.
 
+    A partition query is one event with sensitivity 1 and multiplicity `Neighbours.answers_moved`.
+
     Attributes:
-        scale: P(x) ~ exp(-|x| / scale); counts.
-        sensitivity: How many answers move, each by exactly one, between neighbours; the L1 sensitivity.
-            For a partition query 2 under bounded neighbours and 1 under unbounded ones.
-        multiplicity: How many such releases, one after the other with fresh noise.
+        scale: P(x) ~ exp(-|x| / scale); counts, exact. Given as a Fraction, an integer or exact text; a
+            float is refused.
+        sensitivity: By how much one answer moves between neighbours; a whole number of counts.
+        multiplicity: How many answers move so, each with its own noise: in one release, in several, or both.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2009; SafeTab (Haney et al.), Lemma 6.
     """
 
     scale: Fraction
     sensitivity: int
-    multiplicity: int = 1
+    multiplicity: int
 
-    def __post_init__(self) -> None:
-        _check_positive("DiscreteLaplaceEvent", "scale", self.scale)
-        _check_count("DiscreteLaplaceEvent", "sensitivity", self.sensitivity)
-        _check_count("DiscreteLaplaceEvent", "multiplicity", self.multiplicity)
+    def __init__(self, scale: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
+        object.__setattr__(self, "scale", _positive("scale of DiscreteLaplace", scale))
+        object.__setattr__(self, "sensitivity", _count("sensitivity of DiscreteLaplace", sensitivity))
+        object.__setattr__(self, "multiplicity", _count("multiplicity of DiscreteLaplace", multiplicity))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the scale is an exact fraction as text."""
@@ -82,6 +97,8 @@ class SequentialEvent:
 
     Attributes:
         events: In order; none is a release of nothing.
+
+    Source: SafeTab (Haney et al.), Lemmas 1 to 3; Zhu, Dong, Wang 2022, Theorem 10 (exact loss laws).
     """
 
     events: tuple["PrivacyEvent", ...]
@@ -92,23 +109,105 @@ class SequentialEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class ParallelEvent:
-    """Events on disjoint parts of the records: each record counts in the data of at most one of them.
+class AdaptiveEvent:
+    """One of several events is done, and which one may depend on anything released before.
 
-    Which part a record falls in must be decided by the record alone. Under unbounded neighbours that is all.
-    Under bounded neighbours a changed record may leave one part and enter another; the cost is still the
-    largest of the parts' as long as every event below is a discrete Gaussian or Laplace release of partition
-    queries, as here, because leaving or entering costs each part half of what a change within it does.
+    Every branch must have the same loss law, which is checked here. Given all that was released before, the
+    loss then has that law whichever branch was taken, so the choice costs nothing: the event costs one branch.
+    An example is SafeTab's second stage, which tabulates more or less detail with the same noise.
 
     Attributes:
-        events: One for each part; none is a release of nothing.
+        branches: What may be done, at least one.
+
+    Raises:
+        BudgetError: no branch, branches with different loss laws (use `WorstEvent`), or a non-private one.
+
+    Source: SafeTab (Haney et al.), proofs of Theorems 1 to 3, case 2; Zhu, Dong, Wang 2022, Theorem 10.
     """
 
-    events: tuple["PrivacyEvent", ...]
+    branches: tuple["PrivacyEvent", ...]
+
+    def __post_init__(self) -> None:
+        # The laws are computed from events, so their module cannot be imported before this one.
+        from tallyveil.accounting.flatten import factors_of
+
+        laws = {factors_of(branch) for branch in _branches("AdaptiveEvent", self.branches)}
+        if len(laws) > 1:
+            raise BudgetError(
+                f"the {len(self.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; the "
+                "choice among them is free only where all are the same. Use WorstEvent, or equal noise."
+            )
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
-        return {"kind": "parallel", "events": [event.to_mapping() for event in self.events]}
+        return {"kind": "adaptive", "branches": [event.to_mapping() for event in self.branches]}
+
+
+@dataclass(frozen=True, slots=True)
+class WorstEvent:
+    """One of several events is done, and the cost is that of the worst one.
+
+    Attributes:
+        branches: What may be done, at least one.
+        chosen: What the choice depends on. "adaptive": on anything released before. "public": on public
+            facts alone. An example are SafeTab's TotalOnly groups, which are an input of the algorithm; as
+            the part of a `ParallelEvent` it may be chosen anew for every part.
+
+    Raises:
+        BudgetError: no branch, or an unknown choice.
+
+    Source: SafeTab (Haney et al.), Theorem 2: the maximum in equation 30.
+    """
+
+    branches: tuple["PrivacyEvent", ...]
+    chosen: Chosen = "adaptive"
+
+    def __post_init__(self) -> None:
+        _branches("WorstEvent", self.branches)
+        if self.chosen not in ("adaptive", "public"):
+            raise BudgetError(
+                f"chosen of WorstEvent must be 'adaptive' or 'public', got {self.chosen!r}. Use one of them."
+            )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form."""
+        branches = [event.to_mapping() for event in self.branches]
+        return {"kind": "worst", "branches": branches, "chosen": self.chosen}
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelEvent:
+    """Events on parts of the records: each record counts in the data of at most `degree` of them.
+
+    Which parts a record falls in must be decided by the record and public facts alone. The cost is that of
+    the `degree` worst parts a record can be in; a part that is listed once may be any number of parts that
+    are treated alike, so it counts up to `degree` times.
+
+    Under unbounded neighbours that is all. Under bounded neighbours a changed record may leave `degree` parts
+    and enter as many others; the cost is still `degree` times the largest as long as every event below is a
+    discrete Gaussian or Laplace release of partition queries, as here, because leaving or entering costs each
+    part half of what a change within it does.
+
+    Attributes:
+        events: One for each part, or for each kind of part; none is a release of nothing.
+        degree: Largest number of parts that hold one record: 1 for disjoint parts; Delta(g) for SafeTab.
+
+    Raises:
+        BudgetError: the degree is no integer of 1 or more.
+
+    Source: SafeTab (Haney et al.), Lemmas 9 (pure), 10 (zCDP) and 12 (Renyi).
+    """
+
+    events: tuple["PrivacyEvent", ...]
+    degree: int = 1
+
+    def __post_init__(self) -> None:
+        _count("degree of ParallelEvent", self.degree)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form."""
+        events = [event.to_mapping() for event in self.events]
+        return {"kind": "parallel", "events": events, "degree": self.degree}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,100 +242,37 @@ class NonPrivateEvent:
         return {"kind": "non_private", "reason": self.reason}
 
 
+Release: TypeAlias = DiscreteGaussian | DiscreteLaplace
 PrivacyEvent: TypeAlias = (
-    DiscreteGaussianEvent
-    | DiscreteLaplaceEvent
-    | SequentialEvent
-    | ParallelEvent
-    | InvariantEvent
-    | NonPrivateEvent
+    Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
 )
 
 
-def event_from_mapping(mapping: Mapping[str, Any]) -> PrivacyEvent:
-    """The event a JSON form stands for; the inverse of `to_mapping`.
-
-    Raises:
-        BudgetError: an unknown kind, a key missing or unknown, or a value of the wrong form.
-    """
-    kind = mapping.get("kind")
-    readers: dict[object, Callable[[Mapping[str, Any]], PrivacyEvent]] = {
-        "discrete_gaussian": _read_gaussian,
-        "discrete_laplace": _read_laplace,
-        "sequential": lambda keys: SequentialEvent(_read_events(keys)),
-        "parallel": lambda keys: ParallelEvent(_read_events(keys)),
-        "invariant": lambda keys: InvariantEvent(_read_text(keys, "statement")),
-        "non_private": lambda keys: NonPrivateEvent(_read_text(keys, "reason")),
-    }
-    if kind not in readers:
-        raise BudgetError(
-            f"unknown privacy event {kind!r}; known are {', '.join(map(str, readers))}. "
-            "Read the file with the version of Tallyveil that wrote it, or a later one."
-        )
-    return readers[kind](mapping)
+def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
+    """The events an event is made of, one level down; none for a release, an invariant or a look."""
+    match event:
+        case SequentialEvent() | ParallelEvent():
+            return event.events
+        case AdaptiveEvent() | WorstEvent():
+            return event.branches
+        case _:
+            return ()
 
 
-def _read_gaussian(keys: Mapping[str, Any]) -> DiscreteGaussianEvent:
-    _check_keys(keys, {"variance", "squared_sensitivity", "multiplicity"})
-    return DiscreteGaussianEvent(
-        _read_fraction(keys, "variance"), keys["squared_sensitivity"], keys["multiplicity"]
-    )
+def _positive(where: str, value: Fraction | int | str) -> Fraction:
+    number = exact_number(value, where)
+    if number <= 0:
+        raise BudgetError(f"{where} must be above 0, got {value!r}. Leave out what is not measured.")
+    return number
 
 
-def _read_laplace(keys: Mapping[str, Any]) -> DiscreteLaplaceEvent:
-    _check_keys(keys, {"scale", "sensitivity", "multiplicity"})
-    return DiscreteLaplaceEvent(_read_fraction(keys, "scale"), keys["sensitivity"], keys["multiplicity"])
-
-
-def _read_events(keys: Mapping[str, Any]) -> tuple[PrivacyEvent, ...]:
-    _check_keys(keys, {"events"})
-    events = keys["events"]
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise BudgetError(f"'events' of a {keys['kind']} event must be a list of events, got {events!r}.")
-    return tuple(event_from_mapping(event) for event in events)
-
-
-def _read_text(keys: Mapping[str, Any], key: str) -> str:
-    _check_keys(keys, {key})
-    text = keys[key]
-    if not isinstance(text, str):
-        raise BudgetError(f"'{key}' of a {keys['kind']} event must be text, got {text!r}.")
-    return text
-
-
-def _read_fraction(keys: Mapping[str, Any], key: str) -> Fraction:
-    text = keys[key]
-    try:
-        value = Fraction(text) if isinstance(text, str) else None
-    except (ValueError, ZeroDivisionError):
-        value = None
-    if value is None:
-        raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be an exact fraction as text, "
-            f"such as '5/2', got {text!r}."
-        )
+def _count(where: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BudgetError(f"{where} must be an integer of 1 or more, got {value!r}. Leave the event out.")
     return value
 
 
-def _check_keys(keys: Mapping[str, Any], wanted: set[str]) -> None:
-    got = set(keys) - {"kind"}
-    if got != wanted:
-        raise BudgetError(
-            f"a {keys['kind']} event has the keys {sorted(got)}; wanted exactly {sorted(wanted)}. "
-            "Read the file with the version of Tallyveil that wrote it, or a later one."
-        )
-
-
-def _check_positive(event: str, field: str, value: Fraction) -> None:
-    if not isinstance(value, Fraction) or value <= 0:
-        raise BudgetError(
-            f"{field} of {event} must be a Fraction above 0, got {value!r}. "
-            "Leave the query out if it is not to be measured."
-        )
-
-
-def _check_count(event: str, field: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BudgetError(
-            f"{field} of {event} must be an integer of 1 or more, got {value!r}. Leave the event out."
-        )
+def _branches(event: str, branches: tuple[PrivacyEvent, ...]) -> tuple[PrivacyEvent, ...]:
+    if not branches:
+        raise BudgetError(f"{event} has no branch; wanted at least one. Leave the event out.")
+    return branches

@@ -10,8 +10,8 @@ class Neighbours(StrEnum):
         one enters another). The 2020 Census used this one, within a state.
     UNBOUNDED: one record is added or removed.
 
-    A *partition query* counts each record in at most one of its answers, by one. Its sensitivities, which
-    every cost in this package starts from:
+    A *partition query* counts each record in at most one of its answers, by one. What every cost in this
+    package starts from:
 
     | relation | answers that move | squared L2 sensitivity | L1 sensitivity |
     |---|---|---|---|
@@ -19,7 +19,7 @@ class Neighbours(StrEnum):
     | unbounded | one, by one | 1 | 1 |
 
     So the same noise costs twice as much rho, or epsilon, under bounded neighbours; and an (epsilon, delta)
-    under one relation says nothing about the other until it is converted.
+    under one relation says nothing about the other until it is translated (`accounting/translation.py`).
 
     Source: Cumings-Menon et al. 2023, Lemma 4 (bounded); Dwork and Roth 2014, section 2.3.
     """
@@ -28,11 +28,6 @@ class Neighbours(StrEnum):
     UNBOUNDED = "unbounded"
 
     @property
-    def squared_sensitivity(self) -> int:
-        """Squared L2 sensitivity of a partition query: how many answers move by one."""
-        return 2 if self is Neighbours.BOUNDED else 1
-
-    @property
-    def sensitivity(self) -> int:
-        """L1 sensitivity of a partition query: how many answers move by one."""
+    def answers_moved(self) -> int:
+        """How many answers of a partition query move, each by one; also its L1 and squared L2 sensitivity."""
         return 2 if self is Neighbours.BOUNDED else 1

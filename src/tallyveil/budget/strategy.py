@@ -5,12 +5,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
-from tallyveil.accounting.events import (
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
-    PrivacyEvent,
-    SequentialEvent,
-)
+from tallyveil.accounting.events import DiscreteGaussian as DiscreteGaussianEvent
+from tallyveil.accounting.events import DiscreteLaplace as DiscreteLaplaceEvent
+from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
@@ -107,16 +104,16 @@ class Strategy:
     def law(self, geolevel: str, query: str) -> Law:
         """Law of the noise that query group gets there.
 
-        Gaussian: variance = squared sensitivity / (2 rho), which is 1 / rho under bounded neighbours.
-        Laplace: scale = L1 sensitivity / epsilon.
+        Gaussian: variance = answers moved / (2 rho), which is 1 / rho under bounded neighbours.
+        Laplace: scale = answers moved / epsilon.
 
         Raises:
             BudgetError: the query is not measured there, or the noise would be larger than can be drawn.
         """
         share = self.share(geolevel, query)
         if self.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-            return DiscreteGaussian(self.neighbours.squared_sensitivity / (2 * share))
-        return DiscreteLaplace(self.neighbours.sensitivity / share)
+            return DiscreteGaussian(self.neighbours.answers_moved / (2 * share))
+        return DiscreteLaplace(self.neighbours.answers_moved / share)
 
     def events(self) -> tuple[PrivacyEvent, ...]:
         """One event for each geolevel and query group, in order."""
@@ -126,14 +123,24 @@ class Strategy:
             for query in self.queries(geolevel)
         )
 
+    def geolevel_event(self, geolevel: str) -> SequentialEvent:
+        """What this strategy measures at one geolevel.
+
+        Raises:
+            BudgetError: the geolevel is not measured.
+        """
+        return SequentialEvent(
+            tuple(self._event_of(self.law(geolevel, query)) for query in self.queries(geolevel))
+        )
+
     def event(self) -> SequentialEvent:
         """Everything this strategy measures; its cost is exactly `total`."""
         return SequentialEvent(self.events())
 
     def _event_of(self, law: Law) -> PrivacyEvent:
         if isinstance(law, DiscreteGaussian):
-            return DiscreteGaussianEvent(law.variance, self.neighbours.squared_sensitivity)
-        return DiscreteLaplaceEvent(law.scale, self.neighbours.sensitivity)
+            return DiscreteGaussianEvent(law.variance, multiplicity=self.neighbours.answers_moved)
+        return DiscreteLaplaceEvent(law.scale, multiplicity=self.neighbours.answers_moved)
 
     def _shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
         for name, shares in self.query_shares:

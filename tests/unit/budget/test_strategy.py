@@ -5,14 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting import (
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
-    Neighbours,
-    SequentialEvent,
-    epsilon_of,
-    rho_of,
-)
+from tallyveil.accounting import DiscreteGaussian as DiscreteGaussianEvent
+from tallyveil.accounting import DiscreteLaplace as DiscreteLaplaceEvent
+from tallyveil.accounting import Neighbours, SequentialEvent, epsilon_of, rho_of
 from tallyveil.budget import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -48,25 +43,25 @@ def test_a_share_is_the_product_of_three_fractions() -> None:
             "discrete_gaussian",
             "bounded",
             DiscreteGaussian(Fraction(12, 5)),
-            DiscreteGaussianEvent(Fraction(12, 5), 2),
+            DiscreteGaussianEvent(Fraction(12, 5), multiplicity=2),
         ),
         (
             "discrete_gaussian",
             "unbounded",
             DiscreteGaussian(Fraction(6, 5)),
-            DiscreteGaussianEvent(Fraction(6, 5), 1),
+            DiscreteGaussianEvent(Fraction(6, 5), multiplicity=1),
         ),
         (
             "discrete_laplace",
             "bounded",
             DiscreteLaplace(Fraction(24, 5)),
-            DiscreteLaplaceEvent(Fraction(24, 5), 2),
+            DiscreteLaplaceEvent(Fraction(24, 5), multiplicity=2),
         ),
         (
             "discrete_laplace",
             "unbounded",
             DiscreteLaplace(Fraction(12, 5)),
-            DiscreteLaplaceEvent(Fraction(12, 5), 1),
+            DiscreteLaplaceEvent(Fraction(12, 5), multiplicity=1),
         ),
     ],
 )

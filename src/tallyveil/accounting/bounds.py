@@ -1,0 +1,32 @@
+"""Two-sided answers."""
+
+import math
+from dataclasses import dataclass
+
+from tallyveil.errors import BudgetError
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A number known from both sides: the truth lies in [lower, upper].
+
+    Attributes:
+        lower: Never above the truth.
+        upper: Never below the truth; what a privacy claim may state.
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.lower) or math.isnan(self.upper) or self.lower > self.upper:
+            raise BudgetError(f"bounds must have lower <= upper, got [{self.lower!r}, {self.upper!r}]")
+
+    @property
+    def width(self) -> float:
+        """upper - lower."""
+        return 0.0 if self.lower == self.upper else self.upper - self.lower
+
+    def to_mapping(self) -> dict[str, float]:
+        """JSON form."""
+        return {"lower": self.lower, "upper": self.upper}

@@ -1,0 +1,109 @@
+"""What events cost in rho and in epsilon, exactly; and the fold that every additive cost is computed by."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeVar
+
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    NonPrivateEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    Release,
+    SequentialEvent,
+    WorstEvent,
+)
+from tallyveil.accounting.exact import exact_text
+from tallyveil.errors import BudgetError
+
+Number = TypeVar("Number", Fraction, float)
+
+
+def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
+    """Cost of an event in zero-concentrated differential privacy.
+
+    Gaussian: multiplicity * sensitivity^2 / (2 variance). Folded as `folded_cost` says.
+
+    Args:
+        event: What is done.
+        laplace_as_zcdp: Count Laplace noise too, as epsilon^2 / 2; valid, but loose for many releases.
+
+    Raises:
+        BudgetError: Laplace noise without `laplace_as_zcdp`, or a non-private event.
+
+    Source: Canonne, Kamath, Steinke 2020, Theorem 4; Bun and Steinke 2016, Lemma 2.3 and Proposition 1.4;
+        SafeTab (Haney et al.), Lemmas 2, 7 and 10.
+    """
+
+    def of_release(release: Release) -> Fraction:
+        if isinstance(release, DiscreteGaussian):
+            return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
+        if laplace_as_zcdp:
+            return release.multiplicity * (release.sensitivity / release.scale) ** 2 / 2
+        raise BudgetError(
+            f"discrete Laplace noise of scale {exact_text(release.scale)} has a cost in epsilon, not in rho. "
+            "Declare the budget in epsilon, use discrete Gaussian noise, or ask for laplace_as_zcdp."
+        )
+
+    return folded_cost(event, of_release, Fraction(0))
+
+
+def epsilon_of(event: PrivacyEvent) -> Fraction:
+    """Cost of an event in pure differential privacy.
+
+    Laplace: multiplicity * sensitivity / scale. Folded as `folded_cost` says.
+
+    Raises:
+        BudgetError: Gaussian noise, which has no finite pure epsilon, or a non-private event.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2009; Dwork and Roth 2014, Theorem 3.14; SafeTab (Haney et al.),
+        Lemmas 1, 6 and 9.
+    """
+
+    def of_release(release: Release) -> Fraction:
+        if isinstance(release, DiscreteLaplace):
+            return release.multiplicity * Fraction(release.sensitivity) / release.scale
+        raise BudgetError(
+            f"discrete Gaussian noise of variance {exact_text(release.variance)} has no finite pure epsilon. "
+            "Declare the budget in rho, or use discrete Laplace noise."
+        )
+
+    return folded_cost(event, of_release, Fraction(0))
+
+
+def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], nothing: Number) -> Number:
+    """Cost of an event in a unit that adds up: pure epsilon, rho, or Renyi divergence at one order.
+
+    Sequential events add (SafeTab, Lemmas 1 to 3), whatever each depends on. Of alternative branches the
+    largest counts, also where the choice depends on what was released: given all that, the cost of the
+    branch taken is at most that. Parallel events cost their degree times the largest (Lemmas 9, 10 and 12;
+    its condition stands with `ParallelEvent`). Invariants cost nothing.
+
+    Args:
+        event: What is done.
+        of_release: Cost of one release.
+        nothing: Zero.
+
+    Raises:
+        BudgetError: a non-private event, or what `of_release` raises.
+    """
+    match event:
+        case DiscreteGaussian() | DiscreteLaplace():
+            return of_release(event)
+        case SequentialEvent(events):
+            return sum((folded_cost(part, of_release, nothing) for part in events), nothing)
+        case AdaptiveEvent(branches) | WorstEvent(branches):
+            return max(folded_cost(branch, of_release, nothing) for branch in branches)
+        case ParallelEvent(events, degree):
+            costs = [folded_cost(part, of_release, nothing) for part in events]
+            return degree * max(costs, default=nothing)
+        case InvariantEvent():
+            return nothing
+        case NonPrivateEvent(reason):
+            raise BudgetError(
+                f"a non-private event has no finite cost ({reason}). "
+                "Record it with Ledger.declassify, apart from what is paid for."
+            )

@@ -1,0 +1,111 @@
+"""From one neighbouring relation to the other: exactly for partition queries, by group privacy for the rest."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    WorstEvent,
+)
+from tallyveil.accounting.exact import exact_number, exact_text
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.rounding import round_up
+from tallyveil.errors import BudgetError
+from tallyveil.noise.balls import precision, rational
+
+_BITS = 256
+_LARGEST_GROUP = 10**6
+
+
+def translate(event: PrivacyEvent, source: Neighbours, target: Neighbours) -> PrivacyEvent:
+    """The same releases, stated under the other relation; exact for releases of partition queries.
+
+    A record that changes leaves one answer of a partition query and enters another: under bounded neighbours
+    twice as many answers move, each by as much, as when a record is added or removed. So multiplicities
+    double from unbounded to bounded and halve back; sensitivities stay.
+
+    Whether every release in the event is of a partition query is for the caller to know: for others the two
+    relations have no such link, and `group_privacy` is what remains. Invariants and non-private events stay
+    as they are; an invariant that no two neighbours under the target can agree on, such as the total under
+    unbounded neighbours, leaves a guarantee about no pair of populations.
+
+    Args:
+        event: Releases of partition queries.
+        source: The relation the event is stated under.
+        target: The relation wanted.
+
+    Raises:
+        BudgetError: a multiplicity that cannot be halved, so the release is not of a partition query stated
+            under bounded neighbours.
+    """
+    if source is target:
+        return event
+    factor = Fraction(target.answers_moved, source.answers_moved)
+    return _with_multiplicities(event, factor)
+
+
+def group_privacy(
+    epsilon: Fraction | int | str, delta: Fraction | int | str, size: int
+) -> tuple[Fraction, float]:
+    """What (epsilon, delta) between neighbours promises between populations `size` steps apart.
+
+    With size 2 it turns any guarantee under unbounded neighbours into one under bounded ones, since a change
+    is a removal and an addition: (2 epsilon, (1 + exp(epsilon)) delta). The other way there is no such bound:
+    bounded neighbours say nothing about populations of different sizes.
+
+    Args:
+        epsilon: 0 or more, exact.
+        delta: Between 0 and 1, exact.
+        size: Number of steps, 1 or more.
+
+    Returns:
+        size * epsilon, exactly, and delta * (1 + exp(epsilon) + ... + exp((size - 1) epsilon)), rounded up and
+        at most 1.
+
+    Raises:
+        BudgetError: an argument out of range.
+
+    Source: Vadhan 2017, Lemma 2.2.
+    """
+    exact_epsilon, exact_delta = exact_number(epsilon, "epsilon"), exact_number(delta, "delta")
+    if exact_epsilon < 0 or not 0 <= exact_delta <= 1:
+        raise BudgetError(
+            f"epsilon must be 0 or more and delta between 0 and 1, got {exact_text(exact_epsilon)} and "
+            f"{exact_text(exact_delta)}. Give a guarantee that can hold."
+        )
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
+        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {size!r:.80}.")
+    if exact_delta == 0:
+        return size * exact_epsilon, 0.0
+    with precision(_BITS):
+        step = rational(exact_epsilon)
+        # A term each would be exact too, but slow for large groups; at epsilon 0 the quotient is 0 / 0.
+        terms = (size * step).expm1() / step.expm1() if exact_epsilon else rational(Fraction(size))
+        return size * exact_epsilon, min(1.0, round_up(rational(exact_delta) * terms))
+
+
+def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
+    match event:
+        case DiscreteGaussian() | DiscreteLaplace():
+            multiplicity = event.multiplicity * factor
+            if multiplicity.denominator != 1:
+                raise BudgetError(
+                    f"{event} has an odd multiplicity, so it is no release of partition queries under bounded "
+                    "neighbours and cannot be halved. State what it costs under the other relation yourself."
+                )
+            return replace(event, multiplicity=int(multiplicity))
+        case SequentialEvent(events):
+            return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))
+        case ParallelEvent(events, degree):
+            return ParallelEvent(tuple(_with_multiplicities(part, factor) for part in events), degree)
+        case AdaptiveEvent(branches):
+            return AdaptiveEvent(tuple(_with_multiplicities(part, factor) for part in branches))
+        case WorstEvent(branches, chosen):
+            return WorstEvent(tuple(_with_multiplicities(part, factor) for part in branches), chosen)
+        case _:
+            return event

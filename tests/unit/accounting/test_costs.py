@@ -1,0 +1,71 @@
+"""Costs of events in rho and in epsilon."""
+
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    NonPrivateEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    WorstEvent,
+    epsilon_of,
+    rho_of,
+)
+from tallyveil.errors import BudgetError
+
+GAUSSIAN = DiscreteGaussian(Fraction(7, 3), multiplicity=2)
+LAPLACE = DiscreteLaplace(Fraction(5, 2), 2, 3)
+INVARIANT = InvariantEvent("total")
+
+
+def test_gaussian_noise_costs_half_the_squared_sensitivity_over_the_variance() -> None:
+    assert rho_of(GAUSSIAN) == Fraction(3, 7)
+    assert rho_of(DiscreteGaussian(Fraction(7, 3))) == Fraction(3, 14)
+    assert rho_of(DiscreteGaussian(Fraction(7, 3), 1, 10)) == Fraction(15, 7)
+    assert rho_of(DiscreteGaussian(Fraction(7, 3), 3, 2)) == 9 * Fraction(3, 7)
+
+
+def test_laplace_noise_costs_sensitivity_over_scale() -> None:
+    assert epsilon_of(LAPLACE) == Fraction(12, 5)
+    assert epsilon_of(DiscreteLaplace(Fraction(5, 2), 1)) == Fraction(2, 5)
+
+
+def test_laplace_noise_counts_in_rho_only_when_asked() -> None:
+    with pytest.raises(BudgetError, match="cost in epsilon, not in rho"):
+        rho_of(SequentialEvent((GAUSSIAN, LAPLACE)))
+    assert rho_of(LAPLACE, laplace_as_zcdp=True) == 3 * Fraction(4, 5) ** 2 / 2
+    both = SequentialEvent((GAUSSIAN, LAPLACE))
+    assert rho_of(both, laplace_as_zcdp=True) == Fraction(3, 7) + Fraction(24, 25)
+
+
+def test_gaussian_noise_has_no_pure_epsilon() -> None:
+    with pytest.raises(BudgetError, match="no finite pure epsilon"):
+        epsilon_of(ParallelEvent((LAPLACE, GAUSSIAN)))
+
+
+@pytest.mark.parametrize(("cost", "leaf"), [(rho_of, GAUSSIAN), (epsilon_of, LAPLACE)])
+def test_sequential_adds_parallel_takes_the_largest_invariants_are_free(cost, leaf: PrivacyEvent) -> None:
+    one = cost(leaf)
+    twice = SequentialEvent((leaf, leaf))
+    assert cost(SequentialEvent((leaf, leaf, INVARIANT))) == 2 * one
+    assert cost(ParallelEvent((leaf, twice, INVARIANT))) == 2 * one
+    assert cost(ParallelEvent((leaf, twice), degree=9)) == 18 * one
+    assert cost(ParallelEvent((leaf,), degree=9)) == 9 * one
+    assert cost(AdaptiveEvent((leaf, leaf, leaf))) == one
+    assert cost(WorstEvent((leaf, twice, INVARIANT))) == 2 * one
+    assert cost(SequentialEvent((leaf, ParallelEvent((leaf, leaf))))) == 2 * one
+    assert cost(SequentialEvent(())) == cost(ParallelEvent((), 3)) == cost(INVARIANT) == 0
+
+
+def test_a_non_private_event_anywhere_has_no_cost() -> None:
+    for cost in (rho_of, epsilon_of):
+        with pytest.raises(BudgetError, match=r"no finite cost \(debugging\)"):
+            cost(SequentialEvent((INVARIANT, ParallelEvent((NonPrivateEvent("debugging"),)))))
+        with pytest.raises(BudgetError, match=r"no finite cost \(debugging\)"):
+            cost(WorstEvent((INVARIANT, NonPrivateEvent("debugging"))))
