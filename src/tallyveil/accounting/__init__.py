@@ -1,30 +1,54 @@
-"""What was done to privacy, as data, and what it costs: events, zCDP and pure costs, the ledger."""
+"""What was done to privacy, as data, and what it costs: events, exact guarantees, classical bounds, the ledger."""
 
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.event_json import event_from_mapping
 from tallyveil.accounting.events import (
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
     PrivacyEvent,
     SequentialEvent,
-    event_from_mapping,
+    WorstEvent,
 )
 from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.ledger import Declaration, Ledger, LedgerEntry, read_ledger
+from tallyveil.accounting.flatten import alternatives_of, factors_of, invariants_of
+from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.zcdp import (
-    epsilon_of,
-    rho_of,
-    zcdp_to_delta,
-    zcdp_to_epsilon,
-    zcdp_to_epsilon_textbook,
-)
+from tallyveil.accounting.renyi import Conversion, RenyiBound, renyi_delta, renyi_divergence, renyi_epsilon
+from tallyveil.accounting.translation import group_privacy, translate
+from tallyveil.accounting.zcdp import zcdp_to_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.calibration import Calibration, calibrate
+    from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.guarantee import Guarantee
+    from tallyveil.accounting.ledger import Ledger, read_ledger
+
+# Engines bring compilers and transforms along, files a table reader; describing an event should start at once.
+_HEAVY = {
+    "Calibration": "calibration",
+    "Guarantee": "guarantee",
+    "Ledger": "ledger",
+    "read_ledger": "ledger",
+    "calibrate": "calibration",
+    "compose": "composition",
+}
 
 __all__ = [
+    "AdaptiveEvent",
+    "Bounds",
+    "Calibration",
+    "Conversion",
     "Declaration",
-    "DiscreteGaussianEvent",
-    "DiscreteLaplaceEvent",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Guarantee",
     "InvariantEvent",
     "Ledger",
     "LedgerEntry",
@@ -32,13 +56,33 @@ __all__ = [
     "NonPrivateEvent",
     "ParallelEvent",
     "PrivacyEvent",
+    "RenyiBound",
     "SequentialEvent",
+    "WorstEvent",
+    "alternatives_of",
+    "calibrate",
+    "compose",
     "epsilon_of",
     "event_from_mapping",
     "exact_text",
+    "factors_of",
+    "group_privacy",
+    "invariants_of",
     "read_ledger",
+    "renyi_delta",
+    "renyi_divergence",
+    "renyi_epsilon",
     "rho_of",
+    "translate",
     "zcdp_to_delta",
     "zcdp_to_epsilon",
     "zcdp_to_epsilon_textbook",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HEAVY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)

@@ -1,100 +1,37 @@
-"""The ledger: an append-only file of everything that was done to privacy.
+"""The ledger: an append-only, hash-chained file of everything that was done to privacy.
 
 One JSON object a line. The first line declares the budget; every later one is a spend or a declassification.
 A line is on disk before the call that wrote it returns, so nothing is measured that the ledger does not show.
-It holds events, words and exact costs, no counts: it can be published as it is.
+Every line carries the SHA-256 of the one before and its own, which are checked whenever a ledger is opened or
+read (`accounting/ledger_lines.py` says what they show). It holds events, words and exact costs, no counts: it
+can be published as it is.
 """
 
 import fcntl
-import json
 import logging
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent, event_from_mapping
+from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
 from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.zcdp import epsilon_of, rho_of
+from tallyveil.accounting.ledger_lines import (
+    LEDGER_FORMAT,
+    NO_LINE,
+    Declaration,
+    LedgerEntry,
+    chained_line,
+    line_hash,
+    parse_ledger,
+    spent,
+)
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.write import flush
 
-LEDGER_FORMAT = 1
 _LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """The budget a run may spend, declared before any record is read.
-
-    Attributes:
-        budget_unit: "rho" (zero-concentrated) or "epsilon" (pure).
-        total: Exact budget in that unit.
-        neighbours: The relation the sensitivities of every event are stated under.
-    """
-
-    budget_unit: Literal["rho", "epsilon"]
-    total: Fraction
-    neighbours: Neighbours
-
-    def __post_init__(self) -> None:
-        if self.budget_unit not in ("rho", "epsilon"):
-            raise BudgetError(
-                f"budget unit must be 'rho' or 'epsilon', got {self.budget_unit!r}. Use one of them."
-            )
-        if not isinstance(self.total, Fraction) or self.total <= 0:
-            raise BudgetError(
-                f"the declared budget must be a Fraction above 0, got {self.total!r}. Declare one."
-            )
-
-    def cost_of(self, event: PrivacyEvent) -> Fraction:
-        """Cost of an event in the declared unit.
-
-        Raises:
-            BudgetError: the event has no cost in that unit.
-        """
-        return rho_of(event) if self.budget_unit == "rho" else epsilon_of(event)
-
-    def __str__(self) -> str:
-        return f"{self.budget_unit} = {exact_text(self.total)} under {self.neighbours.value} neighbours"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One line after the declaration.
-
-    Attributes:
-        sequence: Line number, from 1.
-        kind: "spend", or "declassify" for a look at the records that no budget pays for.
-        event: What was done.
-        cost: Exact cost in the declared unit; None for a declassification.
-        description: In words.
-        token: Names the act; the same token is never entered twice.
-        run: The run that entered it.
-    """
-
-    sequence: int
-    kind: Literal["spend", "declassify"]
-    event: PrivacyEvent
-    cost: Fraction | None
-    description: str
-    token: str
-    run: str
-
-    def to_mapping(self) -> dict[str, Any]:
-        """JSON form of the line."""
-        return {
-            "sequence": self.sequence,
-            "kind": self.kind,
-            "description": self.description,
-            "token": self.token,
-            "run": self.run,
-            "cost": None if self.cost is None else str(self.cost),
-            "event": self.event.to_mapping(),
-        }
 
 
 class Ledger:
@@ -113,10 +50,12 @@ class Ledger:
         never returned, so nothing was measured on its account.
 
         Raises:
-            StoreError: the file cannot be opened, another writer has it open, or a line is corrupt.
+            StoreError: the file cannot be opened, another writer has it open, a line is corrupt or out of its
+                place, or an earlier version began the file without a chain.
             BudgetError: the file declares another budget.
         """
         self.path, self.declaration, self.run = path, declaration, run
+        self._head = NO_LINE
         self._file = _open_locked(path)
         try:
             self._entries = self._read_or_begin()
@@ -132,7 +71,12 @@ class Ledger:
     @property
     def spent(self) -> Fraction:
         """Exact sum of what was spent, in the declared unit."""
-        return _spent(self._entries)
+        return spent(self.entries)
+
+    @property
+    def head(self) -> str:
+        """SHA-256 of the last line; kept elsewhere, it shows whether lines were left off or all replaced."""
+        return self._head
 
     @property
     def remaining(self) -> Fraction:
@@ -204,16 +148,22 @@ class Ledger:
             )
             self._file.truncate(len(complete))
         if not complete:
-            self._write_line({**_declaration_mapping(self.declaration), "run": self.run})
+            self._write_line(self.declaration.to_mapping(self.run))
             flush(self.path.parent)
             return []
-        declared, entries = _parse(complete, self.path)
-        if declared != self.declaration:
+        content = parse_ledger(complete, self.path)
+        if content.format != LEDGER_FORMAT:
+            raise StoreError(
+                f"the ledger {self.path} was begun in format {content.format}, without a chain; this version reads "
+                f"it but writes format {LEDGER_FORMAT} only. Go on with the version that began it."
+            )
+        if content.declaration != self.declaration:
             raise BudgetError(
-                f"{self.path} declares {declared}, the run wants {self.declaration}. "
+                f"{self.path} declares {content.declaration}, the run wants {self.declaration}. "
                 "A budget is declared once: give the run another folder, or declare what the ledger says."
             )
-        return entries
+        self._head = content.head
+        return list(content.entries)
 
     def _entered(self, token: str, event: PrivacyEvent) -> LedgerEntry | None:
         known = next((entry for entry in self._entries if entry.token == token), None)
@@ -237,11 +187,11 @@ class Ledger:
         self._entries.append(entry)
         return entry
 
-    def _write_line(self, mapping: dict[str, Any]) -> None:
-        line = json.dumps(mapping, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    def _write_line(self, mapping: Mapping[str, Any]) -> None:
+        line = chained_line(mapping, self._head)
         end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(line)
+            self._file.write(line + b"\n")
             os.fsync(self._file.fileno())
         except OSError as error:
             # Half a line in the middle of the file would make the ledger unreadable for ever.
@@ -250,6 +200,7 @@ class Ledger:
                 f"could not write to the ledger {self.path}: {error}. Nothing was spent; "
                 "make room or mend the disk and run again."
             ) from error
+        self._head = line_hash(line)
 
 
 def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
@@ -258,7 +209,7 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
     An unfinished last line is left out, as when it is opened.
 
     Raises:
-        StoreError: the file cannot be read, is empty, or a line is corrupt.
+        StoreError: the file cannot be read, is empty, or a line is corrupt or out of its place.
     """
     try:
         data = path.read_bytes()
@@ -271,12 +222,8 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
         raise StoreError(
             f"the ledger {path} holds no finished line. Give the path of a ledger a run has begun."
         )
-    declaration, entries = _parse(complete, path)
-    return declaration, tuple(entries)
-
-
-def _spent(entries: list[LedgerEntry]) -> Fraction:
-    return sum((entry.cost for entry in entries if entry.cost is not None), Fraction(0))
+    content = parse_ledger(complete, path)
+    return content.declaration, content.entries
 
 
 def _open_locked(path: Path) -> Any:
@@ -295,65 +242,3 @@ def _open_locked(path: Path) -> Any:
             "at once could together exceed the budget."
         ) from error
     return file
-
-
-def _declaration_mapping(declaration: Declaration) -> dict[str, Any]:
-    return {
-        "sequence": 0,
-        "kind": "declaration",
-        "format": LEDGER_FORMAT,
-        "budget_unit": declaration.budget_unit,
-        "budget": str(declaration.total),
-        "neighbours": declaration.neighbours.value,
-    }
-
-
-def _parse(complete: bytes, path: Path) -> tuple[Declaration, list[LedgerEntry]]:
-    lines = complete.split(b"\n")[:-1]
-    declaration: Declaration | None = None
-    entries: list[LedgerEntry] = []
-    tokens: set[str] = set()
-    for sequence, line in enumerate(lines):
-        try:
-            mapping = json.loads(line)
-            if mapping["sequence"] != sequence:
-                raise ValueError(f"sequence is {mapping['sequence']}, wanted {sequence}")
-            if declaration is None:
-                declaration = _parse_declaration(mapping)
-                continue
-            entry = _parse_entry(mapping, declaration)
-            if entry.token in tokens:
-                raise ValueError(f"token '{entry.token}' was entered before")
-        except (ValueError, KeyError, TypeError, ZeroDivisionError, BudgetError) as error:
-            raise StoreError(
-                f"line {sequence + 1} of the ledger {path} is corrupt: {error!r}. "
-                "A ledger is only ever appended to: restore the file from a copy."
-            ) from error
-        entries.append(entry)
-        tokens.add(entry.token)
-    if declaration is None or _spent(entries) > declaration.total:
-        raise StoreError(
-            f"the ledger {path} adds up to more than it declares, so a line was changed. "
-            "Restore it from a copy."
-        )
-    return declaration, entries
-
-
-def _parse_declaration(mapping: dict[str, Any]) -> Declaration:
-    if mapping["kind"] != "declaration" or mapping["format"] != LEDGER_FORMAT:
-        raise ValueError(f"wanted a declaration of format {LEDGER_FORMAT}")
-    return Declaration(mapping["budget_unit"], Fraction(mapping["budget"]), Neighbours(mapping["neighbours"]))
-
-
-def _parse_entry(mapping: dict[str, Any], declaration: Declaration) -> LedgerEntry:
-    event = event_from_mapping(mapping["event"])
-    kind = mapping["kind"]
-    if kind not in ("spend", "declassify") or (kind == "declassify") != isinstance(event, NonPrivateEvent):
-        raise ValueError(f"kind '{kind}' does not fit the event")
-    cost = declaration.cost_of(event) if kind == "spend" else None
-    entry = LedgerEntry(
-        mapping["sequence"], kind, event, cost, mapping["description"], mapping["token"], mapping["run"]
-    )
-    if mapping != entry.to_mapping():
-        raise ValueError("the cost or another value is not the one the event gives")
-    return entry

@@ -1,5 +1,6 @@
 """The ledger: what it refuses, and what survives a crash."""
 
+import hashlib
 import json
 import logging
 import os
@@ -10,18 +11,19 @@ import pytest
 
 from tallyveil.accounting import (
     Declaration,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Ledger,
     Neighbours,
     NonPrivateEvent,
     SequentialEvent,
     read_ledger,
 )
+from tallyveil.accounting.ledger_lines import NO_LINE, chained_line, line_hash
 from tallyveil.errors import BudgetError, StoreError
 
 DECLARED = Declaration("rho", Fraction(1), Neighbours.BOUNDED)
-THIRD = DiscreteGaussianEvent(Fraction(3), 2)  # rho = 1/3
+THIRD = DiscreteGaussian(3, multiplicity=2)  # rho = 1/3
 LOOK = NonPrivateEvent("errors against the true counts")
 
 
@@ -37,7 +39,9 @@ def spend_two_thirds(path: Path) -> None:
 
 
 def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """Content of every line, but for its place in the chain."""
+    read = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: item[key] for key in item if key not in ("previous", "digest")} for item in read]
 
 
 def test_a_ledger_begins_with_what_is_declared(path: Path) -> None:
@@ -46,7 +50,7 @@ def test_a_ledger_begins_with_what_is_declared(path: Path) -> None:
         {
             "sequence": 0,
             "kind": "declaration",
-            "format": 1,
+            "format": 2,
             "budget_unit": "rho",
             "budget": "1",
             "neighbours": "bounded",
@@ -85,7 +89,7 @@ def test_the_whole_budget_can_be_spent_but_not_a_hair_more(path: Path) -> None:
             ledger.spend(THIRD, name, name)
         assert ledger.remaining == 0
         before = path.read_bytes()
-        hair = DiscreteGaussianEvent(Fraction(10**9), 1)
+        hair = DiscreteGaussian(10**9)
         with pytest.raises(BudgetError) as caught:
             ledger.spend(hair, "Block", "d")
         assert path.read_bytes() == before
@@ -110,7 +114,7 @@ def test_the_same_token_with_another_event_is_refused(path: Path) -> None:
     with Ledger(path, DECLARED, "run-1") as ledger:
         ledger.spend(THIRD, "State", "State/measure")
         with pytest.raises(BudgetError, match=r"entered as line 1 .'State'. with another event"):
-            ledger.spend(DiscreteGaussianEvent(Fraction(4), 2), "State", "State/measure")
+            ledger.spend(DiscreteGaussian(4, multiplicity=2), "State", "State/measure")
         with pytest.raises(BudgetError, match="with another event"):
             ledger.declassify(LOOK, "State", "State/measure")
 
@@ -133,10 +137,10 @@ def test_a_non_private_event_cannot_pass_as_a_spend(path: Path) -> None:
 def test_pure_budgets_are_kept_in_epsilon(path: Path) -> None:
     declared = Declaration("epsilon", Fraction(2), Neighbours.UNBOUNDED)
     with Ledger(path, declared, "run-1") as ledger:
-        ledger.spend(DiscreteLaplaceEvent(Fraction(2), 1, 3), "a", "a")
+        ledger.spend(DiscreteLaplace(2, multiplicity=3), "a", "a")
         assert ledger.spent == Fraction(3, 2)
         with pytest.raises(BudgetError, match=r"wanted 3/4 \(0.75\)"):
-            ledger.spend(DiscreteLaplaceEvent(Fraction(4), 1, 3), "b", "b")
+            ledger.spend(DiscreteLaplace(4, multiplicity=3), "b", "b")
         with pytest.raises(BudgetError, match="no finite pure epsilon"):
             ledger.spend(THIRD, "c", "c")
 
@@ -173,49 +177,125 @@ def replaced(path: Path, line: int, old: str, new: str) -> None:
     path.write_text("\n".join(content) + "\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "old", "new"),
-    [
-        (0, '"format":1', '"format":2'),
-        (0, '"rho"', '"sigma"'),
-        (0, '"budget":"1"', '"budget":"1/0"'),
-        (0, '"bounded"', '"related"'),
-        (1, "{", ""),
-        (1, '"sequence":1', '"sequence":2'),
-        (1, '"cost":"1/3"', '"cost":"1/4"'),
-        (1, '"cost":"1/3"', '"cost":null'),
-        (1, '"variance":"3"', '"variance":"4"'),
-        (1, '"variance":"3"', '"variance":3.0'),
-        (1, '"discrete_gaussian"', '"nothing"'),
-        (1, '"kind":"spend"', '"kind":"declassify"'),
-        (1, '"run":"run-1"', '"run":"run-1","note":"x"'),
-        (1, '"token":"State/measure",', ""),
-        (2, "County/measure", "State/measure"),
-        (1, '"sequence":1', '"sequence":1,"sequence":7'),
-    ],
-)
-def test_any_other_change_to_a_line_is_refused(path: Path, line: int, old: str, new: str) -> None:
+def test_every_line_carries_the_hash_of_the_one_before_and_its_own(path: Path) -> None:
     spend_two_thirds(path)
-    replaced(path, line, old, new)
-    for opening in (lambda: read_ledger(path), lambda: Ledger(path, DECLARED, "run-1")):
-        with pytest.raises(StoreError, match=f"line {line + 1} of the ledger .* is corrupt"):
-            opening()
+    whole = path.read_bytes().splitlines()
+    previous = "0" * 64
+    for line in whole:
+        read = json.loads(line)
+        assert list(read)[-2:] == ["previous", "digest"]
+        assert read["previous"] == previous
+        assert read["digest"] == hashlib.sha256(line[: line.rindex(b',"digest"')] + b"}").hexdigest()
+        previous = hashlib.sha256(line).hexdigest()
+    with Ledger(path, DECLARED, "run-1") as ledger:
+        assert ledger.head == previous
+        ledger.spend(THIRD, "Tract", "Tract/measure")
+        assert ledger.head == hashlib.sha256(path.read_bytes().splitlines()[-1]).hexdigest() != previous
 
 
-def test_a_missing_line_and_bytes_that_are_no_text_are_refused(path: Path) -> None:
+OPENINGS = (read_ledger, lambda path: Ledger(path, DECLARED, "run-1"))
+
+
+def refused(path: Path, line: int) -> None:
+    for opening in OPENINGS:
+        with pytest.raises(StoreError, match=f"line {line} of the ledger .* is corrupt"):
+            opening(path)
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("old", "new"), [("run-1", "run-2"), ('"sequence":', '"sequence": '), ("{", ""), ("0", "1")]
+)
+def test_any_change_to_a_line_is_refused(path: Path, line: int, old: str, new: str) -> None:
+    spend_two_thirds(path)
+    content = path.read_text().splitlines(keepends=True)
+    assert old in content[line]
+    content[line] = content[line].replace(old, new, 1)
+    path.write_text("".join(content))
+    refused(path, line + 1)
+
+
+def test_lines_removed_reordered_repeated_or_put_in_are_refused(path: Path) -> None:
     spend_two_thirds(path)
     first, second, third = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + third)
-    with pytest.raises(StoreError, match=r"line 2 .* corrupt"):
-        read_ledger(path)
-    path.write_bytes(first + b"\xff\xfe\n" + second)
-    with pytest.raises(StoreError, match=r"line 2 .* corrupt"):
-        read_ledger(path)
+    for order, line in (
+        ((second, third), 1),
+        ((first, third), 2),
+        ((first, third, second), 2),
+        ((first, second, second, third), 3),
+        ((first, b"\xff\xfe\n", second, third), 2),
+        ((first, b"\n", second, third), 2),
+        ((first, b"[" * 100_000 + b"\n"), 2),
+    ):
+        path.write_bytes(b"".join(order))
+        refused(path, line)
+
+
+def test_lines_of_another_ledger_do_not_fit(path: Path, tmp_path: Path) -> None:
+    spend_two_thirds(path)
+    other = tmp_path / "other.jsonl"
+    with Ledger(other, DECLARED, "run-2") as ledger:
+        ledger.spend(THIRD, "State", "a")
+        ledger.spend(THIRD, "County", "b")
+    ours, theirs = (item.read_bytes().splitlines(keepends=True) for item in (path, other))
+    path.write_bytes(ours[0] + ours[1] + theirs[2])
+    refused(path, 3)
+
+
+def test_lines_left_off_at_the_end_do_not_show_but_in_the_head(path: Path) -> None:
+    spend_two_thirds(path)
+    with Ledger(path, DECLARED, "run-1") as ledger:
+        head = ledger.head
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    with Ledger(path, DECLARED, "run-1") as ledger:
+        assert ledger.spent == Fraction(1, 3)
+        assert ledger.head != head
+
+
+def rewritten(path: Path, line: int, **changes: object) -> None:
+    """Change a line and mend the whole chain, as somebody would who means to deceive."""
+    mended, previous = [], NO_LINE
+    for number, mapping in enumerate(lines(path)):
+        mended.append(chained_line(mapping | (changes if number == line else {}), previous))
+        previous = line_hash(mended[-1])
+    path.write_bytes(b"".join(item + b"\n" for item in mended))
+
+
+@pytest.mark.parametrize(
+    ("line", "changes"),
+    [
+        (0, {"format": 3}),
+        (0, {"kind": "spend"}),
+        (0, {"budget_unit": "sigma"}),
+        (0, {"budget": "1/0"}),
+        (0, {"budget": "1e999999999"}),
+        (0, {"budget": 1.5}),
+        (0, {"neighbours": "related"}),
+        (1, {"sequence": 2}),
+        (1, {"cost": "1/4"}),
+        (1, {"cost": None}),
+        (1, {"event": THIRD.to_mapping() | {"variance": "4"}}),
+        (1, {"event": THIRD.to_mapping() | {"variance": 3.0}}),
+        (1, {"event": THIRD.to_mapping() | {"kind": "nothing"}}),
+        (1, {"event": []}),
+        (1, {"kind": "declassify"}),
+        (1, {"note": "x"}),
+        (2, {"token": "State/measure"}),
+    ],
+)
+def test_what_a_line_says_must_be_true_even_in_an_unbroken_chain(
+    path: Path, line: int, changes: dict
+) -> None:
+    spend_two_thirds(path)
+    rewritten(path, line)
+    read_ledger(path)
+    rewritten(path, line, **changes)
+    refused(path, line + 1)
 
 
 def test_lines_that_add_up_to_more_than_is_declared_are_refused(path: Path) -> None:
     spend_two_thirds(path)
-    replaced(path, 0, '"budget":"1"', '"budget":"1/2"')
+    rewritten(path, 0, budget="1/2")
     with pytest.raises(StoreError, match="more than it declares"):
         read_ledger(path)
 

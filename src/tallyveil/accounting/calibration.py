@@ -1,0 +1,146 @@
+"""The least noise for a stated guarantee: the inverse of accounting, rounded in the safe direction."""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scipy.optimize import brentq
+
+from tallyveil.accounting.composition import compose
+from tallyveil.accounting.conversion import real_number
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    NonPrivateEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    WorstEvent,
+)
+from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError
+
+DIGITS = 13
+"""Significant decimal digits of the factor found."""
+
+MAX_STEPS = 60
+LARGEST_LOG_FACTOR = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Noise that meets a target, and what it guarantees.
+
+    Attributes:
+        factor: Exact factor on every variance (Gaussian) and scale (Laplace): the smallest, to its digits,
+            that keeps the upper bound of epsilon at delta within the target.
+        event: The event with that noise.
+        guarantee: Its guarantee.
+    """
+
+    factor: Fraction
+    event: PrivacyEvent
+    guarantee: Guarantee
+
+
+def calibrate(
+    event: PrivacyEvent,
+    *,
+    epsilon: Fraction | float | str,
+    delta: Fraction | float | str,
+    neighbours: Neighbours,
+    digits: int = DIGITS,
+) -> Calibration:
+    """Scale all noise of an event by one factor, as small as a target allows.
+
+    A Gaussian's variance and a Laplace's scale are both multiplied by the factor, so every share of a budget
+    is divided by it: the division of the budget stays as it is.
+
+    Args:
+        event: What would be done; its noise sets the proportions.
+        epsilon: Target epsilon, above 0.
+        delta: Target delta, between 0 and 1.
+        neighbours: The relation the event's sensitivities are stated under.
+        digits: Significant digits of the factor.
+    Raises:
+        BudgetError: a target out of range, an event without private releases, or one no noise can help.
+    Privacy: the factor is rounded up, and the certified upper bound of the result meets the target.
+    """
+    target, log_delta = _target(epsilon, delta)
+
+    def excess(log_factor: float) -> float:
+        """Above 0 where the noise is too small; finite, for the root finder."""
+        noisier = scaled(event, Fraction(math.exp(log_factor)))
+        found = compose(noisier, neighbours=neighbours).log_delta(target).upper - log_delta
+        return min(max(found, -1e6), 1e6)
+
+    low, high = _bracket(excess)
+    root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
+    factor = _round_up(Fraction(math.exp(root)), digits)
+    for nudge in range(MAX_STEPS):
+        found = compose(scaled(event, factor), neighbours=neighbours)
+        if found.log_delta(target).upper <= log_delta:
+            return Calibration(factor, scaled(event, factor), found)
+        factor = _round_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
+    raise BudgetError(
+        f"the noise for epsilon {float(target):.6g} could not be certified; ask for fewer digits."
+    )
+
+
+def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0911 (one return a kind)
+    """The same event with every variance and scale multiplied by a factor."""
+    match event:
+        case DiscreteGaussian():
+            return DiscreteGaussian(event.variance * factor, event.sensitivity, event.multiplicity)
+        case DiscreteLaplace():
+            return DiscreteLaplace(event.scale * factor, event.sensitivity, event.multiplicity)
+        case SequentialEvent():
+            return SequentialEvent(tuple(scaled(part, factor) for part in event.events))
+        case ParallelEvent():
+            return ParallelEvent(tuple(scaled(part, factor) for part in event.events), event.degree)
+        case AdaptiveEvent():
+            return AdaptiveEvent(tuple(scaled(part, factor) for part in event.branches))
+        case WorstEvent():
+            return WorstEvent(tuple(scaled(part, factor) for part in event.branches), event.chosen)
+        case InvariantEvent() | NonPrivateEvent():
+            return event
+
+
+def _target(epsilon: Fraction | float | str, delta: Fraction | float | str) -> tuple[Fraction, float]:
+    target, allowed = real_number(epsilon, "the target epsilon"), real_number(delta, "the target delta")
+    if not target > 0:
+        raise BudgetError(f"the target epsilon is {epsilon}, wanted a number above 0.")
+    if not 0 < allowed < 1:
+        raise BudgetError(f"the target delta is {delta}, wanted a number between 0 and 1.")
+    # Rounded down: a slightly smaller delta is the safe side.
+    return target, math.nextafter(math.log(allowed.numerator) - math.log(allowed.denominator), -math.inf)
+
+
+def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
+    """Logarithms of a factor that fails and of one that meets the target."""
+    here = 0.0
+    fails = excess(here) > 0
+    step = 1.0 if fails else -1.0
+    for _ in range(MAX_STEPS):
+        following = here + step
+        if (excess(following) > 0) is not fails:
+            return (here, following) if fails else (following, here)
+        here, step = following, 1.5 * step
+        if abs(here) > LARGEST_LOG_FACTOR:
+            break
+    raise BudgetError(
+        f"no factor between e^-{LARGEST_LOG_FACTOR} and e^{LARGEST_LOG_FACTOR} on the noise meets the target; check "
+        "that the event releases anything, and that the target is meant."
+    )
+
+
+def _round_up(value: Fraction, digits: int) -> Fraction:
+    """The value with so many significant decimal digits, never below it."""
+    exponent = digits - 1 - math.floor(math.log10(float(value)))
+    scale = Fraction(10) ** exponent
+    return Fraction(math.ceil(value * scale)) / scale

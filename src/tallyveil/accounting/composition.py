@@ -1,0 +1,36 @@
+"""From what was done to what it guarantees."""
+
+from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from tallyveil.accounting.flatten import alternatives_of, invariants_of
+from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.neighbours import Neighbours
+
+
+def compose(*events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto") -> Guarantee:
+    """The exact guarantee of events on the same people, one after the other.
+
+    Args:
+        events: What is done, in any order; each may depend on what the others released before it.
+        neighbours: The relation the events' sensitivities are stated under. There is no default: the same
+            numbers mean different things under each.
+        engine: How losses are computed; "auto" takes the fastest that is accurate for these.
+
+    Returns:
+        Epsilon, delta and the trade-off function, each from both sides, with the invariants they hold between.
+
+    Raises:
+        BudgetError: a non-private event, worst cases that have no exact law (`alternatives_of`), or an
+            engine that does not exist or cannot take these losses.
+
+    Privacy: post-processing costs nothing: any test on what is computed from the releases alone is a test on
+        the releases (Dwork and Roth 2014, Proposition 2.1).
+    Source: Zhu, Dong, Wang 2022, Theorem 10.
+    """
+    event = events[0] if len(events) == 1 else SequentialEvent(events)
+    return Guarantee(
+        event=event,
+        alternatives=alternatives_of(event, neighbours),
+        neighbours=neighbours,
+        invariants=invariants_of(event),
+        engine=engine,
+    )

@@ -1,0 +1,172 @@
+"""From delta to epsilon, and numbers from outside to exact ones.
+
+Letters: A = P(L > epsilon), B = Q(L > epsilon), delta = A - exp(epsilon) B.
+
+delta is convex and piecewise linear in exp(epsilon), with slope -B: a Newton step in that variable is exact
+within one lattice cell, one on the logarithm of delta is the better one from afar. The root is then certified
+by two evaluations beside it, which need nothing from the search.
+"""
+
+import math
+from fractions import Fraction
+
+from scipy.special import log_ndtr
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.exact import exact_number
+from tallyveil.accounting.factors import GaussianLoss, LossFactor
+from tallyveil.accounting.greatest import greatest_loss
+from tallyveil.accounting.tails import LossEngine, Tails, float_bounds, fraction_bounds
+from tallyveil.errors import BudgetError, SolverError
+from tallyveil.noise.balls import precision, rational
+
+_MAX_STEPS = 200
+
+
+def real_number(value: Fraction | float | str, where: str) -> Fraction:
+    """A number from outside, exactly; a float stands for itself, text for the decimal or fraction written.
+
+    Raises:
+        BudgetError: it is no finite number.
+    """
+    if not isinstance(value, float):
+        return exact_number(value, where)
+    if not math.isfinite(value):
+        raise BudgetError(f"{where} must be a finite number, got {value!r}. Give one such as '1e-10'.")
+    return Fraction(value)
+
+
+def log_bounds_of(value: Fraction) -> Bounds:
+    """Natural logarithm of a positive exact number."""
+    with precision(128):
+        return float_bounds(rational(value).log())
+
+
+def epsilon_at(engine: LossEngine, factors: tuple[LossFactor, ...], delta: Fraction) -> Bounds:
+    """The smallest epsilon >= 0 with delta(epsilon) <= delta, from both sides.
+
+    Args:
+        engine: Tails of the loss.
+        factors: The losses added up, for where to start and where they end.
+        delta: 0 or more, exact.
+
+    Raises:
+        BudgetError: delta is negative.
+        SolverError: the engine's bounds are too wide to enclose a root.
+    """
+    if delta < 0:
+        raise BudgetError(f"delta must be 0 or more, got {float(delta):.3g}. Give one such as '1e-10'.")
+    if delta >= 1 or not factors:
+        return Bounds(0.0, 0.0)
+    most = greatest_loss(factors)
+    if delta == 0:
+        return Bounds(math.inf, math.inf) if most is None else fraction_bounds(most)
+    target = log_bounds_of(delta)
+    if engine.log_tails(0.0).log_delta.upper <= target.lower:
+        return Bounds(0.0, 0.0)
+    ceiling = math.inf if most is None else fraction_bounds(most).upper
+    root, slope = _root(engine, factors, target, ceiling)
+    upper = _certified_upper(engine, root, slope, target, ceiling)
+    return Bounds(_certified_lower(engine, root, slope, target), upper)
+
+
+def _root(
+    engine: LossEngine, factors: tuple[LossFactor, ...], target: Bounds, ceiling: float
+) -> tuple[float, float]:
+    """An epsilon near the root, and minus the derivative of ln delta there."""
+    aim = (target.lower + target.upper) / 2
+    low, high = 0.0, ceiling
+    epsilon = min(_guess(factors, aim), ceiling / 2)
+    slope = 1.0
+    for _ in range(_MAX_STEPS):
+        tails = engine.log_tails(epsilon)
+        middle = _middle(tails.log_delta)
+        if middle > aim:
+            low = epsilon
+        else:
+            high = epsilon
+        slope = max(math.exp(min(epsilon + _middle(tails.log_second) - middle, 700.0)), 1e-12)
+        wanted = _step(epsilon, middle, aim, slope)
+        if not low < wanted < high:
+            wanted = (low + high) / 2 if math.isfinite(high) else 2 * epsilon + 1
+        if abs(wanted - epsilon) <= 2e-16 * max(1.0, epsilon) or _straddles(tails, target):
+            return epsilon, slope
+        epsilon = wanted
+    return epsilon, slope
+
+
+def _step(epsilon: float, log_delta: float, aim: float, slope: float) -> float:
+    if not math.isfinite(log_delta):
+        return -math.inf  # beyond the greatest loss: the bracket takes over
+    off = log_delta - aim
+    if abs(off) < 0.3:
+        # Exact within a cell: exp(epsilon') = (A - target) / B.
+        grown = -math.expm1(-off) / slope
+        return epsilon + math.log1p(grown) if grown > -1 else -math.inf
+    return epsilon + off / slope
+
+
+def _guess(factors: tuple[LossFactor, ...], log_delta: float) -> float:
+    rho = 0.0
+    for factor in factors:
+        if isinstance(factor, GaussianLoss):
+            rho += factor.multiplicity * float(factor.offset)
+        else:
+            rate = factor.sensitivity / float(factor.scale)
+            rho += factor.multiplicity * rate * min(rate, 1.0) / 2
+    return _gaussian_epsilon(math.sqrt(2 * rho), log_delta)
+
+
+def _gaussian_epsilon(mu: float, log_delta: float) -> float:
+    """Epsilon of one continuous Gaussian answer: near that of many, and only a place to start."""
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * max(-log_delta, 0.0)) + mu
+    for _ in range(40):
+        epsilon = (low + high) / 2
+        first = float(log_ndtr(mu / 2 - epsilon / mu))
+        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+        found = first + math.log(max(-math.expm1(second - first), 1e-300))
+        low, high = (epsilon, high) if found > log_delta else (low, epsilon)
+    return (low + high) / 2
+
+
+def _straddles(tails: Tails, target: Bounds) -> bool:
+    return tails.log_delta.lower <= target.upper and target.lower <= tails.log_delta.upper
+
+
+def _certified_upper(engine: LossEngine, root: float, slope: float, target: Bounds, ceiling: float) -> float:
+    epsilon = root
+    for attempt in range(_MAX_STEPS):
+        found = engine.log_tails(epsilon).log_delta
+        if found.upper <= target.lower:
+            return epsilon
+        epsilon += _stride(epsilon, (found.upper - target.lower) / slope, attempt)
+        if epsilon >= ceiling:
+            return ceiling
+    raise SolverError(
+        f"the engine {engine.name} bounds delta too widely to enclose this epsilon. "
+        "Ask for a larger delta, or for another engine."
+    )
+
+
+def _certified_lower(engine: LossEngine, root: float, slope: float, target: Bounds) -> float:
+    epsilon = root
+    for attempt in range(_MAX_STEPS):
+        found = engine.log_tails(epsilon).log_delta
+        if found.lower >= target.upper:
+            return epsilon
+        epsilon -= _stride(epsilon, (target.upper - found.lower) / slope, attempt)
+        if epsilon <= 0:
+            break
+    return 0.0
+
+
+def _stride(epsilon: float, wanted: float, attempt: int) -> float:
+    """How far to go on: what the slope asks for, but short at first, in case the slope changes beside the root."""
+    short = max(16 * math.ulp(epsilon), 1e-12) * 8.0 ** min(attempt - 2, 300)
+    return max(min(1.1 * wanted, max(short, math.ulp(epsilon))), math.ulp(epsilon))
+
+
+def _middle(bounds: Bounds) -> float:
+    if not math.isfinite(bounds.lower):
+        return bounds.upper
+    return (bounds.lower + bounds.upper) / 2

@@ -1,0 +1,137 @@
+"""The trade-off function: errors of the best tests between two neighbours.
+
+Letters: alpha type I error, beta type II error, l a loss.
+
+The best tests reject when L > l (Neyman and Pearson). Such a test has alpha = Q(L > l) and
+beta = P(L <= l) = Q(L >= -l), by the symmetry of the loss; between two neighbouring losses the trade-off
+function is linear. So at any alpha it lies below the chord of two such points on either side of it, and above
+every line beta + exp(l) (alpha_l - alpha) through one of them.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.conversion import log_bounds_of
+from tallyveil.accounting.factors import GaussianLoss, LossFactor, lattice_of
+from tallyveil.accounting.tails import LossEngine, down, fraction_bounds, up
+
+_FINEST = Fraction(1, 10**9)
+"""Losses are looked for at least this far apart; chords this short bend by less than 1e-18."""
+
+
+def beta_at(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> tuple[Fraction, Bounds]:
+    """A loss at which the trade-off function is supported at alpha, and its value there from both sides.
+
+    Args:
+        engine: Tails of the loss.
+        factors: The losses added up.
+        alpha: Between 0 and 1, exact.
+    """
+    if not factors or alpha in {0, 1}:  # every outcome is possible on both sides
+        return Fraction(0), fraction_bounds(1 - alpha)
+    lattice = lattice_of(factors)
+    spacing = lattice.step * max(1, _FINEST // lattice.step)
+
+    def loss(index: int) -> Fraction:
+        return lattice.offset + spacing * index
+
+    wanted = log_bounds_of(alpha).lower
+
+    def passes(index: int) -> bool:
+        return engine.log_tails(loss(index)).log_second.upper <= wanted
+
+    index = _first(passes, _index_guess(factors, alpha, lattice.offset, spacing))
+    right = _point(engine, loss(index), lattice.step)
+    left = _point(engine, loss(index - 1), lattice.step)
+    return loss(index), _between(alpha, (loss(index), *right), (loss(index - 1), *left))
+
+
+def knot_at(engine: LossEngine, factors: tuple[LossFactor, ...], count: int) -> NDArray[np.float64]:
+    """Type I errors at which the trade-off function is worth drawing: spread evenly over the losses that matter."""
+    if not factors:
+        return np.linspace(0, 1, count + 2)[1:-1]
+    rho = zcdp_cost(factors)
+    reach = rho + 4 * math.sqrt(2 * rho)
+    logs = [engine.log_tails(float(loss)).log_second.upper for loss in np.linspace(-reach, reach, count)]
+    return np.exp(logs)
+
+
+def zcdp_cost(factors: tuple[LossFactor, ...]) -> float:
+    """A rho such that K(s) <= s (s + 1) rho for every s: exact for Gaussians, epsilon^2 / 2 for Laplace; in floats."""
+    total = Fraction(0)
+    for factor in factors:
+        if isinstance(factor, GaussianLoss):
+            total += factor.multiplicity * factor.offset
+        else:
+            total += factor.multiplicity * (factor.sensitivity / factor.scale) ** 2 / 2
+    return fraction_bounds(total).upper
+
+
+def _point(engine: LossEngine, loss: Fraction, step: Fraction) -> tuple[Bounds, Bounds]:
+    """(alpha, beta) of the test that rejects above a lattice point."""
+    alpha = engine.log_tails(loss).log_second
+    beta = engine.log_tails(-loss - step / 2).log_second  # Q(L >= -loss): no lattice point lies between
+    return _exponential(alpha), _exponential(beta)
+
+
+def _between(
+    alpha: Fraction, right: tuple[Fraction, Bounds, Bounds], left: tuple[Fraction, Bounds, Bounds]
+) -> Bounds:
+    """The value at alpha, which lies between the levels of two tests; `right` has the smaller level."""
+    here = fraction_bounds(alpha)
+    (above, a2, b2), (below, a1, b1) = right, left
+    upper = min(b2.upper, 1 - here.lower)
+    if a1.upper > a2.upper and a1.upper > here.upper:
+        share = min(max((here.lower - a2.upper) / (a1.upper - a2.upper), 0.0), 1.0)
+        chord = b2.upper + (min(b1.upper, b2.upper) - b2.upper) * share * (1 - 4e-16)
+        upper = min(upper, chord)
+    falls = max(here.upper - a2.lower, 0.0) * _slope(above) * (1 + 4e-16)
+    rises = max(a1.lower - here.upper, 0.0) * _slope(below) * (1 - 4e-16)
+    lower = max(b2.lower - falls, (b1.lower + rises if a1.lower >= here.upper else 0.0), 0.0)
+    upper = min(upper * (1 + 1e-15), 1.0)
+    return Bounds(min(lower * (1 - 1e-15), upper), upper)
+
+
+def _slope(loss: Fraction) -> float:
+    return math.exp(min(float(loss), 700.0))
+
+
+def _first(passes: Callable[[int], bool], guess: int) -> int:
+    """Smallest index that passes, of a test that once passed stays so."""
+    stride = 1
+    if passes(guess):
+        high, low = guess, guess - 1
+        while passes(low):
+            high, stride = low, 2 * stride
+            low = high - stride
+    else:
+        low, high = guess, guess + 1
+        while not passes(high):
+            low, stride = high, 2 * stride
+            high = low + stride
+    while high - low > 1:
+        middle = (low + high) // 2
+        if passes(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _index_guess(
+    factors: tuple[LossFactor, ...], alpha: Fraction, offset: Fraction, spacing: Fraction
+) -> int:
+    rho = zcdp_cost(factors)
+    deviate = float(ndtri(max(float(alpha), 1e-300)))
+    return int((Fraction(-rho - math.sqrt(2 * rho) * deviate) - offset) // spacing)
+
+
+def _exponential(logarithm: Bounds) -> Bounds:
+    upper = min(up(up(math.exp(logarithm.upper))), 1.0)
+    return Bounds(min(max(down(down(math.exp(logarithm.lower))), 0.0), upper), upper)

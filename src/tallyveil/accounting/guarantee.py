@@ -1,0 +1,164 @@
+"""What a composition guarantees: epsilon for delta, delta for epsilon, the trade-off function, each from both sides."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.conversion import epsilon_at, real_number
+from tallyveil.accounting.curves import beta_at, knot_at
+from tallyveil.accounting.engines import choose_engine
+from tallyveil.accounting.envelope import gaussian_envelope
+from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.factors import LossFactor, merged
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.tails import LossEngine, down, up
+from tallyveil.errors import BudgetError
+
+Number = Fraction | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """The exact privacy of an event, between two populations that are neighbours; made by `compose`.
+
+    Where an event may take several ways, it has a law for each, its alternatives, and every answer is the
+    worst of theirs. Bounds hold the truth; their upper end (of beta: their lower end) is what may be claimed.
+
+    Attributes:
+        event: What was done.
+        alternatives: Compositions of losses, one for each way the event may take.
+        neighbours: The relation it holds under.
+        invariants: Statements published exactly, on which neighbours are taken to agree.
+        engine: The engine asked for, by name.
+        computed_by: The engine of each alternative.
+    """
+
+    event: PrivacyEvent
+    alternatives: tuple[tuple[LossFactor, ...], ...]
+    neighbours: Neighbours
+    invariants: tuple[str, ...] = ()
+    engine: str = "auto"
+    computed_by: tuple[LossEngine, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.alternatives:
+            raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
+        laws = tuple(merged(factors) for factors in self.alternatives)
+        object.__setattr__(self, "alternatives", laws)
+        object.__setattr__(self, "computed_by", tuple(choose_engine(law, self.engine) for law in laws))
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Names of the engines used, each once."""
+        return tuple(dict.fromkeys(engine.name for engine in self.computed_by))
+
+    def epsilon(self, delta: Number) -> Bounds:
+        """The smallest epsilon >= 0 that holds with this delta.
+
+        It is 0 from delta(0) on, and for delta = 0 the greatest loss: infinite with Gaussian noise.
+
+        Args:
+            delta: 0 or more; a float stands for itself, text for the decimal or fraction written.
+
+        Raises:
+            BudgetError: delta is negative or no number.
+            SolverError: no engine bounds it closely enough.
+        """
+        exact = real_number(delta, "delta")
+        return _largest([epsilon_at(engine, law, exact) for law, engine in self._laws()])
+
+    def log_delta(self, epsilon: Number) -> Bounds:
+        """Natural logarithm of delta(epsilon); -inf where delta is 0. Right also where delta is below any float.
+
+        Raises:
+            BudgetError: epsilon is no finite number.
+        """
+        exact = real_number(epsilon, "epsilon")
+        return _largest([engine.log_tails(exact).log_delta for engine in self.computed_by])
+
+    def delta(self, epsilon: Number) -> Bounds:
+        """The smallest delta that holds with this epsilon, which may be negative.
+
+        Raises:
+            BudgetError: epsilon is no finite number.
+        """
+        return _exponential(self.log_delta(epsilon))
+
+    def advantage(self) -> Bounds:
+        """Total variation delta(0): by how much any test's power exceeds its level, at most."""
+        return self.delta(Fraction(0))
+
+    def beta(self, alpha: Number) -> Bounds:
+        """Trade-off function: the smallest type II error of a test of type I error alpha.
+
+        With several alternatives this is the largest convex function below all of theirs, bounded from below
+        through the profile and from above by the least of theirs.
+
+        Args:
+            alpha: Between 0 and 1.
+
+        Raises:
+            BudgetError: alpha is out of range or no number.
+
+        Source: Dong, Roth, Su 2022, Proposition 2.12.
+        """
+        exact = real_number(alpha, "alpha")
+        if not 0 <= exact <= 1:
+            raise BudgetError(f"alpha must lie between 0 and 1, got {alpha!r:.80}. Give a type I error.")
+        found = [beta_at(engine, law, exact) for law, engine in self._laws()]
+        upper = min(beta.upper for _, beta in found)
+        if len(found) == 1:
+            return found[0][1]
+        lower = max((self._supporting(epsilon, exact) for epsilon, _ in found), default=0.0)
+        return Bounds(min(max(lower, 0.0), upper), upper)
+
+    def mu(self) -> Bounds:
+        """The smallest mu such that the guarantee is at least that of one Gaussian answer N(mu, 1) against N(0, 1).
+
+        The lower end is the largest mu found at any test. The upper end also covers every epsilon beyond those
+        that were looked at, through zero-concentrated differential privacy, which is a little looser; it is
+        infinite where the losses have no lattice coarse enough to look at every test.
+
+        Source: Dong, Roth, Su 2022, Definition 2.6.
+        """
+        return _largest([gaussian_envelope(law) for law in self.alternatives])
+
+    def profile_curve(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
+        """delta at each epsilon."""
+        return tuple(self.delta(epsilon) for epsilon in epsilons)
+
+    def tradeoff_curve(self, points: int) -> tuple[NDArray[np.float64], tuple[Bounds, ...]]:
+        """The trade-off function at that many levels alpha, ascending from 0 to 1; dense where it bends.
+
+        Raises:
+            BudgetError: fewer than two points, or more than 10,000.
+        """
+        if not 2 <= points <= 10_000:
+            raise BudgetError(f"a curve needs 2 to 10000 points, got {points}.")
+        inner = np.sort(knot_at(self.computed_by[0], self.alternatives[0], points - 2))
+        alphas = np.concatenate([[0.0], inner, [1.0]])
+        alphas.flags.writeable = False
+        return alphas, tuple(self.beta(float(alpha)) for alpha in alphas)
+
+    def _laws(self) -> Iterator[tuple[tuple[LossFactor, ...], LossEngine]]:
+        return zip(self.alternatives, self.computed_by, strict=True)
+
+    def _supporting(self, epsilon: Fraction, alpha: Fraction) -> float:
+        """1 - delta(epsilon) - exp(epsilon) alpha, rounded down: below the trade-off function at every epsilon."""
+        delta = self.delta(epsilon).upper
+        slope = math.exp(min(float(epsilon), 700.0))
+        return (1 - delta - slope * float(alpha)) - 1e-15 * (2 + slope * float(alpha))
+
+
+def _largest(bounds: list[Bounds]) -> Bounds:
+    return Bounds(max(one.lower for one in bounds), max(one.upper for one in bounds))
+
+
+def _exponential(logarithm: Bounds) -> Bounds:
+    upper = min(up(up(math.exp(logarithm.upper))), 1.0) if logarithm.upper > -math.inf else 0.0
+    return Bounds(min(max(down(down(math.exp(logarithm.lower))), 0.0), upper), upper)

@@ -1,0 +1,131 @@
+"""Several runs on the same people, accounted for together from their ledgers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
+from tallyveil.accounting.ledger import read_ledger
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError, StoreError
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.guarantee import Guarantee
+
+LEDGER_NAME = "ledger.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class JointLedgers:
+    """What several ledgers record together.
+
+    Attributes:
+        paths: The ledgers, in order.
+        neighbours: The relation all of them are stated under.
+        event: Everything, one ledger after the other.
+        non_private: Acts that no budget pays for, in words with the ledger each stands in; where there are
+            any, the people have no finite guarantee against whoever saw what came of them.
+    """
+
+    paths: tuple[Path, ...]
+    neighbours: Neighbours
+    event: SequentialEvent
+    non_private: tuple[str, ...]
+
+    @property
+    def paid(self) -> SequentialEvent:
+        """What budgets paid for: everything but the non-private acts."""
+        return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
+
+
+def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
+    """Read ledgers of runs on the same people.
+
+    A run whose ledger is given in two copies counts twice: too much, never too little.
+
+    Args:
+        ledgers: Paths of the ledgers, or of the folders that hold them.
+
+    Raises:
+        StoreError: a ledger cannot be read, is corrupt, or is named twice; or there is none.
+        BudgetError: two ledgers are stated under different relations.
+    """
+    paths = tuple(path / LEDGER_NAME if path.is_dir() else path for path in ledgers)
+    if not paths:
+        raise StoreError("there is no ledger to add up. Name the folders of at least one run.")
+    resolved = [path.resolve() for path in paths]
+    for path, place in zip(paths, resolved, strict=True):
+        if resolved.count(place) > 1:
+            raise StoreError(f"the ledger {path} is named more than once. Name every run once.")
+    contents = [read_ledger(path) for path in paths]
+    relations = {declaration.neighbours: path for path, (declaration, _) in zip(paths, contents, strict=True)}
+    if len(relations) > 1:
+        stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
+        raise BudgetError(
+            f"the ledgers are stated under different neighbours ({stated}), so their costs do not add up. "
+            "Translate the events of one first (accounting/translation.py), or account for each relation apart."
+        )
+    entries = [(path, entry) for path, (_, part) in zip(paths, contents, strict=True) for entry in part]
+    return JointLedgers(
+        paths,
+        contents[0][0].neighbours,
+        SequentialEvent(tuple(entry.event for _, entry in entries)),
+        tuple(
+            f"{entry.description} ({reason}; line {entry.sequence} of {path})"
+            for path, entry in entries
+            for reason in _reasons(entry.event)
+        ),
+    )
+
+
+def runs_in(folder: Path) -> tuple[Path, ...]:
+    """Ledgers of all runs that stand directly in a folder, in the order of their names.
+
+    Raises:
+        StoreError: there is none.
+    """
+    found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
+    if not found:
+        raise StoreError(f"{folder} holds no run with a {LEDGER_NAME}. Name the folder the runs stand in.")
+    return found
+
+
+def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
+    """Everything the ledgers record, one after the other, non-private acts included; see `read_joint`."""
+    return read_joint(ledgers).event
+
+
+def joint_guarantee(ledgers: Sequence[Path], engine: str = "auto") -> "Guarantee":
+    """The exact guarantee of several runs on the same people together.
+
+    Args:
+        ledgers: Paths of the ledgers, or of the folders that hold them.
+        engine: As in `compose`.
+
+    Raises:
+        StoreError: as `read_joint`.
+        BudgetError: as `read_joint`; or a ledger records a non-private act, so that epsilon is infinite at
+            every delta below 1: all such acts are named.
+    """
+    from tallyveil.accounting.composition import compose
+
+    joint = read_joint(ledgers)
+    if joint.non_private:
+        raise BudgetError(
+            "together these runs have no finite guarantee, epsilon is infinite: they record "
+            f"{'; '.join(joint.non_private)}. Where nobody outside sees what came of these acts, account for "
+            "the rest: compose(read_joint(ledgers).paid, neighbours=...)."
+        )
+    return compose(joint.event, neighbours=joint.neighbours, engine=engine)
+
+
+def _is_non_private(event: PrivacyEvent) -> bool:
+    return any(True for _ in _reasons(event))
+
+
+def _reasons(event: PrivacyEvent) -> Iterable[str]:
+    if isinstance(event, NonPrivateEvent):
+        yield event.reason
+    for part in parts_of(event):
+        yield from _reasons(part)

@@ -1,0 +1,218 @@
+"""Renyi differential privacy: divergences of the noise, composition, conversion; upper bounds, certified.
+
+Key: alpha (order), excess (alpha - 1, kept apart because both ends of its range are far from 1), v variance,
+t scale, k sensitivity.
+
+One discrete Gaussian answer moved by k: the divergence is at most alpha k^2 / (2 v), and equal to it where
+alpha k is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the
+sum of exp(-(j - alpha k)^2 / (2 v)) over the integers j, over that of exp(-j^2 / (2 v)); the former sum is
+largest where its centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
+
+One discrete Laplace answer moved by k loses (k - 2 j) / t with the probabilities in `accounting/factors.py`.
+With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j exp((alpha - 1) (k - 2 j) / t) over
+j = 0..k is a geometric series, and the divergence is
+
+    k / t + ln[(1 + r^k + (1 - a) (r - r^k) / (1 - r)) / (1 + a)] / (alpha - 1).
+
+At k = 1 that is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 / t: that of
+randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value, which is no bound.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import flint
+
+from tallyveil.accounting.costs import folded_cost
+from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, PrivacyEvent, Release
+from tallyveil.accounting.exact import exact_number, exact_text
+from tallyveil.accounting.rounding import as_float, exact_upper, log_of, round_up
+from tallyveil.accounting.search import least_point
+from tallyveil.errors import BudgetError
+from tallyveil.noise.balls import precision, rational
+
+_BITS = 320  # working precision of the ball arithmetic; the answer is rounded to 53
+_NEAREST, _FARTHEST = -60, 100  # logarithms of the least and the largest excess tried
+
+
+class Conversion(StrEnum):
+    """How a Renyi divergence tau of order alpha becomes (epsilon, delta).
+
+    CANONNE: delta = exp((alpha - 1) (tau - epsilon)) (1 - 1 / alpha)^alpha / (alpha - 1), the smallest known.
+        Source: Canonne, Kamath, Steinke 2020, Proposition 12; SafeTab (Haney et al.), Lemma 4.
+    MIRONOV: delta = exp((alpha - 1) (tau - epsilon)), the first published; always larger.
+        Source: Mironov 2017, Proposition 3.
+    """
+
+    CANONNE = "canonne"
+    MIRONOV = "mironov"
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiBound:
+    """An upper bound by Renyi differential privacy.
+
+    Attributes:
+        value: Epsilon or delta, rounded up.
+        order: The order alpha it holds at.
+    """
+
+    value: float
+    order: Fraction
+
+
+def renyi_divergence(event: PrivacyEvent, order: Fraction | int | str) -> float:
+    """Renyi divergence of an event at one order, an upper bound rounded up.
+
+    Divergences add; of branches the largest counts, parallel events cost their degree times the largest
+    (SafeTab, Lemmas 3 and 12).
+
+    Args:
+        event: What is done.
+        order: alpha, above 1, exact.
+
+    Raises:
+        BudgetError: an order of 1 or less, or a non-private event.
+    """
+    alpha = exact_number(order, "the order of the Renyi divergence")
+    if alpha <= 1:
+        raise BudgetError(
+            f"the order of a Renyi divergence must be above 1, got {exact_text(alpha)}. Raise it."
+        )
+    with precision(_BITS):
+        return round_up(rational(_certified(event, alpha - 1)))
+
+
+def renyi_epsilon(
+    event: PrivacyEvent, delta: Fraction | int | str, conversion: Conversion = Conversion.CANONNE
+) -> RenyiBound:
+    """Smallest epsilon at a delta that Renyi differential privacy proves, over all orders above 1.
+
+    The bound holds at every order; floats only choose a good one, at which it is evaluated in ball arithmetic
+    and rounded up.
+
+    Args:
+        event: What is done.
+        delta: Between 0 and 1, both excluded, exact.
+        conversion: How divergences become (epsilon, delta).
+
+    Raises:
+        BudgetError: a delta out of range, or a non-private event.
+    """
+    exact = exact_number(delta, "delta")
+    if not 0 < exact < 1:
+        raise BudgetError(f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}.")
+    log_delta = log_of(exact)
+
+    def bound(excess: float) -> float:
+        saved = _saved(excess) if conversion is Conversion.CANONNE else 0.0
+        return _searched(event, excess) - (log_delta + saved) / excess
+
+    best = _best_excess(bound)
+    with precision(_BITS):
+        x, log_ball = rational(best), rational(exact).log()
+        if conversion is Conversion.CANONNE:
+            log_ball += _saved_ball(x)
+        epsilon = rational(_certified(event, best)) - log_ball / x
+        return RenyiBound(max(0.0, round_up(epsilon)), 1 + best)
+
+
+def renyi_delta(
+    event: PrivacyEvent, epsilon: Fraction | int | str, conversion: Conversion = Conversion.CANONNE
+) -> RenyiBound:
+    """Smallest delta at an epsilon that Renyi differential privacy proves; at most 1.
+
+    Certified as `renyi_epsilon` is.
+
+    Raises:
+        BudgetError: epsilon is negative, or a non-private event.
+    """
+    exact = exact_number(epsilon, "epsilon")
+    if exact < 0:
+        raise BudgetError(f"epsilon must be 0 or more, got {exact_text(exact)}.")
+    allowed = as_float(exact)
+
+    def log_delta(excess: float) -> float:
+        saved = _saved(excess) if conversion is Conversion.CANONNE else 0.0
+        return excess * (_searched(event, excess) - allowed) - saved
+
+    best = _best_excess(log_delta)
+    with precision(_BITS):
+        x = rational(best)
+        logarithm = x * (rational(_certified(event, best)) - rational(exact))
+        if conversion is Conversion.CANONNE:
+            logarithm -= _saved_ball(x)
+        return RenyiBound(min(1.0, round_up(logarithm.exp())), 1 + best)
+
+
+def _saved(excess: float) -> float:
+    """-ln[(1 - 1 / alpha)^alpha / (alpha - 1)]: by how much the better conversion lowers ln delta."""
+    return (1 + excess) * math.log1p(1 / excess) + math.log(excess)
+
+
+def _saved_ball(excess: flint.arb) -> flint.arb:
+    return (1 + excess) * (1 / excess).log1p() + excess.log()
+
+
+def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
+    """Upper bound of the divergence at order 1 + excess; call it under a working precision."""
+
+    def of_release(release: Release) -> Fraction:
+        if isinstance(release, DiscreteGaussian):
+            return _gaussian(release) * (1 + excess)
+        end = exact_upper(_laplace_ball(release, rational(excess)))
+        if end is None:
+            raise BudgetError(f"the divergence of {release} is beyond what can be computed. Check its scale.")
+        exact = release.multiplicity * Fraction(end[0]) * Fraction(2) ** end[1]
+        # What pure differential privacy promises bounds every order, also where the ball is wide.
+        return min(exact, release.multiplicity * release.sensitivity / release.scale)
+
+    return folded_cost(event, of_release, Fraction(0))
+
+
+def _searched(event: PrivacyEvent, excess: float) -> float:
+    """The divergence in floats, to choose an order by."""
+
+    def of_release(release: Release) -> float:
+        if isinstance(release, DiscreteGaussian):
+            return as_float(_gaussian(release)) * (1 + excess)
+        return release.multiplicity * _laplace(release, excess)
+
+    return folded_cost(event, of_release, 0.0)
+
+
+def _gaussian(release: DiscreteGaussian) -> Fraction:
+    return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
+
+
+def _laplace_ball(release: DiscreteLaplace, excess: flint.arb) -> flint.arb:
+    """Divergence of one answer."""
+    k, rate = release.sensitivity, rational(1 / release.scale)
+    log_r = -(1 + 2 * excess) * rate
+    r_to_k = (k * log_r).exp()
+    inner = (-rate).expm1() * (r_to_k - log_r.exp()) / -log_r.expm1()  # (1 - a) (r - r^k) / (1 - r)
+    return k * rate + ((1 + r_to_k + inner) / (1 + (-rate).exp())).log() / excess
+
+
+def _laplace(release: DiscreteLaplace, excess: float) -> float:
+    """Divergence of one answer, in floats."""
+    k, rate = release.sensitivity, as_float(1 / release.scale)
+    log_r = -(1 + 2 * excess) * rate
+    if log_r > -1e-300:  # the noise drowns the answer
+        return 0.0
+    r_to_k = math.exp(k * log_r)
+    inner = math.expm1(-rate) * (r_to_k - math.exp(log_r)) / -math.expm1(log_r)
+    return k * rate + math.log((1 + r_to_k + inner) / (1 + math.exp(-rate))) / excess
+
+
+def _best_excess(objective: Callable[[float], float]) -> Fraction:
+    """Excess near the objective's minimum: a coarse look over its whole range, then golden section."""
+
+    def at(logarithm: float) -> float:
+        return objective(math.exp(logarithm))
+
+    best = min(range(_NEAREST, _FARTHEST + 1), key=at)
+    return Fraction(math.exp(least_point(at, best - 1.0, best + 1.0, 1e-8)))

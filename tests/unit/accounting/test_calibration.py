@@ -1,0 +1,71 @@
+"""The least noise for a target: known values, safe rounding, proportions kept."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, Neighbours, calibrate, compose
+from tallyveil.accounting.calibration import scaled
+from tallyveil.accounting.events import InvariantEvent, SequentialEvent
+from tallyveil.errors import BudgetError
+
+# Variance, and the variance that gives the textbook zCDP epsilon at 1e-11 exactly: balls of radius < 1e-14.
+TRUSTED = {
+    "68.49": 54.191402355493,
+    "5.00": 4.245685818070,
+    "16.12": 13.286231556140,
+    "10.46": 8.720864715788,
+    "5.76": 4.875840917054,
+    "11.61": 9.648473819142,
+    "456.62": 343.268296779377,
+}
+ADD_REMOVE = Neighbours.UNBOUNDED
+
+
+@pytest.mark.parametrize(("variance", "wanted"), TRUSTED.items())
+def test_trusted_values(variance, wanted):
+    event = DiscreteGaussian(variance, multiplicity=10)
+    rho = 5 / float(variance)
+    textbook = rho + 2 * math.sqrt(rho * math.log(1e11))
+    found = calibrate(event, epsilon=textbook, delta="1e-11", neighbours=ADD_REMOVE)
+    assert float(found.factor) * float(variance) == pytest.approx(wanted, rel=1e-10)
+    assert found.guarantee.epsilon("1e-11").upper <= textbook
+
+
+def test_the_target_is_met_and_a_hair_less_noise_misses_it():
+    event = SequentialEvent((DiscreteGaussian(3, multiplicity=4), DiscreteGaussian(40, multiplicity=7)))
+    found = calibrate(event, epsilon=2, delta="1e-9", neighbours=ADD_REMOVE)
+    assert found.guarantee.log_delta(2).upper <= math.log(1e-9)
+    less = scaled(event, found.factor * (1 - Fraction(1, 10**9)))
+    assert compose(less, neighbours=ADD_REMOVE).log_delta(2).lower > math.log(1e-9)
+
+
+def test_proportions_and_statements_are_kept():
+    event = SequentialEvent(
+        (DiscreteGaussian(3), DiscreteLaplace(2, multiplicity=2), InvariantEvent("total"))
+    )
+    found = calibrate(event, epsilon=1, delta="1e-6", neighbours=ADD_REMOVE)
+    gaussian, laplace, invariant = found.event.events
+    assert gaussian.variance / 3 == laplace.scale / 2 == found.factor
+    assert laplace.multiplicity == 2
+    assert invariant == InvariantEvent("total")
+
+
+def test_pure_noise_alone():
+    found = calibrate(DiscreteLaplace(5), epsilon="1/2", delta="1e-12", neighbours=ADD_REMOVE)
+    # At so small a delta the exact scale is a hair below the pure one, 1 / epsilon = 2.
+    assert Fraction(39, 20) < 5 * found.factor <= 2
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0, "1e-9"), (-1, "1e-9"), (1, 0), (1, 1), (1, 2), (float("nan"), "1e-9")]
+)
+def test_impossible_targets_are_refused(epsilon, delta):
+    with pytest.raises(BudgetError):
+        calibrate(DiscreteGaussian(1), epsilon=epsilon, delta=delta, neighbours=ADD_REMOVE)
+
+
+def test_nothing_to_calibrate_is_refused():
+    with pytest.raises(BudgetError):
+        calibrate(SequentialEvent(()), epsilon=1, delta="1e-9", neighbours=ADD_REMOVE)

@@ -1,0 +1,87 @@
+"""Several runs on the same people, from their ledgers."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tallyveil.accounting import (
+    Declaration,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    Ledger,
+    Neighbours,
+    NonPrivateEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    compose,
+)
+from tallyveil.accounting.joint import joint_event, joint_guarantee, read_joint, runs_in
+from tallyveil.errors import BudgetError, StoreError
+
+FIRST = SequentialEvent((DiscreteGaussian(10, multiplicity=2), InvariantEvent("total at State")))
+SECOND = DiscreteLaplace(4, multiplicity=2)
+BOUNDED = Neighbours.BOUNDED
+
+
+def run(folder: Path, event: PrivacyEvent, unit: str = "rho", neighbours: Neighbours = BOUNDED) -> Path:
+    folder.mkdir()
+    with Ledger(folder / "ledger.jsonl", Declaration(unit, Fraction(10), neighbours), folder.name) as ledger:
+        ledger.spend(event, f"release {folder.name}", "release")
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    return [run(tmp_path / "a", FIRST), run(tmp_path / "b", SECOND, "epsilon")]
+
+
+def test_events_of_all_ledgers_follow_one_another(runs: list[Path]) -> None:
+    assert joint_event(runs) == SequentialEvent((FIRST, SECOND))
+    assert joint_event([path / "ledger.jsonl" for path in runs]) == joint_event(runs)
+    joint = read_joint(reversed(runs))
+    assert joint.event == joint.paid == SequentialEvent((SECOND, FIRST))
+    assert (joint.neighbours, joint.non_private) == (BOUNDED, ())
+
+
+def test_runs_in_a_folder_are_found_by_name(runs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    assert runs_in(tmp_path) == tuple(path / "ledger.jsonl" for path in runs)
+    with pytest.raises(StoreError, match="holds no run"):
+        runs_in(tmp_path / "notes")
+
+
+def test_the_joint_guarantee_is_that_of_everything_together(runs: list[Path]) -> None:
+    found = joint_guarantee(runs)
+    wanted = compose(FIRST, SECOND, neighbours=BOUNDED)
+    assert found.epsilon("1e-10") == wanted.epsilon("1e-10")
+    assert found.invariants == ("total at State",)
+    assert found.epsilon("1e-10").lower > joint_guarantee(runs[:1]).epsilon("1e-10").upper
+
+
+def test_different_neighbours_do_not_add_up(runs: list[Path], tmp_path: Path) -> None:
+    other = run(tmp_path / "c", FIRST, neighbours=Neighbours.UNBOUNDED)
+    with pytest.raises(BudgetError, match=r"under bounded.*under unbounded|under unbounded.*under bounded"):
+        joint_event([*runs, other])
+
+
+def test_what_no_budget_pays_for_is_named_and_leaves_no_guarantee(runs: list[Path]) -> None:
+    with Ledger(runs[1] / "ledger.jsonl", Declaration("epsilon", Fraction(10), BOUNDED), "b") as ledger:
+        ledger.declassify(NonPrivateEvent("errors against the truth"), "evaluation", "evaluate")
+    joint = read_joint(runs)
+    assert joint.event == SequentialEvent((FIRST, SECOND, NonPrivateEvent("errors against the truth")))
+    assert joint.paid == SequentialEvent((FIRST, SECOND))
+    (named,) = joint.non_private
+    assert named == f"evaluation (errors against the truth; line 2 of {runs[1] / 'ledger.jsonl'})"
+    with pytest.raises(BudgetError, match="epsilon is infinite: they record evaluation"):
+        joint_guarantee(runs)
+
+
+def test_a_ledger_counts_once_and_must_be_there(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="named more than once"):
+        joint_event([runs[0], tmp_path / "b" / ".." / "a" / "ledger.jsonl"])
+    with pytest.raises(StoreError, match="no ledger to add up"):
+        joint_event([])
+    with pytest.raises(StoreError, match="could not read"):
+        joint_event([tmp_path / "absent"])
