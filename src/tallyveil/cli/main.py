@@ -7,11 +7,13 @@ from types import TracebackType
 import typer
 import typer.main
 
+from tallyveil.cli.account import account
 from tallyveil.cli.demo import demo
 from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.plan import plan
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
+from tallyveil.cli.study import study
 from tallyveil.cli.synth import synth
 from tallyveil.errors import TallyveilError
 
@@ -24,8 +26,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, plan, run, report, evaluate, synth):
+for command in (demo, plan, run, report, evaluate, synth, study):
     app.command()(command)
+app.add_typer(account)
 
 
 def _version(value: bool) -> None:

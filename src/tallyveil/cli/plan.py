@@ -1,6 +1,7 @@
 """`tallyveil plan`: what a release costs and how exact it will be, before any data is opened."""
 
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,6 +79,13 @@ def _show(loaded: "ReleasePlan") -> None:
     guarantee = guarantee_of(loaded)
     console.print(f"[bold]Plan of release {loaded.name}[/] (no data was opened)")
     console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
+    exact = guarantee["exact"]
+    console.print(
+        f"exactly     epsilon = {_digits(exact['epsilon'])} at delta = {float(loaded.delta):g} "
+        f"(by {', '.join(exact['engines'])})",
+        highlight=False,
+        soft_wrap=True,
+    )
     console.print(f"neighbours  {guarantee['neighbours_in_words']}")
     console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}", highlight=False)
     for invariant in guarantee["invariants"]:
@@ -85,13 +93,38 @@ def _show(loaded: "ReleasePlan") -> None:
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
+    console.print("afterwards  estimation and everything after it cost nothing (post-processing)")
     console.print()
+    console.print(_levels(loaded, exact))
     console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
     console.print(
         "Variance (persons squared), standard deviation and margin (persons) of every noisy answer: with\n"
         "probability 95 % or more its noise lies within the margin. Estimation improves on it.",
         soft_wrap=True,
     )
+
+
+def _digits(epsilon: dict[str, float]) -> str:
+    """The upper bound, rounded up to the digits that both bounds share and one more."""
+    upper = math.ceil(epsilon["upper"] * 1e6) / 1e6
+    return f"{upper:.6f}" if epsilon["upper"] - epsilon["lower"] < 1e-6 else f"at most {upper:.6f}"
+
+
+def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    unit = loaded.strategy.budget_unit
+    classical = "epsilon, zCDP" if unit == "rho" else "epsilon, pure"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("each geolevel alone", no_wrap=True)
+    for heading in (unit, classical, "epsilon, exact"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for level in exact["geolevels"]:
+        budget = float(Fraction(level["spent"]))
+        bound = math.ceil(level["classical_epsilon"] * 1e3) / 1e3
+        table.add_row(level["geolevel"], f"{budget:.5f}", f"{bound:.3f}", _digits(level["epsilon"]))
+    return table
 
 
 def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:

@@ -1,6 +1,7 @@
 """From typed tables to a plan: names are resolved, presets filled in, and the parts checked against each other."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
@@ -8,6 +9,7 @@ from typing import TypeVar
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.target import rho_for_target
 from tallyveil.config.models import (
     EVERY_GEOLEVEL,
     BoundsTable,
@@ -54,16 +56,13 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
     strategy = _strategy(file.strategy, file.privacy, preset, geography.geolevels)
     _check_queries(strategy, schema)
-    declared = file.privacy.rho if file.privacy.rho is not None else file.privacy.epsilon
-    if declared is None:
-        raise ConfigError("[privacy] declares no budget", code="no-budget")
     return ReleasePlan(
         name=file.release.name,
         schema=schema,
         records=_records(file, schema, folder),
         geography=geography,
         strategy=strategy,
-        declared=declared,
+        declared=_declared(file.privacy, strategy),
         delta=file.privacy.delta,
         invariants=tuple(_invariant(item, schema, geography.geolevels) for item in file.invariants),
         bounds=tuple(_bounds(item, schema, geography.geolevels, folder) for item in file.bounds),
@@ -115,25 +114,47 @@ def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
 def _strategy(
     table: StrategyTable, privacy: PrivacyTable, preset: StrategyPreset | None, geolevels: Sequence[str]
 ) -> Strategy:
-    given = table.rho if privacy.mechanism == "discrete_gaussian" else table.epsilon
-    other = table.epsilon if privacy.mechanism == "discrete_gaussian" else table.rho
-    unit = "rho" if privacy.mechanism == "discrete_gaussian" else "epsilon"
-    if other is not None:
-        raise ConfigError(
-            f"[strategy] gives its budget in the wrong unit: the {privacy.mechanism} mechanism is paid in {unit}.",
-            code="wrong-unit",
-        )
-    if given is None and preset is not None and preset.strategy.budget_unit == unit:
-        given = preset.strategy.total
-    if given is None:
-        raise ConfigError(f"[strategy] {unit} is required: what the strategy spends.", code="no-budget")
-    return Strategy(
+    shape = Strategy(
         mechanism=Mechanism(privacy.mechanism),
         neighbours=Neighbours(privacy.neighbours),
-        total=given,
+        total=Fraction(1),
         geolevel_shares=_geolevel_shares(table, preset, geolevels),
         query_shares=preset.strategy.query_shares if preset else _query_shares(table, geolevels),
     )
+    return replace(shape, total=_spent(table, privacy, preset, shape))
+
+
+def _spent(
+    table: StrategyTable, privacy: PrivacyTable, preset: StrategyPreset | None, shape: Strategy
+) -> Fraction:
+    """What the strategy spends, in its unit; a target at delta is turned into the rho that meets it."""
+    if shape.budget_unit == "epsilon":
+        if table.rho is not None or table.delta is not None:
+            raise ConfigError(
+                "[strategy] gives its budget in the wrong unit: the discrete_laplace mechanism is paid in epsilon.",
+                code="wrong-unit",
+            )
+        given = table.epsilon
+    elif table.epsilon is not None:
+        return rho_for_target(shape, table.epsilon, table.delta or privacy.delta)
+    else:
+        given = table.rho or (preset.strategy.total if preset else None)
+    if given is None:
+        raise ConfigError(
+            f"[strategy] {shape.budget_unit} is required: what the strategy spends.", code="no-budget"
+        )
+    return given
+
+
+def _declared(privacy: PrivacyTable, strategy: Strategy) -> Fraction:
+    """The declared budget in the strategy's unit; for Gaussian noise declared as epsilon, the rho that meets it."""
+    if privacy.rho is not None:
+        return privacy.rho
+    if privacy.epsilon is None:
+        raise ConfigError("[privacy] declares no budget", code="no-budget")
+    if strategy.budget_unit == "epsilon":
+        return privacy.epsilon
+    return rho_for_target(strategy, privacy.epsilon, privacy.delta)
 
 
 def _geolevel_shares(

@@ -138,7 +138,12 @@ class PrivacyTable(Table):
 
     @model_validator(mode="after")
     def _budget_of_mechanism(self) -> Self:
-        _one_budget(self.mechanism, self.rho, self.epsilon)
+        if (self.rho is None) == (self.epsilon is None):
+            raise ValueError("declare either rho or epsilon, and not both")
+        if self.rho is not None and self.mechanism == "discrete_laplace":
+            raise ValueError(
+                "the discrete_laplace mechanism has its budget in epsilon: give epsilon, and no rho"
+            )
         if not 0 < self.delta < 1:
             raise ValueError(f"delta is {self.delta}, wanted a number between 0 and 1")
         return self
@@ -150,8 +155,15 @@ class StrategyTable(Table):
     preset: Name | None = Field(
         default=None, description='"redistricting-us" or "redistricting-state-rooted" (schema pl94-persons).'
     )
-    rho: Exact | None = None
-    epsilon: Exact | None = None
+    rho: Exact | None = Field(default=None, description="What the discrete Gaussian strategy spends.")
+    epsilon: Exact | None = Field(
+        default=None,
+        description="What the discrete Laplace strategy spends; for the discrete Gaussian a target at delta, for "
+        "which the largest rho is found by the exact accountant.",
+    )
+    delta: Exact | None = Field(
+        default=None, description="Delta of a discrete Gaussian target; without it, that of [privacy]."
+    )
     geolevels: dict[str, Exact] = Field(
         default_factory=dict, description="Share of each geolevel; they sum to 1."
     )
@@ -166,6 +178,10 @@ class StrategyTable(Table):
             raise ValueError("a preset brings its own shares; remove geolevels and queries, or the preset")
         if self.preset is None and not (self.geolevels and self.queries):
             raise ValueError("give a preset, or the shares of geolevels and of queries")
+        if self.rho is not None and self.epsilon is not None:
+            raise ValueError("spend either rho, or epsilon at delta, and not both")
+        if self.delta is not None and (self.epsilon is None or not 0 < self.delta < 1):
+            raise ValueError("delta goes with epsilon, and lies between 0 and 1")
         return self
 
 
@@ -215,12 +231,3 @@ class ReleaseFile(Table):
     invariants: list[InvariantTable] = Field(default_factory=list)
     bounds: list[BoundsTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)
-
-
-def _one_budget(mechanism: str, rho: Fraction | None, epsilon: Fraction | None) -> None:
-    wanted, other = ("rho", "epsilon") if mechanism == "discrete_gaussian" else ("epsilon", "rho")
-    given = {"rho": rho, "epsilon": epsilon}
-    if given[wanted] is None or given[other] is not None:
-        raise ValueError(
-            f"the {mechanism} mechanism has its budget in {wanted}: give {wanted}, and no {other}"
-        )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.errors import StoreError

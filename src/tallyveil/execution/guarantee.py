@@ -1,16 +1,24 @@
 """What a plan promises, in numbers and in one sentence; computed before any data is opened."""
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
-from tallyveil.budget.strategy import Mechanism
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.execution.plan import ReleasePlan
 
 NEIGHBOURS_IN_WORDS = {
     "bounded": "one person's record changes its value",
     "unbounded": "one person's record is added or removed",
 }
+
+POST_PROCESSING = (
+    "Estimation, rounding, microdata, tables and this statement read the noisy measurements, the declared invariants "
+    "and public inputs, and nothing else. Whatever is computed from the output of a private mechanism is as private as "
+    "the output (Dwork and Roth 2014, Proposition 2.1; for trade-off functions Dong, Roth, Su 2022, Proposition 2.8), "
+    "so everything after measuring costs nothing."
+)
 
 
 def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
@@ -23,9 +31,7 @@ def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
     """
     strategy = plan.strategy
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    epsilon = (
-        zcdp_to_epsilon(strategy.total, plan.delta) if gaussian else _round_up(float(strategy.total), 12)
-    )
+    epsilon = _classical(strategy, strategy.total, plan.delta)
     delta = plan.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
@@ -36,9 +42,43 @@ def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
         "spent": str(strategy.total),
         "delta": str(delta),
         "epsilon": epsilon,
+        "exact": _exact(plan),
+        "post_processing": POST_PROCESSING,
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
         "statement": _statement(plan, epsilon, gaussian),
     }
+
+
+def _exact(plan: ReleasePlan) -> dict[str, Any]:
+    """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
+    from tallyveil.accounting import compose
+
+    strategy, levels = plan.strategy, []
+    for geolevel in strategy.geolevels:
+        event = strategy.geolevel_event(geolevel)
+        budget = sum((strategy.share(geolevel, query) for query in strategy.queries(geolevel)), Fraction(0))
+        levels.append(
+            {
+                "geolevel": geolevel,
+                "spent": str(budget),
+                "classical_epsilon": _classical(strategy, budget, plan.delta),
+                "epsilon": compose(event, neighbours=strategy.neighbours).epsilon(plan.delta).to_mapping(),
+            }
+        )
+    overall = compose(plan.event(), neighbours=strategy.neighbours)
+    return {
+        "delta": str(plan.delta),
+        "epsilon": overall.epsilon(plan.delta).to_mapping(),
+        "engines": list(overall.engines),
+        "geolevels": levels,
+    }
+
+
+def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
+    """Epsilon that zCDP (Gaussian) or pure differential privacy (Laplace) allows to be claimed for a budget."""
+    if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return zcdp_to_epsilon(budget, delta)
+    return _round_up(float(budget), 12)
 
 
 def _statement(plan: ReleasePlan, epsilon: float, gaussian: bool) -> str:

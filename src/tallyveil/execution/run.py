@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tallyveil.accounting.events import NonPrivateEvent
-from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import StoreError, TallyveilError

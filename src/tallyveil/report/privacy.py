@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tallyveil.accounting.events import NonPrivateEvent, ParallelEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NonPrivateEvent,
+    PrivacyEvent,
+    WorstEvent,
+    parts_of,
+)
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
@@ -90,6 +98,8 @@ class PrivacyStatement:
         spent_share: Spent over declared.
         delta: Delta at which epsilon is quoted, in words; None for pure differential privacy.
         epsilon: Certified upper bound, rounded up.
+        exact_epsilon: The exact epsilon, rounded up, and the delta it belongs to, in words.
+        geolevels: For each geolevel alone: title, budget, epsilon by the classical accountant, exact epsilon.
         pairs: Other (delta, epsilon) that hold at once, in words; empty for pure differential privacy.
         invariants: What is published exactly: query and geolevels, in words.
         bounds: Public tables of bounds: name, query and geolevel, in words.
@@ -106,6 +116,8 @@ class PrivacyStatement:
     spent_share: float
     delta: str | None
     epsilon: str
+    exact_epsilon: tuple[str, str]
+    geolevels: tuple[tuple[str, str, str, str], ...]
     pairs: tuple[tuple[str, str], ...]
     invariants: tuple[tuple[str, str], ...]
     bounds: tuple[tuple[str, str, str], ...]
@@ -117,6 +129,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     """State what the plan and the ledger of a release promise."""
     gaussian = files.declaration.budget_unit == "rho"
     delta = Fraction(files.plan["delta"])
+    at_once = files.manifest["privacy"]["exact"]
     return PrivacyStatement(
         neighbours=NEIGHBOURS[files.declaration.neighbours],
         mechanism=MECHANISMS[files.strategy.mechanism],
@@ -127,6 +140,16 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         spent_share=float(files.spent / files.declaration.total),
         delta=power_of_ten(delta) if gaussian else None,
         epsilon=_epsilon(files.spent, delta) if gaussian else rounded_up(files.spent),
+        exact_epsilon=(rounded_up(at_once["epsilon"]["upper"], 4), power_of_ten(Fraction(at_once["delta"]))),
+        geolevels=tuple(
+            (
+                geolevel_title(level["geolevel"]),
+                rounded(float(Fraction(level["spent"])), 4),
+                rounded_up(level["classical_epsilon"]),
+                rounded_up(level["epsilon"]["upper"], 4),
+            )
+            for level in at_once["geolevels"]
+        ),
         pairs=tuple((power_of_ten(other), _epsilon(files.spent, other)) for other in _deltas(delta))
         if gaussian
         else (),
@@ -143,7 +166,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
                 entry.kind,
                 entry.description,
                 entry.event.reason if isinstance(entry.event, NonPrivateEvent) else "",
-                _n_measurements(entry.event),
+                _n_measurements(entry.event, files.declaration.neighbours.answers_moved),
                 None if entry.cost is None else exact(entry.cost),
             )
             for entry in files.entries
@@ -173,8 +196,9 @@ def _geolevels(names: Sequence[str]) -> str:
     return listed([geolevel_title(name) for name in names])
 
 
-def _n_measurements(event: PrivacyEvent) -> int:
-    """Number of noisy releases in an event; what costs nothing or cannot be paid for is none."""
-    if isinstance(event, SequentialEvent | ParallelEvent):
-        return sum(_n_measurements(part) for part in event.events)
-    return int(getattr(event, "multiplicity", 0))
+def _n_measurements(event: PrivacyEvent, answers_moved: int) -> int:
+    """Number of noisy query releases in an event; of branches one is made. A partition query counts once."""
+    if isinstance(event, DiscreteGaussian | DiscreteLaplace):
+        return -(-event.multiplicity // answers_moved)
+    counts = [_n_measurements(part, answers_moved) for part in parts_of(event)]
+    return max(counts) if isinstance(event, AdaptiveEvent | WorstEvent) else sum(counts)

@@ -7,7 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tallyveil.accounting.ledger import Declaration, LedgerEntry, read_ledger
+from tallyveil.accounting.ledger import read_ledger
+from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError

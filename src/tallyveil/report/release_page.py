@@ -46,6 +46,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "geolevels": [geolevel_title(level) for level in files.geolevels],
         "tables": [query_title(query) for query in files.plan["tables"]],
         "privacy": privacy_statement(files),
+        "post_processing": files.manifest["privacy"]["post_processing"],
         "shares": share_matrix(files, expected),
         "margins": margin_matrix(files, expected),
         "error_lines": error_lines(files, expected),

@@ -5,7 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting.zcdp import rho_of
+from tallyveil.accounting import compose, rho_of
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.config.load import load_plan, release_file_schema
 from tallyveil.errors import BudgetError, ConfigError, StoreError
 
@@ -117,3 +118,29 @@ def test_the_json_schema_is_complete():
     json.dumps(schema)
     assert set(schema["required"]) == {"release", "records", "geography", "schema", "privacy", "strategy"}
     assert schema["additionalProperties"] is False
+
+
+def test_a_budget_stated_as_epsilon_at_delta(edit):
+    edit(
+        '[privacy]\nneighbours = "bounded"\nmechanism = "discrete_gaussian"\nrho = "2"',
+        '[privacy]\nneighbours = "bounded"\nmechanism = "discrete_gaussian"\nepsilon = "8"',
+    )
+    plan = load_plan(edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "8"'))
+    assert plan.strategy.total == plan.declared
+    assert compose(plan.event(), neighbours=plan.strategy.neighbours).epsilon(plan.delta).upper <= 8
+    assert zcdp_to_epsilon(plan.strategy.total, plan.delta) > 8
+
+
+def test_a_target_above_the_declared_one_is_refused(edit):
+    release = edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "80"')
+    with pytest.raises(BudgetError, match="declared"):
+        load_plan(release)
+
+
+@pytest.mark.parametrize(
+    "keys", ['rho = "2"\nepsilon = "8"', 'rho = "2"\ndelta = "1e-9"', 'epsilon = "8"\ndelta = "2"']
+)
+def test_budgets_stated_twice_or_by_halves_are_refused(edit, keys):
+    release = edit('[strategy]\nrho = "2"', f"[strategy]\n{keys}")
+    with pytest.raises(ConfigError, match="strategy"):
+        load_plan(release)

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.events import InvariantEvent, SequentialEvent
-from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
@@ -141,6 +142,23 @@ def make_release(
         "warnings": [] if private else [warning],
         "plan": plan,
         "plan_digest": "5d" * 32,
+        "privacy": {
+            "exact": {
+                "delta": "1/10000000000",
+                "epsilon": {"lower": 16.4651553733, "upper": 16.4651553768},
+                "engines": ["rounded_fft"],
+                "geolevels": [
+                    {
+                        "geolevel": level,
+                        "spent": "447/4099",
+                        "classical_epsilon": 6.2969,
+                        "epsilon": {"lower": 6.02651, "upper": 6.02652},
+                    }
+                    for level in strategy.geolevels
+                ],
+            },
+            "post_processing": "Whatever is computed from the output alone is as private as the output.",
+        },
         "event": strategy.event().to_mapping(),
         "inputs": {"records_keyed_hash": "a1" * 32, "geography_sha256": "b2" * 32},
         "sizes": sizes,

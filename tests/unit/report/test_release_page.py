@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tallyveil.accounting.events import NonPrivateEvent
-from tallyveil.accounting.ledger import Declaration, Ledger
+from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
@@ -75,7 +76,7 @@ def test_says_what_the_guarantee_is(redistricting: Path) -> None:
         "100 % of what was declared",
         "total at State (invariant). The guarantee compares only populations that agree on this statistic",
         "The bounds “group quarters” on hhgq at Block. They were used as given and cost no budget.",
-        "Such post-processing cannot weaken the guarantee.",
+        "Whatever is computed from the output alone is as private as the output.",
         "These margins are those of the noisy measurements, before estimation.",
         "no count is negative",
         "6 passed",

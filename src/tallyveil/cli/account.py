@@ -1,0 +1,301 @@
+"""`tallyveil account`: what noise costs, exactly, and the least noise for a stated guarantee."""
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tallyveil.accounting import Guarantee, PrivacyEvent
+
+account = typer.Typer(
+    name="account",
+    no_args_is_help=True,
+    help="What noise costs, exactly: epsilon, delta, whole curves, and the inverse.",
+)
+
+Gaussian = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gaussian",
+        metavar="VARIANCE[:COUNT[:SENSITIVITY]]",
+        help="COUNT queries with discrete Gaussian noise of this variance; may be given again.",
+    ),
+]
+Laplace = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--laplace",
+        metavar="SCALE[:COUNT[:SENSITIVITY]]",
+        help="COUNT queries with discrete Laplace noise of this scale; may be given again.",
+    ),
+]
+Plan = Annotated[
+    Path | None, typer.Option("--plan", metavar="RELEASE.TOML", help="Account for a release file instead.")
+]
+Relation = Annotated[
+    str,
+    typer.Option(
+        "--neighbours",
+        help="unbounded: one record is added or removed. bounded: one changes its value, which moves two answers "
+        "of every query. A release file brings its own.",
+    ),
+]
+Proved = Annotated[
+    bool, typer.Option("--proved", help="Answer in ball arithmetic: slow, and proved to the last digit.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve (.svg, .png or .pdf).")
+]
+Delta = Annotated[str, typer.Option("--delta", help="An exact number, such as 1e-10.")]
+Epsilon = Annotated[str, typer.Option("--epsilon", help="An exact number, such as 0.5.")]
+Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Points of the curve.")]
+
+
+@account.command()
+def epsilon(
+    delta: Delta,
+    gaussian: Gaussian = None,
+    laplace: Laplace = None,
+    plan: Plan = None,
+    neighbours: Relation = "unbounded",
+    proved: Proved = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
+    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    answer = {"epsilon": guarantee.epsilon(_exact(delta)).to_mapping(), "delta": delta}
+    _print({**answer, "classical": _classical(guarantee, _exact(delta)), **_about(guarantee)}, as_json)
+    _plot_profile(guarantee, plot)
+
+
+@account.command()
+def delta(
+    epsilon: Epsilon,
+    gaussian: Gaussian = None,
+    laplace: Laplace = None,
+    plan: Plan = None,
+    neighbours: Relation = "unbounded",
+    proved: Proved = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Delta at an epsilon, from both sides, and its logarithm where it is too small for a float."""
+    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    answer = {
+        "delta": guarantee.delta(_exact(epsilon)).to_mapping(),
+        "log_delta": guarantee.log_delta(_exact(epsilon)).to_mapping(),
+        "epsilon": epsilon,
+    }
+    _print({**answer, **_about(guarantee)}, as_json)
+    _plot_profile(guarantee, plot)
+
+
+@account.command()
+def profile(
+    gaussian: Gaussian = None,
+    laplace: Laplace = None,
+    plan: Plan = None,
+    neighbours: Relation = "unbounded",
+    points: Points = 21,
+    largest: Annotated[str | None, typer.Option("--largest", help="Largest epsilon of the curve.")] = None,
+    proved: Proved = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """The privacy profile: delta as a function of epsilon."""
+    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    end = float(_exact(largest)) if largest else guarantee.epsilon(Fraction(1, 10**12)).upper
+    grid = [end * i / (points - 1) for i in range(points)]
+    curve = [
+        {"epsilon": x, "delta": bounds.to_mapping()}
+        for x, bounds in zip(grid, guarantee.profile_curve(grid), strict=True)
+    ]
+    _print({"profile": curve, **_about(guarantee)}, as_json)
+    _plot_profile(guarantee, plot, grid)
+
+
+@account.command()
+def tradeoff(
+    gaussian: Gaussian = None,
+    laplace: Laplace = None,
+    plan: Plan = None,
+    neighbours: Relation = "unbounded",
+    points: Points = 21,
+    proved: Proved = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """The trade-off function: least false negatives beta of any test with false positives alpha."""
+    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    alphas = [i / (points - 1) for i in range(points)]
+    betas = [guarantee.beta(alpha) for alpha in alphas]
+    answer = {
+        "tradeoff": [{"alpha": a, "beta": b.to_mapping()} for a, b in zip(alphas, betas, strict=True)],
+        "advantage": guarantee.advantage().to_mapping(),
+        "mu": guarantee.mu().to_mapping(),
+    }
+    _print({**answer, **_about(guarantee)}, as_json)
+    if plot is not None:
+        from tallyveil.report.accounting_plots import draw_tradeoff
+
+        draw_tradeoff(plot, alphas, betas)
+
+
+@account.command()
+def calibrate(
+    epsilon: Epsilon,
+    delta: Delta,
+    gaussian: Gaussian = None,
+    laplace: Laplace = None,
+    plan: Plan = None,
+    neighbours: Relation = "unbounded",
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """The least noise, in the given proportions, that keeps epsilon at delta within a target."""
+    from tallyveil.accounting import calibrate as find
+
+    before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
+    found = find(before.event, epsilon=_exact(epsilon), delta=_exact(delta), neighbours=before.neighbours)
+    answer = {
+        "factor": {"exact": str(found.factor), "decimal": float(found.factor)},
+        "saving_percent": 100 * (1 - float(found.factor)),
+        "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
+        "delta": delta,
+        "event": found.event.to_mapping(),
+        **_about(found.guarantee),
+    }
+    _print(answer, as_json)
+    _plot_profile(found.guarantee, plot)
+
+
+@account.command()
+def total(
+    runs: Annotated[list[Path], typer.Argument(help="Release folders of the same people.", metavar="RUN...")],
+    delta: Delta = "1e-10",
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """The joint guarantee of several releases of the same people, from their ledgers."""
+    from tallyveil.accounting.joint import joint_guarantee
+
+    guarantee = joint_guarantee([run / "ledger.jsonl" if run.is_dir() else run for run in runs])
+    answer = {
+        "runs": [str(run) for run in runs],
+        "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
+        "delta": delta,
+        "classical": _classical(guarantee, _exact(delta)),
+    }
+    _print({**answer, **_about(guarantee)}, as_json)
+    _plot_profile(guarantee, plot)
+
+
+def _guarantee(
+    gaussian: list[str] | None, laplace: list[str] | None, plan: Path | None, neighbours: str, proved: bool
+) -> "Guarantee":
+    from tallyveil.accounting import Neighbours, compose
+    from tallyveil.errors import ConfigError
+
+    engine = "proved" if proved else "auto"
+    if plan is not None:
+        if gaussian or laplace:
+            raise ConfigError("give --plan, or --gaussian and --laplace, not both.", code="bad-flag")
+        from tallyveil.config.load import load_plan
+
+        loaded = load_plan(plan)
+        return compose(loaded.event(), neighbours=loaded.strategy.neighbours, engine=engine)
+    if neighbours not in list(Neighbours):
+        raise ConfigError(
+            f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
+        )
+    relation = Neighbours(neighbours)
+    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, engine=engine)
+
+
+def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":
+    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace
+
+    kinds: list[tuple[list[str], Callable[[Fraction, int, int], PrivacyEvent], str]] = [
+        (gaussian, DiscreteGaussian, "--gaussian"),
+        (laplace, DiscreteLaplace, "--laplace"),
+    ]
+    return [
+        kind(*_parsed(text, flag, relation.answers_moved)) for texts, kind, flag in kinds for text in texts
+    ]
+
+
+def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
+    """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
+    from tallyveil.errors import ConfigError
+
+    parts = text.split(":")
+    if not 1 <= len(parts) <= 3 or not all(part.isdigit() and int(part) > 0 for part in parts[1:]):
+        raise ConfigError(
+            f"{flag} is '{text}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, such as 68.49:10.",
+            code="bad-flag",
+        )
+    count = int(parts[1]) if len(parts) > 1 else 1
+    sensitivity = int(parts[2]) if len(parts) > 2 else 1
+    return _exact(parts[0]), sensitivity, count * answers_moved
+
+
+def _exact(text: str) -> Fraction:
+    from tallyveil.budget.fractions import parse_fraction
+
+    return parse_fraction(text, "the command line")
+
+
+def _classical(guarantee: "Guarantee", delta: Fraction) -> dict[str, float]:
+    """Upper bounds by the accountants that apply."""
+    from tallyveil.accounting.classical import classical_epsilons
+
+    return classical_epsilons(guarantee.event, delta)
+
+
+def _about(guarantee: "Guarantee") -> dict[str, Any]:
+    return {
+        "neighbours": guarantee.neighbours.value,
+        "engines": list(guarantee.engines),
+        "invariants": list(guarantee.invariants),
+    }
+
+
+def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[float] | None = None) -> None:
+    if path is None:
+        return
+    from tallyveil.report.accounting_plots import draw_profile
+
+    end = guarantee.epsilon(Fraction(1, 10**12)).upper
+    grid = grid or [end * i / 120 for i in range(121)]
+    draw_profile(path, grid, guarantee.profile_curve(grid))
+
+
+def _print(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(answer, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    for key, value in answer.items():
+        console.print(
+            f"[bold]{key.replace('_', ' ')}[/]: {_in_words(value)}", highlight=False, soft_wrap=True
+        )
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"lower", "upper"}:
+        return f"between {value['lower']:.12g} and {value['upper']:.12g}"
+    if isinstance(value, dict):
+        return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        if value and isinstance(value[0], dict):
+            return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,117 @@
+"""`tallyveil study`: recompute the tables and figures of a paper, beside its printed numbers."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.arguments import Quiet
+
+if TYPE_CHECKING:
+    from tallyveil.studies.exhibit import Exhibit, Findings
+
+
+class Study(StrEnum):
+    """Papers that can be recomputed."""
+
+    FDP_CENSUS = "fdp-census"
+
+
+class PlotFormat(StrEnum):
+    """Formats of plots."""
+
+    SVG = "svg"
+    PNG = "png"
+
+
+def study(
+    name: Annotated[Study, typer.Argument(help="The paper: fdp-census.", metavar="PAPER")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
+    figure: Annotated[
+        list[int] | None, typer.Option("--figure", metavar="N", help="Recompute Figure N; may be repeated.")
+    ] = None,
+    table: Annotated[
+        list[int] | None, typer.Option("--table", metavar="N", help="Recompute Table N; may be repeated.")
+    ] = None,
+    beyond: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--beyond", metavar="NAME", help="What goes beyond the paper: redistricting, dhc-persons."
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Recompute all of it.")] = False,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of public counts, for the figures that need them.")
+    ] = None,
+    plots: Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")] = PlotFormat.SVG,
+    quiet: Quiet = False,
+) -> None:
+    """Recompute a paper's tables and figures; write them with the paper's numbers beside ours."""
+    from tallyveil.studies.exhibit import MissingDataError, StudyInputs
+    from tallyveil.studies.write import write_comparisons, write_findings
+
+    wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
+    results: list[tuple[Exhibit, Findings]] = []
+    for exhibit in _chosen(name, wanted, everything):
+        try:
+            findings = exhibit.recompute(StudyInputs(data))
+        except MissingDataError as missing:
+            if not everything:
+                raise
+            typer.echo(f"skipped: {missing}", err=True)
+            continue
+        results.append((exhibit, findings))
+        written = write_findings(out, exhibit, findings, plots.value)
+        if not quiet:
+            _show(exhibit, findings, written)
+    if any(findings.comparisons for _, findings in results):
+        path = write_comparisons(out, results)
+        if not quiet:
+            typer.echo(f"Printed numbers beside ours: {path}")
+
+
+def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]":
+    from tallyveil.errors import ConfigError
+    from tallyveil.studies.fdp_census.catalogue import EXHIBITS
+
+    catalogue = {Study.FDP_CENSUS: EXHIBITS}[name]
+    known = {exhibit.name: exhibit for exhibit in catalogue}
+    unknown = [word for word in wanted if word not in known]
+    if unknown or not (wanted or everything):
+        got = f"{', '.join(unknown)} cannot be recomputed" if unknown else "nothing was asked for"
+        raise ConfigError(
+            f"study {name}: {got}; there are {', '.join(known)}. "
+            "Ask with --figure N, --table N, --beyond NAME, or --all.",
+            code="bad-flag",
+        )
+    return list(catalogue) if everything else [known[word] for word in dict.fromkeys(wanted)]
+
+
+def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"\n[bold]{exhibit.title}[/]")
+    if findings.comparisons:
+        console.print(_table(findings))
+    for note in findings.notes:
+        console.print(f"· {note}", highlight=False)
+    for path in written:
+        console.print(f"  {path}", style="dim", soft_wrap=True, highlight=False)
+
+
+def _table(findings: "Findings") -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("quantity", overflow="fold")
+    table.add_column("paper", justify="right", no_wrap=True)
+    table.add_column("ours", justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    for comparison in findings.comparisons:
+        table.add_row(
+            comparison.quantity, comparison.printed.text, f"{comparison.ours:.7g}", comparison.verdict.value
+        )
+    return table

@@ -1,0 +1,69 @@
+"""Curves of a guarantee, as figures of their own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.errors import ConfigError
+from tallyveil.report.figure import COLOURS, GREY, GRID, house_style, new_figure
+from tallyveil.storage.write import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ENDINGS = (".svg", ".png", ".pdf")
+
+
+def draw_profile(path: Path, epsilons: Sequence[float], deltas: Sequence[Bounds]) -> None:
+    """Draw delta against epsilon on a logarithmic axis.
+
+    Raises:
+        ConfigError: the file's ending is none a figure can have.
+        StoreError: the file cannot be written.
+    """
+    with house_style("profile"):
+        figure, axes = _empty("epsilon", "delta (logarithmic)")
+        shown = [(x, y.upper) for x, y in zip(epsilons, deltas, strict=True) if y.upper > 0]
+        axes.plot([x for x, _ in shown], [y for _, y in shown], color=COLOURS[0], linewidth=2)
+        axes.set_yscale("log")
+        axes.set_title("Privacy profile: delta at every epsilon (upper bound)")
+        _save(figure, path)
+
+
+def draw_tradeoff(path: Path, alphas: Sequence[float], betas: Sequence[Bounds]) -> None:
+    """Draw the trade-off function, beside the line of perfect privacy; raises as `draw_profile`."""
+    with house_style("tradeoff"):
+        figure, axes = _empty("false positives alpha", "least false negatives beta")
+        axes.plot([0, 1], [1, 0], color=GREY, linestyle="--", label="nothing can be told apart")
+        axes.plot(
+            alphas, [beta.lower for beta in betas], color=COLOURS[0], linewidth=2, label="this composition"
+        )
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_title("Trade-off function of the best test between neighbours (lower bound)")
+        axes.legend(loc="upper right")
+        _save(figure, path)
+
+
+def _empty(x: str, y: str) -> "tuple[Figure, Axes]":
+    figure = new_figure(5.0)
+    axes = figure.subplots()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(color=GRID, linewidth=0.8)
+    return figure, axes
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    if path.suffix not in ENDINGS:
+        raise ConfigError(f"--plot is {path}; wanted a file ending in {', '.join(ENDINGS)}.", code="bad-flag")
+    metadata = (
+        {"Date": None} if path.suffix == ".svg" else {"CreationDate": None} if path.suffix == ".pdf" else None
+    )
+
+    def write(temporary: Path) -> None:
+        figure.savefig(temporary, format=path.suffix[1:], metadata=metadata, bbox_inches="tight")
+
+    write_file(path, write)

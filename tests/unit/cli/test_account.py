@@ -1,0 +1,110 @@
+"""`tallyveil account`: the same answers as the functions, for people and for programs."""
+
+import json
+import sys
+
+import pytest
+
+from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
+from tallyveil.cli.main import main
+
+
+@pytest.fixture
+def account(monkeypatch, capsys):
+    def run(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", "account", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert (ended.value.code or 0) == code, said.err
+        return said.err if code else said.out
+
+    return run
+
+
+def test_epsilon(account):
+    queries = ["--gaussian", "5:10", "--gaussian", "68.49:10"]
+    answer = json.loads(account("epsilon", "--delta", "1e-10", *queries, "--json"))
+    expected = compose(
+        DiscreteGaussian("5", multiplicity=10),
+        DiscreteGaussian("68.49", multiplicity=10),
+        neighbours=Neighbours.UNBOUNDED,
+    ).epsilon("1e-10")
+    assert answer["epsilon"] == {"lower": expected.lower, "upper": expected.upper}
+    assert answer["epsilon"]["upper"] < answer["classical"]["zcdp"] < answer["classical"]["zcdp_textbook"]
+    assert "between" in account("epsilon", "--delta", "1e-10", *queries)
+
+
+def test_bounded_neighbours_double_every_query(account):
+    bounded = json.loads(
+        account("delta", "--epsilon", "2", "--gaussian", "9:3", "--neighbours", "bounded", "--json")
+    )
+    doubled = json.loads(account("delta", "--epsilon", "2", "--gaussian", "9:6", "--json"))
+    assert bounded["delta"] == doubled["delta"]
+    assert bounded["neighbours"] == "bounded"
+
+
+def test_proved_answers_lie_within_the_fast_ones(account):
+    fast = json.loads(account("epsilon", "--delta", "1e-11", "--gaussian", "5:10", "--json"))["epsilon"]
+    proved = json.loads(account("epsilon", "--delta", "1e-11", "--gaussian", "5:10", "--proved", "--json"))
+    assert proved["engines"] == ["proved"]
+    assert fast["lower"] <= proved["epsilon"]["upper"]
+    assert proved["epsilon"]["lower"] <= fast["upper"]
+
+
+def test_curves_and_their_plots(account, tmp_path):
+    plot = tmp_path / "profile.svg"
+    profile = json.loads(account("profile", "--gaussian", "5", "--points", "5", "--json", "--plot", plot))[
+        "profile"
+    ]
+    assert len(profile) == 5
+    deltas = [point["delta"]["upper"] for point in profile]
+    assert deltas == sorted(deltas, reverse=True)
+    assert "<svg" in plot.read_text()
+    plot = tmp_path / "tradeoff.png"
+    tradeoff = json.loads(account("tradeoff", "--laplace", "2", "--points", "5", "--json", "--plot", plot))
+    assert tradeoff["tradeoff"][0]["beta"]["upper"] <= 1
+    assert tradeoff["tradeoff"][-1]["beta"]["lower"] == 0
+    assert plot.stat().st_size > 1000
+    account("profile", "--gaussian", "5", "--plot", tmp_path / "profile.txt", code=2)
+
+
+def test_calibrate(account):
+    answer = json.loads(
+        account("calibrate", "--epsilon", "1", "--delta", "1e-9", "--gaussian", "5:10", "--json")
+    )
+    assert answer["epsilon"]["upper"] <= 1
+    assert answer["event"]["multiplicity"] == 10
+
+
+def test_a_release_file_can_be_accounted_for(account, small_release):
+    answer = json.loads(account("epsilon", "--delta", "1e-10", "--plan", small_release, "--json"))
+    assert answer["neighbours"] == "bounded"
+    assert answer["invariants"] == ["total at Region is published exactly"]
+
+
+def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_path):
+    from tallyveil.config.load import load_plan
+    from tallyveil.execution.run import run_release
+
+    plan = load_plan(small_release)
+    runs = [run_release(plan, tmp_path / name).path for name in ("one", "two")]
+    single = json.loads(account("total", runs[0], "--json"))["epsilon"]
+    both = json.loads(account("total", *runs, "--json"))["epsilon"]
+    doubled = compose(plan.event(), plan.event(), neighbours=plan.strategy.neighbours).epsilon("1e-10")
+    assert single["upper"] < both["lower"]
+    assert both["lower"] <= doubled.upper
+    assert doubled.lower <= both["upper"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("epsilon", "--delta", "1e-10", "--gaussian", "five"),
+        ("epsilon", "--delta", "1e-10", "--gaussian", "5:0"),
+        ("epsilon", "--delta", "1e-10", "--gaussian", "5:1:1:1"),
+        ("epsilon", "--delta", "1e-10", "--gaussian", "5", "--neighbours", "both"),
+    ],
+)
+def test_mistakes_are_named(account, arguments):
+    assert "error [" in account(*arguments, code=2)

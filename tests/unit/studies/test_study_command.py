@@ -1,0 +1,67 @@
+"""`tallyveil study`, end to end."""
+
+import sys
+
+import polars as pl
+import pytest
+
+from tallyveil.cli.main import main
+
+
+@pytest.fixture
+def study(monkeypatch, capsys):
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", "study", "fdp-census", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out + captured.err
+
+    return run
+
+
+def test_table_1(study, tmp_path):
+    code, text = study("--table", "1", "--out", tmp_path)
+    assert code == 0
+    assert "54.19" in text
+    table = pl.read_csv(tmp_path / "table-1.csv")
+    assert table["geolevel"].to_list()[0] == "US"
+    assert table["our_variance"][0] == pytest.approx(54.19395, abs=1e-4)
+    comparisons = pl.read_csv(tmp_path / "paper-and-ours.csv")
+    assert set(comparisons["verdict"]) == {"agrees"}
+    assert comparisons.height == 24
+
+
+def test_a_figure_has_a_plot(study, tmp_path):
+    code, _ = study("--figure", "11", "--out", tmp_path, "--plots", "png", "-q")
+    assert code == 0
+    assert (tmp_path / "figure-11.png").stat().st_size > 10_000
+    table = pl.read_csv(tmp_path / "figure-11.csv")
+    assert (table["exact: lower"] <= table["exact: upper"]).all()
+
+
+def test_what_cannot_be_recomputed(study, tmp_path):
+    code, text = study("--figure", "99", "--out", tmp_path)
+    assert code == 2
+    assert "figure-99 cannot be recomputed" in text
+    code, text = study("--out", tmp_path)
+    assert code == 2
+    assert "nothing was asked for" in text
+
+
+def test_data_are_asked_for(study, tmp_path):
+    code, text = study("--figure", "8", "--out", tmp_path)
+    assert code == 2
+    assert "--data DIR" in text
+
+
+def test_all_goes_on_without_data(study, tmp_path, monkeypatch):
+    from tallyveil.studies.fdp_census import catalogue
+
+    few = tuple(exhibit for exhibit in catalogue.EXHIBITS if exhibit.name in ("figure-8", "table-3"))
+    monkeypatch.setattr(catalogue, "EXHIBITS", few)
+    code, text = study("--all", "--out", tmp_path)
+    assert code == 0
+    assert "skipped: Figure 8" in text
+    assert (tmp_path / "table-3.csv").exists()
+    assert not (tmp_path / "figure-8.csv").exists()
