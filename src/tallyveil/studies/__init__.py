@@ -1,0 +1,1 @@
+"""Papers' tables and figures, recomputed: one folder a paper, run by name."""

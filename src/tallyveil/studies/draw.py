@@ -1,0 +1,268 @@
+"""Plots of a study: the same bytes every time, colours told apart by everybody."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tallyveil.storage.write import write_file
+from tallyveil.studies.drawing import DotPanel, DotPlot, Drawing, LinePanel, LinePlot, Role
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+INK: Final = "#1b1f24"
+MUTED: Final = "#57606a"
+GRID: Final = "#dfe3e8"
+BAND: Final = "#f4f6f8"
+
+# Okabe and Ito's blue and vermilion, distinct under the common kinds of colour blindness.
+_COLOURS: Final = {
+    Role.OURS: "#0072b2",
+    Role.PUBLISHED: "#d55e00",
+    Role.REDUCED: INK,
+    Role.PRINTED: "#cc79a7",
+    Role.OTHER: "#8b949e",
+}
+_DASHES: Final[dict[Role, Any]] = {
+    Role.OURS: "solid",
+    Role.PUBLISHED: (0, (6, 2)),
+    Role.REDUCED: (0, (1.2, 1.4)),
+    Role.PRINTED: (0, (4, 1.5, 1, 1.5)),
+    Role.OTHER: (0, (3, 3)),
+}
+_MARKERS: Final = {
+    Role.OURS: "o",
+    Role.PUBLISHED: "D",
+    Role.REDUCED: "s",
+    Role.PRINTED: "X",
+    Role.OTHER: "v",
+}
+
+_STYLE: Final[dict[Any, Any]] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tallyveil",
+    "figure.dpi": 110,
+}
+
+
+def write_plot(path: Path, drawing: Drawing, title: str) -> None:
+    """Draw and write one plot; the suffix of `path` (.svg or .png) is its format.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()  # a reader's own settings must not change the bytes
+        mpl.rcParams.update(_STYLE)
+        figure = _lines(drawing) if isinstance(drawing, LinePlot) else _dots(drawing)
+        width, height = figure.get_size_inches()
+        heading = figure.suptitle(
+            title, x=0.08 / width, y=1 - 0.08 / height, ha="left", va="top", fontsize=12, fontweight="bold"
+        )
+        heading.set_in_layout(False)  # the room above the panels is measured out already
+        file_format = path.suffix.removeprefix(".")
+        metadata = {"Date": None, "Creator": None} if file_format == "svg" else {"Software": None}
+
+        def save(temporary: Path) -> None:
+            figure.savefig(temporary, format=file_format, metadata=metadata, facecolor="white")
+
+        write_file(path, save)
+
+
+@contextmanager
+def _panels(n: int, columns: int, size: tuple[float, float], **shared: Any) -> Iterator[tuple["Figure", Any]]:
+    """A figure with `n` panels; what the caller drew is laid out under a title and one legend."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    rows = math.ceil(n / columns)
+    width = size[0] * columns
+    layout = ConstrainedLayoutEngine()
+    figure = Figure(figsize=(width, size[1] * rows), layout=layout)
+    axes = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for empty in axes[n:]:
+        empty.set_axis_off()
+    yield figure, axes
+    entries: dict[str, Any] = {}
+    for panel in axes[:n]:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    # Inches above the panels: the title, then as many lines as the legend needs.
+    fitting = max(1, int(width / (0.65 + 0.07 * max(map(len, entries)))))
+    lines = math.ceil(len(entries) / fitting)
+    head = 0.42 + 0.22 * lines
+    height = size[1] * rows + head
+    figure.set_size_inches(width, height)
+    layout.set(rect=(0, 0, 1, 1 - head / height), w_pad=0.08, h_pad=0.06)
+    figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="upper left",
+        bbox_to_anchor=(0.08 / width, 1 - 0.36 / height),
+        ncols=math.ceil(len(entries) / lines),
+        columnspacing=1.6,
+        handlelength=2.4,
+        borderpad=0,
+        borderaxespad=0,
+    )
+
+
+def _lines(plot: LinePlot) -> "Figure":
+    size = (2.75, 2.95) if plot.square else (3.1, 2.6) if len(plot.panels) > 2 else (4.6, 3.8)
+    if len(plot.panels) == 1:
+        size = (6.8, 6.4) if plot.square else (7.4, 4.6)
+    with _panels(len(plot.panels), plot.columns, size, sharey=plot.y_limits is not None) as (figure, axes):
+        for place, (panel, content) in enumerate(zip(axes, plot.panels, strict=False)):
+            _draw_lines(panel, content, plot)
+            if place % plot.columns == 0:
+                panel.set_ylabel(plot.y_label)
+            if place >= len(plot.panels) - plot.columns:
+                panel.set_xlabel(plot.x_label)
+    return figure
+
+
+def _draw_lines(axes: "Axes", content: LinePanel, plot: LinePlot) -> None:
+    axes.set_title(content.title)
+    axes.margins(x=0)
+    for line in content.lines:
+        axes.plot(
+            line.x,
+            line.y,
+            color=_COLOURS[line.role],
+            linestyle=_DASHES[line.role],
+            linewidth=1.3 if line.role is Role.OTHER else 1.8,
+            label=line.label,
+        )
+    if plot.log_x:
+        axes.set_xscale("log")
+    if plot.log_y:
+        axes.set_yscale("log")
+    if plot.x_limits is not None:
+        axes.set_xlim(*plot.x_limits)
+    if plot.y_limits is not None:
+        axes.set_ylim(*plot.y_limits)
+    if plot.log_x:
+        _label_powers(axes.xaxis, axes.get_xlim())
+    if plot.log_y:
+        _label_powers(axes.yaxis, axes.get_ylim())
+    if plot.square:
+        axes.set_aspect("equal")
+    for height, word in content.marks:
+        axes.axhline(height, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.annotate(
+            word,
+            (0, height),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            xytext=(4, 2),
+            color=MUTED,
+            fontsize=8,
+        )
+
+
+def _label_powers(axis: "Axis", limits: tuple[float, float]) -> None:
+    """Plain labels for probabilities on a logarithmic axis: 1, 1e-3, 1e-6."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = (math.log10(limit) for limit in limits)
+    step = max(1, math.ceil((high - low) / 6))
+    powers = [power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0]
+    axis.set_major_locator(FixedLocator([10.0**power for power in powers]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: "1" if value == 1 else f"1e{round(math.log10(value))}")
+    )
+
+
+def _label_amounts(axis: "Axis", limits: tuple[float, float]) -> None:
+    """Plain labels for persons or dollars on a logarithmic axis: 1, 2, 5, 10."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = limits
+    steps = (1, 2, 5) if high / low < 200 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _dots(plot: DotPlot) -> "Figure":
+    label_width = 0.085 * max(map(len, plot.rows))
+    size = (3.9 + label_width / plot.columns, 0.4 * len(plot.rows) + 0.85)
+    if len(plot.panels) == 1:
+        size = (7.4, size[1])
+    with _panels(len(plot.panels), plot.columns, size, sharey=True) as (figure, axes):
+        for panel, content in zip(axes, plot.panels, strict=False):
+            _draw_dots(panel, content, plot)
+            panel.set_xlabel(content.x_label)
+    return figure
+
+
+def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
+    axes.set_title(content.title)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    for row in range(0, len(plot.rows), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color=BAND, zorder=0, linewidth=0)
+    for number, series in enumerate(content.series):
+        shift = (number - (len(content.series) - 1) / 2) * 0.18
+        places = [row + shift for row in range(len(plot.rows))]
+        for place, (low, high) in zip(places, series.ranges, strict=False):
+            axes.plot([low, high], [place, place], color=_COLOURS[series.role], linewidth=1.6, alpha=0.5)
+        axes.scatter(
+            series.values,
+            places,
+            s=32,
+            color=_COLOURS[series.role],
+            marker=_MARKERS[series.role],
+            linewidths=0,
+            label=series.label,
+            zorder=3,
+        )
+    axes.set_yticks(range(len(plot.rows)), plot.rows)
+    axes.set_ylim(len(plot.rows) - 0.5, -0.5)
+    if plot.log_x:
+        axes.set_xscale("log")
+        values = [value for series in content.series for value in series.values]
+        ends = [end for series in content.series for pair in series.ranges for end in pair]
+        axes.set_xlim(min(values + ends) / 1.25, max(values + ends) * 1.25)
+        _label_amounts(axes.xaxis, axes.get_xlim())
+    else:
+        axes.set_xlim(left=0)
+    for row, note in enumerate(content.notes):
+        axes.annotate(
+            note,
+            (1, row),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            xytext=(4, 0),
+            va="center",
+            color=MUTED,
+            fontsize=8.5,
+        )

@@ -1,0 +1,101 @@
+"""The paper's noise as privacy events: ten equal queries at each of eight geolevels, one record added.
+
+All variances come from the exact shares of Table 3. The "Bureau's" row of Table 1 shows them rounded, and the
+paper's other numbers follow from the exact ones: started from the rounded ones, some differ in the last digit.
+"""
+
+from fractions import Fraction
+from functools import cache
+from typing import Final
+
+from tallyveil.accounting import (
+    Calibration,
+    DiscreteGaussian,
+    Guarantee,
+    Neighbours,
+    SequentialEvent,
+    calibrate,
+    compose,
+    zcdp_to_epsilon_textbook,
+)
+from tallyveil.studies.fdp_census.printed import printed
+
+FOLDS: Final = 10
+"""Queries at each geolevel."""
+
+RHO: Final = Fraction("3.65")
+"""All geolevels together."""
+
+DELTA: Final = Fraction("1e-11")
+"""Where one geolevel's noise is matched to the published epsilon."""
+
+OVERALL_DELTA: Final = Fraction("1e-10")
+"""Where all geolevels' noise is matched to the published epsilon."""
+
+NEIGHBOURS: Final = Neighbours.UNBOUNDED
+
+
+def geolevels() -> tuple[str, ...]:
+    """Names of the eight geolevels, root first, as the paper writes them."""
+    return tuple(printed("table-3"))
+
+
+def variances() -> dict[str, Fraction]:
+    """Variance of each query at each geolevel: exact, from the shares."""
+    return {geolevel: FOLDS / (2 * share * RHO) for geolevel, share in shares().items()}
+
+
+def printed_variances() -> dict[str, Fraction]:
+    """The same as Table 1 prints them, rounded."""
+    return {name: number.value for name, number in printed("table-1-bureau").items()}
+
+
+def shares() -> dict[str, Fraction]:
+    """Share of rho of each geolevel, from Table 3."""
+    return {name: number.value / 100 for name, number in printed("table-3").items()}
+
+
+def geolevel_rho(variance: Fraction, folds: int = FOLDS) -> Fraction:
+    """zCDP cost of equal queries with discrete Gaussian noise of this variance."""
+    return folds / (2 * variance)
+
+
+@cache
+def geolevel_guarantee(variance: Fraction, folds: int = FOLDS) -> Guarantee:
+    """Exact guarantee of equal queries with discrete Gaussian noise of this variance."""
+    return compose(DiscreteGaussian(variance, multiplicity=folds), neighbours=NEIGHBOURS)
+
+
+@cache
+def reduced_noise(variance: Fraction) -> Calibration:
+    """The least noise of one geolevel with the epsilon published for `variance`, at DELTA."""
+    return calibrate(
+        DiscreteGaussian(variance, multiplicity=FOLDS),
+        epsilon=zcdp_to_epsilon_textbook(geolevel_rho(variance), DELTA),
+        delta=DELTA,
+        neighbours=NEIGHBOURS,
+    )
+
+
+def overall_event(factor: Fraction = Fraction(1)) -> SequentialEvent:
+    """All geolevels, with every variance multiplied by a factor."""
+    return SequentialEvent(
+        tuple(DiscreteGaussian(factor * variance, multiplicity=FOLDS) for variance in variances().values())
+    )
+
+
+@cache
+def overall_guarantee(factor: Fraction = Fraction(1)) -> Guarantee:
+    """Exact guarantee of all geolevels, with every variance multiplied by a factor."""
+    return compose(overall_event(factor), neighbours=NEIGHBOURS)
+
+
+@cache
+def overall_reduced_noise() -> Calibration:
+    """The least noise of all geolevels with the published epsilon, at OVERALL_DELTA."""
+    return calibrate(
+        overall_event(),
+        epsilon=zcdp_to_epsilon_textbook(RHO, OVERALL_DELTA),
+        delta=OVERALL_DELTA,
+        neighbours=NEIGHBOURS,
+    )

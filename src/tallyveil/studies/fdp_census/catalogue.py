@@ -1,0 +1,38 @@
+"""Everything of the paper that can be recomputed, and what goes beyond it."""
+
+from typing import Final
+
+from tallyveil.studies.exhibit import Exhibit
+from tallyveil.studies.fdp_census import (
+    education,
+    epsilons,
+    noisy_counts,
+    profiles,
+    released,
+    residuals,
+    table_1,
+    tradeoffs,
+)
+
+EXHIBITS: Final = (
+    Exhibit("table-1", "Table 1: least noise for the published epsilon", table_1.reduced_variances),
+    Exhibit("table-2", "Table 2: residuals of the Gaussian approximation", residuals.certified_residuals),
+    Exhibit("table-3", "Table 3: the allocation", table_1.allocation),
+    Exhibit("figure-2", "Figure 2: delta at every epsilon, by geolevel", profiles.geolevel_profiles),
+    Exhibit("figure-3", "Figure 3: epsilon by geolevel", epsilons.epsilons),
+    Exhibit("figure-4", "Figure 4: trade-off functions by geolevel", tradeoffs.geolevel_tradeoffs),
+    Exhibit("figure-5", "Figure 5: reduced noise against the Bureau's", profiles.reduced_profiles),
+    Exhibit("figure-6", "Figure 6: error of noisy counts, Rhode Island", noisy_counts.errors_by_geolevel),
+    Exhibit("figure-7", "Figure 7: all geolevels together", profiles.overall_profile),
+    Exhibit("figure-8", "Figure 8: error by race, blocks of Rhode Island", noisy_counts.errors_by_race),
+    Exhibit("figure-9", "Figure 9: earnings and education from noisy counts", education.slope_distortion),
+    Exhibit("figure-11", "Figure 11: 1,890 equal queries", profiles.many_folds),
+    Exhibit("figure-12", "Figure 12: trade-off function of all geolevels", tradeoffs.overall_tradeoff),
+    Exhibit("figure-13", "Figure 13: trade-off functions of the County, close up", tradeoffs.county_zoom),
+    Exhibit("figure-14", "Figure 14: how much smaller epsilon is", epsilons.improvements),
+    Exhibit(
+        "figure-15", "Figure 15: how much smaller epsilon is, in percent", epsilons.relative_improvements
+    ),
+    Exhibit("redistricting", "Redistricting data 2021 as released, exactly", released.redistricting),
+    Exhibit("dhc-persons", "DHC persons 2023 as released, exactly", released.dhc_persons),
+)

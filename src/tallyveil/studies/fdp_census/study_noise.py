@@ -1,0 +1,45 @@
+"""Noise of the simulations: exact, and the same every time, from a stated key; and its exact expectation."""
+
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.noise import DiscreteGaussian, NoiseSource, insecure_key
+
+KEY_TEXT: Final = "tallyveil study fdp-census"
+"""What the key is made from; the counts are public, so nothing needs to be hidden."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def study_noise() -> NoiseSource:
+    """The source of all noise in this study."""
+    return NoiseSource(insecure_key(KEY_TEXT))
+
+
+def expected_errors(counts: Ints, variance: Fraction, *, nonnegative: bool) -> tuple[float, float]:
+    """Expected squared and absolute error of noisy counts, averaged over the counts: exact, without draws.
+
+    Args:
+        counts: [any shape], 0 or more.
+        variance: Of the discrete Gaussian.
+        nonnegative: Negative noisy counts are set to zero.
+    Returns:
+        Mean squared error (counts squared), mean absolute error (counts).
+    """
+    law = DiscreteGaussian(variance)
+    reach = math.ceil(14 * math.sqrt(float(variance)))  # beyond, 1e-42 of the noise is left
+    noise = np.arange(-reach, reach + 1)
+    probability = np.array([law.probability(x) for x in range(reach + 1)])
+    probability = np.concatenate([probability[:0:-1], probability])
+    values, numbers = np.unique(np.minimum(counts, reach), return_counts=True)
+    squared = absolute = 0.0
+    for value, number in zip(values.tolist(), numbers.tolist(), strict=True):
+        error = np.maximum(noise, -value) if nonnegative else noise
+        squared += number * float(probability @ error.astype(np.float64) ** 2)
+        absolute += number * float(probability @ np.abs(error))
+    return squared / counts.size, absolute / counts.size

@@ -1,0 +1,78 @@
+"""What a study leaves in its folder: tables, plots, and the printed numbers beside ours."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.storage.write import write_file
+from tallyveil.studies.draw import write_plot
+from tallyveil.studies.exhibit import Exhibit, Findings
+
+COMPARISON_FILE = "paper-and-ours.csv"
+
+
+def write_findings(out: Path, exhibit: Exhibit, findings: Findings, plot_format: str) -> tuple[Path, ...]:
+    """Write an exhibit's tables (CSV) and plots.
+
+    Args:
+        out: Folder, made if need be.
+        exhibit: What was recomputed.
+        findings: What that gave.
+        plot_format: "svg" or "png".
+    Returns:
+        The files written.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    written = []
+    for name, frame in findings.tables.items():
+        written.append(out / f"{name}.csv")
+        _write_csv(written[-1], frame)
+    for name, drawing in findings.drawings.items():
+        written.append(out / f"{name}.{plot_format}")
+        write_plot(written[-1], drawing, exhibit.title)
+    return tuple(written)
+
+
+def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFrame:
+    """All printed numbers beside ours, one row each."""
+    return pl.DataFrame(
+        [
+            {
+                "exhibit": exhibit.name,
+                "quantity": comparison.quantity,
+                "printed": comparison.printed.text,
+                "ours": comparison.ours,
+                "verdict": comparison.verdict.value,
+                "source": comparison.printed.source,
+                "remark": comparison.printed.remark,
+            }
+            for exhibit, findings in results
+            for comparison in findings.comparisons
+        ],
+        schema={
+            "exhibit": pl.String,
+            "quantity": pl.String,
+            "printed": pl.String,
+            "ours": pl.Float64,
+            "verdict": pl.String,
+            "source": pl.String,
+            "remark": pl.String,
+        },
+    )
+
+
+def write_comparisons(out: Path, results: Sequence[tuple[Exhibit, Findings]]) -> Path:
+    """Write all printed numbers beside ours; returns the file.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    path = out / COMPARISON_FILE
+    _write_csv(path, comparison_table(results))
+    return path
+
+
+def _write_csv(path: Path, frame: pl.DataFrame) -> None:
+    write_file(path, frame.write_csv)
