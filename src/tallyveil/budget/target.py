@@ -3,8 +3,14 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from tallyveil.accounting.costs import rho_of
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Strategy
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.calibration import Calibration
 
 DIGITS = 9
 """Significant decimal digits of the rho found; it is rounded down."""
@@ -28,3 +34,26 @@ def rho_for_target(shape: Strategy, epsilon: Fraction, delta: Fraction) -> Fract
     found = calibrate(event, epsilon=epsilon, delta=delta, neighbours=shape.neighbours, digits=DIGITS + 1)
     exponent = DIGITS - 1 - math.floor(math.log10(float(1 / found.factor)))
     return Fraction(math.floor(Fraction(10) ** exponent / found.factor)) / Fraction(10) ** exponent
+
+
+def geolevel_savings(strategy: Strategy, delta: Fraction) -> "tuple[tuple[str, Calibration], ...]":
+    """For each geolevel, the least noise with which it keeps the epsilon zCDP allows it to claim.
+
+    Args:
+        strategy: Gaussian strategy.
+        delta: Delta of the epsilons compared.
+    Returns:
+        (geolevel, calibration): variances times `factor` give exactly what zCDP says of the variances as they are.
+    Raises:
+        BudgetError: the strategy's noise is not Gaussian, or delta is out of range.
+    """
+    from tallyveil.accounting.calibration import calibrate
+
+    found = []
+    for geolevel in strategy.geolevels:
+        event = strategy.geolevel_event(geolevel)
+        claimed = zcdp_to_epsilon(rho_of(event), delta)
+        found.append(
+            (geolevel, calibrate(event, epsilon=claimed, delta=delta, neighbours=strategy.neighbours))
+        )
+    return tuple(found)

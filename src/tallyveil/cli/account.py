@@ -176,18 +176,50 @@ def calibrate(
 
 
 @account.command()
+def savings(
+    plan: Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")],
+    delta: Delta = "1e-10",
+    as_json: AsJson = False,
+) -> None:
+    """For each geolevel of a release file, the noise that would keep the epsilon zCDP allows it to claim."""
+    from tallyveil.budget.target import geolevel_savings
+    from tallyveil.config.load import load_plan
+
+    strategy = load_plan(plan).strategy
+    found = [
+        {
+            "geolevel": geolevel,
+            "factor": {"exact": str(item.factor), "decimal": float(item.factor)},
+            "saving_percent": 100 * (1 - float(item.factor)),
+            "epsilon": item.guarantee.epsilon(_exact(delta)).to_mapping(),
+        }
+        for geolevel, item in geolevel_savings(strategy, _exact(delta))
+    ]
+    _print({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
+
+
+@account.command()
 def total(
-    runs: Annotated[list[Path], typer.Argument(help="Release folders of the same people.", metavar="RUN...")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Release folders of the same people, or a folder of such folders.", metavar="RUN..."
+        ),
+    ],
     delta: Delta = "1e-10",
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """The joint guarantee of several releases of the same people, from their ledgers."""
-    from tallyveil.accounting.joint import joint_guarantee
+    from tallyveil.accounting.joint import joint_guarantee, runs_in
 
-    guarantee = joint_guarantee([run / "ledger.jsonl" if run.is_dir() else run for run in runs])
+    ledgers: list[Path] = []
+    for run in runs:
+        # A folder that is no run itself stands for all runs in it.
+        ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
+    guarantee = joint_guarantee(ledgers)
     answer = {
-        "runs": [str(run) for run in runs],
+        "runs": [str(run) for run in ledgers],
         "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "classical": _classical(guarantee, _exact(delta)),

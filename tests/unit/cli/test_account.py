@@ -83,6 +83,13 @@ def test_a_release_file_can_be_accounted_for(account, small_release):
     assert answer["invariants"] == ["total at Region is published exactly"]
 
 
+def test_savings_by_geolevel(account, small_release):
+    answer = json.loads(account("savings", small_release, "--json"))
+    assert [item["geolevel"] for item in answer["geolevels"]] == ["Region", "Town", "Block"]
+    for item in answer["geolevels"]:
+        assert 0 < item["saving_percent"] < 40
+
+
 def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_path):
     from tallyveil.config.load import load_plan
     from tallyveil.execution.run import run_release
@@ -93,6 +100,11 @@ def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_pat
     both = json.loads(account("total", *runs, "--json"))["epsilon"]
     doubled = compose(plan.event(), plan.event(), neighbours=plan.strategy.neighbours).epsilon("1e-10")
     assert single["upper"] < both["lower"]
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for run in runs:
+        run.rename(folder / run.name)
+    assert json.loads(account("total", folder, "--json"))["epsilon"] == both
     assert both["lower"] <= doubled.upper
     assert doubled.lower <= both["upper"]
 
