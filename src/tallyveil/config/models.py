@@ -103,7 +103,7 @@ class StructuralZeroTable(Table):
 class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
-    preset: Name | None = Field(default=None, description='"pl94-persons" or "race-age".')
+    preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
     name: Name | None = None
     attributes: list[AttributeTable] = Field(default_factory=list)
     recodes: list[RecodeTable] = Field(default_factory=list)
@@ -153,7 +153,9 @@ class StrategyTable(Table):
     """[strategy]: how the budget is divided; a preset, or shares of your own."""
 
     preset: Name | None = Field(
-        default=None, description='"redistricting-us" or "redistricting-state-rooted" (schema pl94-persons).'
+        default=None,
+        description='"redistricting-us" or "redistricting-state-rooted" (schema pl94-persons); '
+        '"redistricting-units-us" or "redistricting-units-state-rooted" (schema pl94-units).',
     )
     rho: Exact | None = Field(default=None, description="What the discrete Gaussian strategy spends.")
     epsilon: Exact | None = Field(

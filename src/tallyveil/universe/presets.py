@@ -25,7 +25,8 @@ def load_preset(name: str) -> Schema:
     """Read a schema that comes with the package.
 
     Args:
-        name: "pl94-persons" (redistricting data, 2,016 cells) or "race-age" (16 cells).
+        name: "pl94-persons" (redistricting data, 2,016 cells), "pl94-units" (its housing units, 2 cells)
+            or "race-age" (16 cells).
     Returns:
         The schema.
     Raises:

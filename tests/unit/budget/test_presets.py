@@ -11,7 +11,12 @@ from tallyveil.universe import load_preset
 
 
 def test_the_presets_are_listed() -> None:
-    assert strategy_preset_names() == ("redistricting-state-rooted", "redistricting-us")
+    assert strategy_preset_names() == (
+        "redistricting-state-rooted",
+        "redistricting-units-state-rooted",
+        "redistricting-units-us",
+        "redistricting-us",
+    )
 
 
 def test_an_unknown_preset_is_refused_with_the_names_there_are() -> None:
