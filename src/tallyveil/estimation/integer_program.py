@@ -76,7 +76,7 @@ def solve_integer(program: IntegerProgram, where: str) -> IntegerAnswer | None:
             whole = values.astype(np.int64)
             if proves_optimal(program, whole, prices.astype(np.int64)):
                 return IntegerAnswer(whole, RoundingMethod.LINEAR_PROGRAM)
-    branched = _branch_and_bound(program, where)
+    branched = branch_and_bound(program, where)
     return None if branched is None else IntegerAnswer(branched, RoundingMethod.INTEGER_PROGRAM)
 
 
@@ -134,7 +134,7 @@ def _solve_linear(program: IntegerProgram) -> tuple[FloatArray, FloatArray] | No
         included |= wanted
 
 
-def _branch_and_bound(program: IntegerProgram, where: str) -> Int64Array | None:
+def branch_and_bound(program: IntegerProgram, where: str) -> Int64Array | None:
     """The optimum over all columns with a gap of zero, or None when the program is infeasible."""
     solver = _load(program, np.ones(program.cost.size, dtype=np.bool_), whole=True)
     solver.setOptionValue("mip_rel_gap", 0.0)

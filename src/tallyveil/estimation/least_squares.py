@@ -1,4 +1,9 @@
-"""Non-negative weighted least squares of one family, pass after pass."""
+"""Non-negative weighted least squares of one family, pass after pass.
+
+Each pass climbs a ladder until an answer is certified, and how far it had to climb is its status:
+compiled descent and active-set polish; more sweeps of the same; an interior-point method with the polish in
+numpy; the interior point's answer as it is, where it is within the limit.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,12 @@ import numpy as np
 
 from tallyveil.estimation.active_set import CERTIFIED_PERSONS, polish
 from tallyveil.estimation.interior_point import solve_interior
+from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProblem, FloatArray, Int32Array
-from tallyveil.estimation.program import BlockProgram
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
-from tallyveil.estimation.solution import EstimateStatus
+from tallyveil.estimation.solution import EstimateStatus, least_certain
+from tallyveil.kernels.family_certificate import squared_deviation
+from tallyveil.kernels.family_solver import solve_pass
 
 LIMIT_PERSONS = 1e-4
 ZERO_PERSONS = 1e-9
@@ -26,7 +33,7 @@ class LeastSquaresAnswer:
 
     Attributes:
         estimate: Persons, shape (C, s).
-        status: CERTIFIED when every pass was, else INTERIOR_POINT.
+        status: The least certain pass's.
         residual_persons: Largest residual of any pass; above the limit the answer must not be used.
         infeasible: The solver says that no counts satisfy the rows.
     """
@@ -53,15 +60,16 @@ def solve_passes(
     bounds = constraint_bounds(problem)
     status, worst = EstimateStatus.CERTIFIED, 0.0
     estimate = np.zeros(allowed.shape)
-    for current in problem.passes:
-        program, merging = reduce_pass(problem, allowed, current, bounds)
-        merged, residual, certified, infeasible = _solve(program, limit)
-        estimate, worst = merging.expand(merged), max(worst, residual)
-        if residual > limit:
-            return LeastSquaresAnswer(estimate, EstimateStatus.INTERIOR_POINT, worst, infeasible)
-        if not certified:
-            status = EstimateStatus.INTERIOR_POINT
-            _log.info("%s: a pass was accepted without a certified face", problem.where)
+    for number, current in enumerate(problem.passes, start=1):
+        answer = _solve(problem, allowed, current, bounds)
+        estimate, worst = answer.estimate, max(worst, answer.residual_persons)
+        if answer.residual_persons > limit:
+            return LeastSquaresAnswer(estimate, EstimateStatus.INTERIOR_POINT, worst, answer.infeasible)
+        if answer.status is not EstimateStatus.CERTIFIED:
+            _log.info("%s: a pass ended as '%s'", problem.where, answer.status.value)
+        status = least_certain(status, answer.status)
+        if number == len(problem.passes):
+            break
         carried = _carried(problem, current, estimate)
         bounds, allowed = (*bounds, *carried), _narrow(allowed, carried)
     return LeastSquaresAnswer(estimate, status, worst, False)
@@ -69,29 +77,54 @@ def solve_passes(
 
 def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> float:
     """Sum over a pass's queries of (Q x - y)^2 / variance, over the answers that hold a support cell."""
-    total = 0.0
-    for name in current.queries:
-        query = problem.query(name)
-        used = np.unique(query.labels[query.labels >= 0])
-        answers = _answers(query.labels, query.values.shape[1], estimate)
-        total += float(((answers - query.values)[:, used] ** 2).sum()) / query.variance
-    return total
-
-
-def _solve(program: BlockProgram, limit: float) -> tuple[FloatArray, float, bool, bool]:
-    """(estimate on the program's cells, residual in persons, certified, infeasible) of one pass."""
-    if program.n_variables == 0:
-        residual = (
-            np.inf
-            if (program.rows.lower > 0).any() or (program.sums is not None and program.sums.any())
-            else 0.0
+    arrays = pass_arrays(problem, np.ones(estimate.shape, dtype=np.bool_), current, ())
+    return float(
+        squared_deviation(
+            arrays.labels, arrays.widths, arrays.values, arrays.weights, np.ascontiguousarray(estimate)
         )
-        return np.zeros(program.allowed.shape), residual, True, residual > 0
+    )
+
+
+def _solve(
+    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: tuple[Bounds, ...]
+) -> LeastSquaresAnswer:
+    """One pass, by the first rung of the ladder that certifies it."""
+    if not allowed.any():
+        return _solve_nobody(problem, allowed, bounds)
+    compiled = solve_pass(pass_arrays(problem, allowed, current, bounds))
+    if compiled.residual <= CERTIFIED_PERSONS:
+        first = compiled.rounds == 1
+        status = EstimateStatus.CERTIFIED if first else EstimateStatus.CERTIFIED_BY_MORE_SWEEPS
+        return LeastSquaresAnswer(compiled.estimate, status, compiled.residual, False)
+    fallback = _solve_interior(problem, allowed, current, bounds)
+    if fallback.infeasible or fallback.residual_persons <= compiled.residual:
+        return fallback
+    return LeastSquaresAnswer(compiled.estimate, fallback.status, compiled.residual, False)
+
+
+def _solve_nobody(
+    problem: FamilyProblem, allowed: BoolArray, bounds: tuple[Bounds, ...]
+) -> LeastSquaresAnswer:
+    """A pass in which no child may have anybody."""
+    wanted = problem.parent_counts is not None and bool(problem.parent_counts.any())
+    wanted = wanted or any((one.lower > 0).any() for one in bounds)
+    return LeastSquaresAnswer(
+        np.zeros(allowed.shape), EstimateStatus.CERTIFIED, np.inf if wanted else 0.0, wanted
+    )
+
+
+def _solve_interior(
+    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: tuple[Bounds, ...]
+) -> LeastSquaresAnswer:
+    """One pass by an interior-point method and the polish in numpy, which share nothing with the kernels."""
+    program, merging = reduce_pass(problem, allowed, current, bounds)
     start, infeasible = solve_interior(program)
     if infeasible or not np.isfinite(start.x).all():
-        return np.zeros(program.allowed.shape), np.inf, False, infeasible
+        return LeastSquaresAnswer(np.zeros(allowed.shape), EstimateStatus.INTERIOR_POINT, np.inf, infeasible)
     point, residual = polish(program, start)
-    return program.spread(point.x), residual, residual <= CERTIFIED_PERSONS, False
+    certified = residual <= CERTIFIED_PERSONS
+    status = EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT if certified else EstimateStatus.INTERIOR_POINT
+    return LeastSquaresAnswer(merging.expand(program.spread(point.x)), status, residual, False)
 
 
 def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> tuple[Bounds, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -99,11 +100,16 @@ class RoundingStage:
 
     Attributes:
         labels: (query name, int32 labels of shape (s,)) whose summed L1 deviation this stage minimises.
+        target: What the answers should be near: "fraction", the estimate's answer; or "nearest", the whole
+            number nearest to it (floors + round(answer of the fractional parts), halves to even).
     """
 
     labels: tuple[tuple[str, Int32Array], ...]
+    target: Literal["fraction", "nearest"] = "fraction"
 
     def __post_init__(self) -> None:
+        if self.target not in {"fraction", "nearest"}:
+            raise SchemaError(f"rounding stage: target must be 'fraction' or 'nearest', got {self.target!r}")
         frozen = tuple(
             (name, _readonly(labels, np.int32, 1, f"rounding query '{name}'")) for name, labels in self.labels
         )

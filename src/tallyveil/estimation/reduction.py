@@ -31,8 +31,9 @@ from tallyveil.estimation.problem import (
     Int64Array,
 )
 from tallyveil.estimation.program import BlockProgram, Partition, RowSet
+from tallyveil.kernels.family_reduction import RIDGE
 
-RIDGE = 2.0**-14
+__all__ = ["RIDGE", "Bounds", "Merging", "constraint_bounds", "reduce_pass"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _program(
     bounds: Sequence[Bounds],
 ) -> BlockProgram:
     hessian = _hessian(partitions, allowed.shape[1])
-    ridge = _ridge(partitions, hessian, weight)
+    ridge = _ridge(partitions, weight)
     hessian[np.diag_indices_from(hessian)] += ridge
     child, cell = np.nonzero(allowed)
     return BlockProgram(
@@ -149,11 +150,18 @@ def _merge(
         for one in keys:
             combined = group * (int(one.max(initial=-1)) + 2) + one + 1
             group = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+        group = _in_order_of_appearance(group)
     first = np.unique(group, return_index=True)[1].astype(np.int64)
     weight = _inhabitants(problem)
     totals = np.bincount(group, weights=weight, minlength=first.size)[group]
     share = np.divide(weight, totals, out=np.zeros(n_cells), where=totals > 0)
     return Merging(group, share, first)
+
+
+def _in_order_of_appearance(group: Int64Array) -> Int64Array:
+    """The same groups, numbered as they first appear."""
+    first, inverse = np.unique(group, return_index=True, return_inverse=True)[1:]
+    return np.asarray(np.argsort(np.argsort(first))[inverse])
 
 
 def _separates_all(labels: Int32Array) -> bool:
@@ -211,21 +219,33 @@ def _linear(partitions: Sequence[Partition], shape: tuple[int, ...]) -> FloatArr
     return linear
 
 
-def _ridge(partitions: Sequence[Partition], hessian: FloatArray, weight: FloatArray) -> FloatArray:
+def _ridge(partitions: Sequence[Partition], weight: FloatArray) -> FloatArray:
     """Diagonal that makes H definite; zeros where it is already.
 
     Args:
         partitions: The pass's queries.
-        hessian: H without a ridge, shape (g, g).
         weight: Parent's count of each program cell over its mean count of a support cell, shape (g,).
     """
     if any(int(one.labels.min()) >= 0 and one.values.shape[1] == weight.size for one in partitions):
         return np.zeros(weight.size)
-    eigenvalues = np.linalg.eigvalsh(hessian)
-    if eigenvalues[0] > 1e-9 * eigenvalues[-1]:
+    if sum(one.values.shape[1] for one in partitions) >= weight.size and _determined(partitions, weight.size):
         return np.zeros(weight.size)
     size = RIDGE * min((one.weight for one in partitions), default=1.0)
     return np.asarray(size / np.where(weight > 0, weight, 1.0))
+
+
+def _determined(partitions: Sequence[Partition], n_cells: int) -> bool:
+    """Whether the answers determine every cell: Cholesky's method with pivots, on H with equal weights."""
+    matrix = _hessian([Partition(one.labels, 1.0, one.values) for one in partitions], n_cells)
+    left, largest = np.ones(n_cells, dtype=np.bool_), 0.0
+    for _ in range(n_cells):
+        pivot = int(np.where(left, np.diagonal(matrix), -np.inf).argmax())
+        largest = max(largest, float(matrix[pivot, pivot]))
+        if matrix[pivot, pivot] <= 1e-9 * largest:
+            return False
+        matrix = matrix - np.outer(matrix[:, pivot], matrix[pivot]) / matrix[pivot, pivot]
+        left[pivot] = False
+    return True
 
 
 def _rows(

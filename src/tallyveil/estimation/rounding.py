@@ -2,9 +2,12 @@
 
 Each estimate goes down or up to a neighbouring whole number, so that the children still sum to the parent in
 every cell and every constraint holds exactly, while the answers of the rounding queries stay as near to the
-estimates' answers as they can. Nearness is the sum of |rounded answer - estimated answer|, in real numbers; the
-absolute value is replaced by its chord between neighbouring whole numbers, which is the same at whole numbers
-and lets a linear program find the optimum. Stages are lexicographic: a stage's answers are held in the next ones.
+estimates' answers as they can. Nearness is the sum of |rounded answer - target|, in real numbers; the
+absolute value is replaced by its chord between neighbouring whole numbers, which is the same at whole numbers.
+
+Stages are lexicographic: no later stage makes an earlier one worse. Where the answers of all queries and
+constraints are nested, one network flow gives all stages, each the best among all optima of the earlier ones.
+Otherwise a linear or integer program is solved for each stage, and its answers are held in the next ones.
 
 Estimates are first snapped to multiples of 2^-20, so that every number of the program is whole and the optimum
 depends neither on the last bits of the estimates nor on a tolerance.
@@ -27,8 +30,11 @@ from tallyveil.estimation.problem import (
     Int64Array,
     RoundingStage,
 )
-from tallyveil.estimation.rounding_program import ONE, Fixing, Snapped, stage_program
+from tallyveil.estimation.rounding_flow import FlowAnswer, FlowFailure, solve_flow
+from tallyveil.estimation.rounding_program import Fixing, Snapped, aimed, stage_program
 from tallyveil.estimation.solution import RoundingMethod, RoundingOutcome, StageOutcome
+from tallyveil.kernels.laminar_forest import laminar_forest
+from tallyveil.kernels.rounding_arrays import ONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,14 @@ def round_counts(problem: FamilyProblem, allowed: BoolArray, estimate: FloatArra
         convex piecewise-linear objective follows the TopDown rounder.
     """
     snapped = snap(estimate, allowed)
-    for widened in (False, True):
-        found = _round_stages(problem, allowed, snapped, widened)
+    flow = solve_flow(problem, snapped)
+    if isinstance(flow, FlowAnswer):
+        return _finish_flow(problem, snapped, flow)
+    if flow is FlowFailure.NOT_APPLICABLE:
+        found = round_by_programs(problem, allowed, snapped, widened=False)
         if found is not None:
             return found
-    return None
+    return round_by_programs(problem, allowed, snapped, widened=True)
 
 
 def snap(estimate: FloatArray, allowed: BoolArray) -> Snapped:
@@ -80,24 +89,32 @@ def is_laminar(labels: Sequence[Int32Array]) -> bool:
     Args:
         labels: Label arrays of one length; -1: in no answer.
     """
-    for i, one in enumerate(labels):
-        for other in labels[i + 1 :]:
-            both = (one >= 0) & (other >= 0)
-            size_one = np.bincount(one[one >= 0])[one[both]]
-            size_other = np.bincount(other[other >= 0])[other[both]]
-            width = int(other.max(initial=0)) + 1
-            _, inverse, shared = np.unique(
-                one[both].astype(np.int64) * width + other[both], return_inverse=True, return_counts=True
-            )
-            overlap = shared[inverse]
-            if ((overlap != size_one) & (overlap != size_other)).any():
-                return False
-    return True
+    return len(labels) == 0 or bool(laminar_forest(np.stack(labels).astype(np.int32))[0])
 
 
-def _round_stages(
-    problem: FamilyProblem, allowed: BoolArray, snapped: Snapped, widened: bool
+def _finish_flow(problem: FamilyProblem, snapped: Snapped, flow: FlowAnswer) -> RoundedCounts:
+    counts = np.zeros((problem.n_children, problem.n_cells), dtype=np.int64)
+    counts[snapped.child, snapped.cell] = snapped.floor + flow.up
+    outcomes = tuple(
+        StageOutcome(tuple(name for name, _ in stage.labels), flow.method, deviation)
+        for stage, deviation in zip(problem.rounding, flow.deviations, strict=True)
+    )
+    return RoundedCounts(counts, RoundingOutcome(outcomes, widened=False))
+
+
+def round_by_programs(
+    problem: FamilyProblem, allowed: BoolArray, snapped: Snapped, *, widened: bool
 ) -> RoundedCounts | None:
+    """Round stage after stage by linear or integer programs; None when the constraints cannot be met.
+
+    Args:
+        problem: The family.
+        allowed: Where children may be above zero, shape (C, s).
+        snapped: The estimates there.
+        widened: Allow any whole number at or above zero, not only the neighbours of the estimate.
+    Raises:
+        SolverError: an optimum could not be proved or a check failed.
+    """
     fixings: list[Fixing] = []
     outcomes = []
     counts = np.zeros(allowed.shape, dtype=np.int64)
@@ -136,11 +153,15 @@ def _solve_stage(
 
 
 def _deviation(stage: RoundingStage, snapped: Snapped, counts: Int64Array) -> float:
-    """Attained sum of |answer of counts - answer of estimate|, persons."""
-    estimate = np.zeros(counts.shape, dtype=np.int64)
-    estimate[snapped.child, snapped.cell] = snapped.floor * ONE + snapped.part
-    gaps = (_answers(labels, counts * ONE - estimate) for _, labels in stage.labels)
-    return sum(int(np.abs(gap).sum()) for gap in gaps) / ONE
+    """Attained sum of |answer of counts - target of the stage|, persons."""
+    above, part = counts.copy(), np.zeros(counts.shape, dtype=np.int64)
+    above[snapped.child, snapped.cell] -= snapped.floor
+    part[snapped.child, snapped.cell] = snapped.part
+    total = 0
+    for _, labels in stage.labels:
+        gaps = _answers(labels, above) * ONE - aimed(_answers(labels, part), stage.target)
+        total += int(np.abs(gaps).sum())
+    return total / ONE
 
 
 def _answers(labels: Int32Array, counts: Int64Array) -> Int64Array:

@@ -3,6 +3,7 @@
 Columns are y = rounded count - floor of the estimate, for every allowed (child, cell), and for every answer
 that sums two or more of them up to three arcs: answer = whole part of the target + e + p - m, with e in {0, 1}
 at cost 1 - 2 * fraction and p, m >= 0 at cost 1. That is |answer - target|, up to a constant, at every whole number.
+A stage that aims at the nearest whole numbers has targets without a fraction.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ from tallyveil.estimation.problem import (
     Int64Array,
     RoundingStage,
 )
-
-ONE = 2**20
-"""Units of an estimate in one person."""
+from tallyveil.kernels.rounding_arrays import ONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,23 @@ def stage_program(
     cost = np.zeros(n, np.int64)
     arcs: list[tuple[Int64Array, Int64Array, Int64Array]] = []
     for _, labels in stage.labels:
-        cost += _add_deviation(rows, arcs, snapped, labels, lower, upper, n, widened)
+        cost += _add_deviation(rows, arcs, snapped, (labels, stage.target), lower, upper, widened)
     return _assemble(rows, arcs, cost, lower, upper, open_, snapped.part > 0), open_, lower * (lower == upper)
+
+
+def aimed(parts: Int64Array, target: str) -> Int64Array:
+    """What answers should be near, above their floors and in units of 2^-20, from their fractional parts.
+
+    Args:
+        parts: Sums of fractional parts, in units.
+        target: "fraction": these; "nearest": the nearest whole numbers, halves to even.
+    """
+    if target == "fraction":
+        return parts
+    whole, part = parts // ONE, parts % ONE
+    up = (part > ONE // 2) | ((part == ONE // 2) & (whole % 2 == 1))
+    nearest: Int64Array = (whole + up) * ONE
+    return nearest
 
 
 def _bounded_sums(
@@ -187,20 +201,20 @@ def _add_deviation(
     rows: _Rows,
     arcs: list[tuple[Int64Array, Int64Array, Int64Array]],
     snapped: Snapped,
-    labels: Int32Array,
+    query: tuple[Int32Array, str],
     lower: Int64Array,
     upper: Int64Array,
-    n: int,
     widened: bool,
 ) -> Int64Array:
     """Price |answer - target| of one query. Returns the cost put on y directly, shape (n,)."""
+    labels, aim = query
     sums = _group(snapped, snapped.child, labels[snapped.cell].astype(np.int64))
-    target = _total(sums, snapped.part) - ONE * _total(sums, lower * (lower == upper))
+    target = aimed(_total(sums, snapped.part), aim) - ONE * _total(sums, lower * (lower == upper))
     member = np.where(lower < upper, sums.member, -1)
     remaining = np.bincount(member[member >= 0], minlength=sums.count.size)
     # one y in {0, 1}, or several above a target of zero or less: the deviation is linear in y
     direct = np.zeros(sums.count.size, np.bool_) if widened else (remaining <= 1) | (target <= 0)
-    cost = np.zeros(n, np.int64)
+    cost = np.zeros(snapped.part.size, np.int64)
     priced = _renumber(member, direct)
     straight = np.flatnonzero(priced >= 0)
     cost[straight] = (np.abs(ONE - target) - np.abs(target))[direct][priced[straight]]

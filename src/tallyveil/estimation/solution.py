@@ -9,12 +9,19 @@ from tallyveil.estimation.problem import FloatArray, Int64Array
 
 
 class EstimateStatus(Enum):
-    """How the least-squares answer was obtained. The value is its name in the manifest."""
+    """How the least-squares answer was obtained, from the surest. The value is its name in the manifest."""
 
     CERTIFIED = "certified"
+    CERTIFIED_BY_MORE_SWEEPS = "certified_by_more_sweeps"
+    CERTIFIED_FROM_INTERIOR_POINT = "certified_from_interior_point"
     INTERIOR_POINT = "interior_point"
     COPIED = "copied"
     EMPTY = "empty"
+
+    @property
+    def certified(self) -> bool:
+        """Whether the optimality conditions were checked on an exact face."""
+        return self.value.startswith("certified")
 
     @property
     def remedy(self) -> str:
@@ -22,10 +29,16 @@ class EstimateStatus(Enum):
         return _ESTIMATE_REMEDIES[self]
 
 
+def least_certain(one: EstimateStatus, other: EstimateStatus) -> EstimateStatus:
+    """The status of two passes taken together."""
+    return max(one, other, key=list(EstimateStatus).index)
+
+
 class RoundingMethod(Enum):
     """How one rounding stage was solved. The value is its name in the manifest."""
 
     FIXED = "fixed"
+    NETWORK_FLOW = "network_flow"
     LINEAR_PROGRAM = "linear_program"
     INTEGER_PROGRAM = "integer_program"
 
@@ -37,6 +50,14 @@ class RoundingMethod(Enum):
 
 _ESTIMATE_REMEDIES = {
     EstimateStatus.CERTIFIED: "nothing to do: the optimality conditions were checked on the exact face",
+    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: (
+        "nothing to do: certified as well, after a longer descent; where most families end here, constraints "
+        "repeat one another or the queries' shares of the budget are very unequal"
+    ),
+    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: (
+        "nothing to do for the answer, which is certified; the interior-point method is slow, so where many "
+        "families end here, look for constraints that repeat one another, or give every query a larger share"
+    ),
     EstimateStatus.INTERIOR_POINT: (
         "within the declared residual but not certified on its face; if many families end here, look for "
         "constraints that repeat one another, or give every query a larger share of the budget"
@@ -47,6 +68,7 @@ _ESTIMATE_REMEDIES = {
 
 _ROUNDING_REMEDIES = {
     RoundingMethod.FIXED: "nothing to do: there was nothing to choose",
+    RoundingMethod.NETWORK_FLOW: "nothing to do: optimal, proved in whole numbers by the flow's potentials",
     RoundingMethod.LINEAR_PROGRAM: "nothing to do: optimal, proved in whole numbers by the dual solution",
     RoundingMethod.INTEGER_PROGRAM: (
         "optimal by branch and bound, which is slow on large families; make the rounding queries and the "
@@ -62,7 +84,7 @@ class StageOutcome:
     Attributes:
         queries: Names of the stage's queries.
         method: How it was solved.
-        deviation: Attained sum of |rounded answer - estimated answer|, persons.
+        deviation: Attained sum of |rounded answer - target of the stage|, persons.
     """
 
     queries: tuple[str, ...]

@@ -9,12 +9,15 @@ from tallyveil.report.wording import duration, file_size, geolevel_title, groupe
 
 _STATUS_TITLES = {
     EstimateStatus.CERTIFIED: "certified",
+    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: "certified, more sweeps",
+    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: "certified, interior point",
     EstimateStatus.INTERIOR_POINT: "interior point",
     EstimateStatus.COPIED: "copied",
     EstimateStatus.EMPTY: "empty",
 }
 _ROUNDING_TITLES = {
     RoundingMethod.FIXED: "nothing to round",
+    RoundingMethod.NETWORK_FLOW: "network flow",
     RoundingMethod.LINEAR_PROGRAM: "linear program",
     RoundingMethod.INTEGER_PROGRAM: "integer program",
 }

@@ -16,6 +16,7 @@ from tallyveil.estimation import (
     least_squares,
 )
 from tallyveil.estimation.active_set import polish
+from tallyveil.kernels.family_solver import solve_pass
 
 
 def total_bounds(lower, upper, name="people", n_cells=4):
@@ -116,19 +117,36 @@ def test_later_passes_stay_within_the_slack(make_family, slack, moved):
 
 
 def test_an_uncertified_answer_carries_its_status_or_fails(make_family, monkeypatch):
+    compiled = estimate_family(make_family())
+
     def no_face(program, start):
         point, _ = polish(program, start)
         return point, 1e-5
 
+    def no_rounds(arrays):
+        return solve_pass(arrays)._replace(residual=np.inf)
+
+    monkeypatch.setattr(least_squares, "solve_pass", no_rounds)
+    by_interior_point = estimate_family(make_family())
+    assert by_interior_point.status is EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT
+    np.testing.assert_allclose(by_interior_point.estimate, compiled.estimate, atol=1e-9)
     monkeypatch.setattr(least_squares, "polish", no_face)
     solution = estimate_family(make_family())
     assert solution.status is EstimateStatus.INTERIOR_POINT
+    assert not solution.status.certified
     assert solution.residual_persons == pytest.approx(1e-5)
     assert "not certified" in solution.status.remedy
     with pytest.raises(
         SolverError, match=r"geolevel 'tract', geounit 'parent-p'.*1e-05 persons.*at most 1e-06"
     ):
         estimate_family(make_family(), limit_persons=1e-6)
+
+
+def test_more_sweeps_are_a_status_of_their_own(make_family, monkeypatch):
+    monkeypatch.setattr(least_squares, "solve_pass", lambda arrays: solve_pass(arrays)._replace(rounds=2))
+    solution = estimate_family(make_family())
+    assert solution.status is EstimateStatus.CERTIFIED_BY_MORE_SWEEPS
+    assert solution.status.certified
 
 
 def test_contradictory_constraints_are_named_without_a_count(make_family):

@@ -1,0 +1,282 @@
+"""Least squares of one family: Tallyveil beside PIQP, Clarabel and OSQP, on one core, on real supports.
+
+The families are those a release of a made-up population meets whose blocks are Rhode Island's (voting age by
+race and ethnicity from the 2010 census, everything else made up), under the State-rooted allocation of 2020.
+Each solver gets the last pass of a family. Tallyveil's time is everything from the measurements to the certified
+answer. The others' is setup and solution alone, their matrices built beforehand in the lifted sparse form that
+suits them best ("ratio"), or with the building of the matrices as well ("whole"). Of each, the loosest tolerance
+counts whose answer is within 0.01 person of the certified one.
+
+    python benchmarks/estimation.py [--counts FILE] [--families 30] [--rounds 3] [--limit 20] [--json FILE]
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("RAYON_NUM_THREADS", "1")
+
+import argparse
+import dataclasses
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import clarabel
+import numpy as np
+import osqp
+import piqp
+from scipy import sparse
+
+from tallyveil.cli.synth import write_country
+from tallyveil.config.load import load_plan
+from tallyveil.estimation import FamilyProblem, estimate_family
+from tallyveil.estimation import interior_point as lifted_form
+from tallyveil.estimation import least_squares as ladder
+from tallyveil.estimation.pass_arrays import pass_arrays
+from tallyveil.estimation.program import BlockProgram
+from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
+from tallyveil.execution.run import run_release
+from tallyveil.kernels.family_solver import Answer, solve_pass
+from tallyveil.noise.key import insecure_key
+
+COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
+SAME_PERSONS = 0.01
+TOLERANCES = (1e-4, 1e-6, 1e-8, 1e-10)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The last pass of one family: our call, and the same program for other solvers, scaled to H of one."""
+
+    name: str
+    children: int
+    cells: int
+    build: float
+    call: Callable[[], Answer]
+    program: BlockProgram
+    expand: Callable[[np.ndarray], np.ndarray]
+    quadratic: sparse.csc_matrix
+    linear: np.ndarray
+    equal: sparse.csc_matrix
+    equal_to: np.ndarray
+    rows: sparse.csc_matrix
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def families(counts: Path) -> Iterator[FamilyProblem]:
+    """Every family of a release that needs solving, in the order of the run."""
+    met: list[FamilyProblem] = []
+
+    def collect(problem: FamilyProblem) -> Any:
+        met.append(problem)
+        return estimate_family(problem)
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_country(Path(folder) / "data", blocks=None, schema="pl94-persons", like=counts, seed=1)
+        plan = load_plan(Path(folder) / "data" / "release.toml")
+        with mock.patch("tallyveil.execution.level.estimate_family", collect):
+            run_release(plan, Path(folder) / "out", test_key=insecure_key("benchmark"))
+    yield from (one for one in met if one.measured and one.n_cells)
+
+
+def last_pass(problem: FamilyProblem) -> Instance:
+    """Run all passes but the last, and write the last one out for everybody."""
+    allowed, bounds = problem.allowed(), constraint_bounds(problem)
+    for current in problem.passes[:-1]:
+        estimate = solve_pass(pass_arrays(problem, allowed, current, bounds)).estimate
+        carried = ladder._carried(problem, current, estimate)
+        bounds, allowed = (*bounds, *carried), ladder._narrow(allowed, carried)
+    start = time.perf_counter()
+    one = written_out(problem, allowed, bounds)
+    return dataclasses.replace(one, build=time.perf_counter() - start)
+
+
+def written_out(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[Bounds, ...]) -> Instance:
+    """The last pass as sparse matrices."""
+    current = problem.passes[-1]
+    program, merging = reduce_pass(problem, allowed, current, bounds)
+    objective = lifted_form._lifted(program, 1.0 / float(np.diagonal(program.hessian).max()))
+    extra = objective.linear.size - program.n_variables
+    sums = lifted_form._sum_matrix(program)
+    return Instance(
+        name=f"{problem.geolevel} {problem.geocode}",
+        children=problem.n_children,
+        cells=problem.n_cells,
+        build=0.0,
+        call=lambda: solve_pass(pass_arrays(problem, allowed, current, bounds)),
+        program=program,
+        expand=lambda x: merging.expand(program.spread(x[: program.n_variables])),
+        quadratic=objective.quadratic,
+        linear=objective.linear,
+        equal=sparse.vstack([lifted_form._widen(sums, extra), objective.lift]).tocsc(),
+        equal_to=np.concatenate([lifted_form._sum_values(program), objective.target]),
+        rows=lifted_form._widen(program.rows.matrix, extra).tocsc(),
+        lower=program.rows.lower,
+        upper=program.rows.upper,
+    )
+
+
+def with_piqp(one: Instance, tolerance: float, limit: float) -> np.ndarray:
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs, solver.settings.eps_rel = tolerance, 0.0
+    solver.settings.check_duality_gap = False
+    free = np.full(one.linear.size - one.program.n_variables, -np.inf)
+    solver.setup(
+        one.quadratic,
+        one.linear,
+        one.equal,
+        one.equal_to,
+        one.rows,
+        one.lower,
+        one.upper,
+        np.concatenate([np.zeros(one.program.n_variables), free]),
+        np.full(one.linear.size, np.inf),
+    )
+    solver.solve()
+    return np.asarray(solver.result.x)
+
+
+def with_clarabel(one: Instance, tolerance: float, limit: float) -> np.ndarray:
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.time_limit, settings.max_threads = False, limit, 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+    low, high = np.isfinite(one.lower), np.isfinite(one.upper)
+    n = one.program.n_variables
+    positive = sparse.eye(n, one.linear.size, format="csc")
+    matrix = sparse.vstack([one.equal, -one.rows[low], one.rows[high], -positive]).tocsc()
+    right = np.concatenate([one.equal_to, -one.lower[low], one.upper[high], np.zeros(n)])
+    cones = [
+        clarabel.ZeroConeT(one.equal_to.size),
+        clarabel.NonnegativeConeT(int(low.sum() + high.sum()) + n),
+    ]
+    solver = clarabel.DefaultSolver(one.quadratic, one.linear, matrix, right, cones, settings)
+    return np.asarray(solver.solve().x)
+
+
+def with_osqp(one: Instance, tolerance: float, limit: float) -> np.ndarray:
+    n = one.program.n_variables
+    matrix = sparse.vstack([one.equal, one.rows, sparse.eye(n, one.linear.size)]).tocsc()
+    solver = osqp.OSQP()
+    solver.setup(
+        one.quadratic,
+        one.linear,
+        matrix,
+        np.concatenate([one.equal_to, one.lower, np.zeros(n)]),
+        np.concatenate([one.equal_to, one.upper, np.full(n, np.inf)]),
+        verbose=False,
+        eps_abs=tolerance,
+        eps_rel=tolerance,
+        max_iter=1_000_000,
+        time_limit=limit,
+        polishing=False,
+    )
+    return np.asarray(solver.solve(raise_error=False).x, dtype=np.float64)
+
+
+PEERS = {"PIQP": with_piqp, "Clarabel": with_clarabel, "OSQP": with_osqp}
+
+
+def seconds(call: Callable[[], Any], rounds: int) -> float:
+    """Median time of a call."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def measure_peer(name: str, one: Instance, truth: np.ndarray, rounds: int, limit: float) -> float:
+    """Seconds of the loosest tolerance that gives the same answer; infinite where none does in time."""
+    for tolerance in TOLERANCES:
+        start = time.perf_counter()
+        x = PEERS[name](one, tolerance, limit)
+        first = time.perf_counter() - start
+        if np.isfinite(x).all() and np.abs(one.expand(x) - truth).max() <= SAME_PERSONS:
+            repeat = rounds if first < 1.0 else 0
+            return seconds(lambda t=tolerance: PEERS[name](one, t, limit), repeat) if repeat else first
+        if first >= limit:
+            break
+    return float("inf")
+
+
+def measure(problem: FamilyProblem, rounds: int, limit: float) -> dict[str, Any]:
+    """Seconds of every solver on one family."""
+    one = last_pass(problem)
+    answer = one.call()
+    whole = seconds(lambda: ladder.solve_passes(problem, problem.allowed()), rounds + 4)
+    result: dict[str, Any] = {
+        "family": one.name,
+        "children": one.children,
+        "cells": one.cells,
+        "variables": one.program.n_variables,
+        "residual": answer.residual,
+        "build": one.build,
+        "all passes": whole,
+        "Tallyveil": seconds(one.call, rounds + 4),
+    }
+    for name in PEERS:
+        result[name] = measure_peer(name, one, answer.estimate, rounds, limit)
+    return result
+
+
+def spread_by_size(met: list[FamilyProblem], n: int) -> list[FamilyProblem]:
+    """n families from the smallest to the largest."""
+    ordered = sorted(met, key=lambda one: int(one.allowed().sum()))
+    return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, n).astype(int))]
+
+
+def show(title: str, results: list[dict[str, Any]]) -> None:
+    heads = " ".join(f"{name + ' ms':>12} {'ratio':>6} {'whole':>6}" for name in PEERS)
+    print(f"\n{title}\n{'children':>8} {'cells':>6} {'n':>6} {'Tallyveil ms':>12} {heads}")
+    for one in results:
+        ours, build = one["Tallyveil"], one["build"]
+        peers = " ".join(
+            f"{1e3 * one[p]:>12.2f} {one[p] / ours:>6.0f} {(one[p] + build) / ours:>6.0f}" for p in PEERS
+        )
+        sizes = f"{one['children']:>8} {one['cells']:>6} {one['variables']:>6}"
+        print(f"{sizes} {1e3 * ours:>12.3f} {peers}")
+    for peer in PEERS:
+        for name, build in (("ratio", 0.0), ("whole", 1.0)):
+            ratios = sorted((one[peer] + build * one["build"]) / one["Tallyveil"] for one in results)
+            middle = statistics.median(ratios)
+            print(f"{peer}: {name} min {ratios[0]:.1f}, median {middle:.1f}, max {ratios[-1]:.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--counts", type=Path, default=COUNTS, help="published counts to make the blocks from"
+    )
+    parser.add_argument("--families", type=int, default=30, help="of each kind")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds a peer may take")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    options = parser.parse_args()
+    met = list(families(options.counts))
+    start = time.perf_counter()
+    for problem in met:
+        ladder.solve_passes(problem, problem.allowed())
+    print(f"all {len(met)} families of the state, all passes: {time.perf_counter() - start:.3f} s")
+    results = {}
+    kinds = {
+        "block weights": [one for one in met if one.geolevel == "Block_Group"],
+        "tract and block-group weights": [one for one in met if one.geolevel in ("County", "Tract")],
+    }
+    for kind, own in kinds.items():
+        chosen = spread_by_size(own, options.families)
+        results[kind] = [measure(one, options.rounds, options.limit) for one in chosen]
+        show(kind, results[kind])
+    if options.json is not None:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Controlled rounding: is the network flow optimal on thousands of families, and how much faster than HiGHS?
+
+Families are those of releases of made-up populations that agree with real block counts. Every stage of every
+family is also solved by HiGHS as an integer program, with the flow's answers of the earlier stages held, and the
+deviations must agree exactly. A sample is solved in the textbook's form too (binary roundings, one variable for
+each absolute value), as a program that knows nothing of networks would.
+
+    python benchmarks/rounding.py --like COUNTS.parquet [--families 2000] [--sample 20] [--json FILE]
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import highspy
+import numpy as np
+from scipy import sparse
+
+from tallyveil.cli.synth import write_country
+from tallyveil.config.load import load_plan
+from tallyveil.estimation import family as family_module
+from tallyveil.estimation.integer_program import branch_and_bound, solve_integer
+from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
+from tallyveil.estimation.rounding import round_counts, snap
+from tallyveil.estimation.rounding_program import ONE, Fixing, stage_program
+from tallyveil.execution.run import run_release
+from tallyveil.noise.key import insecure_key
+
+Family = tuple[FamilyProblem, np.ndarray, np.ndarray]
+
+
+def families(like: Path, seed: int) -> list[Family]:
+    """Every family that was rounded in the release of one population, as the rounding gets it."""
+    found: list[Family] = []
+
+    def observed(problem: FamilyProblem, allowed: np.ndarray, estimate: np.ndarray) -> Any:
+        found.append((problem, allowed, estimate.copy()))
+        return round_counts(problem, allowed, estimate)
+
+    with tempfile.TemporaryDirectory() as folder, patch.object(family_module, "round_counts", observed):
+        write_country(Path(folder), blocks=None, schema="pl94-persons", like=like, seed=seed)
+        plan = load_plan(Path(folder) / "release.toml")
+        run_release(plan, Path(folder) / "out", test_key=insecure_key(f"rounding {seed}"))
+    return found
+
+
+def seconds(call: Any, rounds: int = 1) -> tuple[float, Any]:
+    """Least time of some rounds, and the answer."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        answer = call()
+        times.append(time.perf_counter() - start)
+    return min(times), answer
+
+
+def answers(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Sums by label, shape (C, k)."""
+    sums = np.zeros((counts.shape[0], int(labels.max(initial=-1)) + 1), dtype=np.int64)
+    for i in np.flatnonzero(labels >= 0):
+        sums[:, labels[i]] += counts[:, i]
+    return sums
+
+
+def compare(problem: FamilyProblem, allowed: np.ndarray, estimate: np.ndarray) -> dict[str, Any]:
+    """Times, and by how much HiGHS differs from the flow, in units of 2^-20 persons over all stages."""
+    ours, rounded = seconds(lambda: round_counts(problem, allowed, estimate), rounds=3)
+    snapped = snap(estimate, allowed)
+    fixings: list[Fixing] = []
+    gap, integer, linear = 0, 0.0, 0.0
+    for stage in problem.rounding:
+        program, columns, start = stage_program(problem, snapped, stage, fixings, widened=False)
+        held = start.copy()
+        if columns.size:
+            taken, found = seconds(lambda program=program: branch_and_bound(program, problem.where))
+            integer += taken
+            linear += seconds(lambda program=program: solve_integer(program, problem.where))[0]
+            held[columns] = found[: columns.size]
+        exact = np.zeros(allowed.shape, dtype=np.int64)
+        exact[snapped.child, snapped.cell] = (snapped.floor + held) * ONE - (
+            snapped.floor * ONE + snapped.part
+        )
+        own = np.zeros_like(exact)
+        own[snapped.child, snapped.cell] = (
+            rounded.counts[snapped.child, snapped.cell] - snapped.floor
+        ) * ONE - snapped.part
+        for _, labels in stage.labels:
+            gap += int(np.abs(answers(labels, own)).sum() - np.abs(answers(labels, exact)).sum())
+            fixings.append(Fixing(labels, answers(labels, rounded.counts)))
+    method = rounded.outcome.method.value + (" widened" if rounded.outcome.widened else "")
+    return {
+        "geolevel": problem.geolevel,
+        "method": method,
+        "gap": gap,
+        "ours": ours,
+        "integer": integer,
+        "linear": linear,
+    }
+
+
+def textbook(problem: FamilyProblem, allowed: np.ndarray, estimate: np.ndarray) -> float:
+    """Seconds HiGHS takes for binary roundings y and d >= |Q y - target|, stage after stage, without building."""
+    snapped = snap(estimate, allowed)
+    n, taken, held = snapped.floor.size, 0.0, np.zeros(0)
+    base: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    if problem.parent_counts is not None:
+        base.append(rows_of(snapped.cell, snapped.floor, problem.parent_counts, problem.parent_counts))
+    for rows in problem.constraints:
+        width = rows.lower.shape[1]
+        member = np.where(
+            rows.labels[snapped.cell] >= 0, snapped.child * width + rows.labels[snapped.cell], -1
+        )
+        base.append(rows_of(member, snapped.floor, rows.lower.reshape(-1), rows.upper.reshape(-1)))
+    for stage in problem.rounding:
+        queries = []
+        for _, labels in stage.labels:
+            width = int(labels.max(initial=-1)) + 1
+            member = np.where(labels[snapped.cell] >= 0, snapped.child * width + labels[snapped.cell], -1)
+            queries.append(summing(member, n))
+        matrix = sparse.vstack(queries).tocsr()
+        target = matrix @ (snapped.part / ONE)
+        solver = textbook_model(n, base, matrix, target)
+        start = time.perf_counter()
+        solver.run()
+        taken += time.perf_counter() - start
+        held = np.rint(np.asarray(solver.getSolution().col_value)[:n])
+        base.append((matrix, matrix @ held, matrix @ held))
+    return taken
+
+
+def summing(member: np.ndarray, n: int) -> sparse.csr_matrix:
+    """Rows that sum entries by member; -1: in none."""
+    used = np.flatnonzero(member >= 0)
+    shape = (int(member.max(initial=-1)) + 1, n)
+    return sparse.csr_matrix((np.ones(used.size), (member[used], used)), shape=shape)
+
+
+def rows_of(member: np.ndarray, floor: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Any:
+    """Rows with bounds on what is above the floors."""
+    matrix = summing(member, floor.size)
+    base = matrix @ floor
+    high = np.where(upper >= UNBOUNDED, np.inf, upper)[: base.size] - base
+    return matrix, lower[: base.size] - base, high
+
+
+def textbook_model(n: int, base: Any, matrix: sparse.csr_matrix, target: np.ndarray) -> highspy.Highs:
+    """The model of one stage."""
+    m = target.size
+    inside = sparse.vstack([one[0] for one in base]) if base else sparse.csr_matrix((0, n))
+    system = sparse.bmat(
+        [
+            [inside, sparse.csr_matrix((inside.shape[0], m))],
+            [matrix, sparse.identity(m)],
+            [matrix, -sparse.identity(m)],
+        ]
+    ).tocsc()
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = n + m, system.shape[0]
+    lp.col_cost_ = np.concatenate([np.zeros(n), np.ones(m)])
+    lp.col_lower_, lp.col_upper_ = np.zeros(n + m), np.concatenate([np.ones(n), np.full(m, np.inf)])
+    lows, highs = [one[1] for one in base], [one[2] for one in base]
+    lp.row_lower_ = np.concatenate([*lows, target, np.full(m, -np.inf)]).astype(np.float64)
+    lp.row_upper_ = np.concatenate([*highs, np.full(m, np.inf), target]).astype(np.float64)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = system.indptr, system.indices
+    lp.a_matrix_.value_ = system.data
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * n + [highspy.HighsVarType.kContinuous] * m
+    solver = highspy.Highs()
+    for name, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0), ("time_limit", 120.0)):
+        solver.setOptionValue(name, value)
+    solver.passModel(lp)
+    return solver
+
+
+def gathered(like: Path, wanted: int) -> Iterator[Family]:
+    """Families of population after population, until there are enough."""
+    seed, given = 1, 0
+    while given < wanted:
+        for one in families(like, seed)[: wanted - given]:
+            given += 1
+            yield one
+        seed += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--like", type=Path, required=True, help="block counts to agree with")
+    parser.add_argument("--families", type=int, default=2000)
+    parser.add_argument(
+        "--sample", type=int, default=20, help="solve every n-th family in the textbook's form"
+    )
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    options = parser.parse_args()
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for i, one in enumerate(gathered(options.like, options.families)):
+        record = compare(*one)
+        if i % options.sample == 0:
+            record["textbook"] = textbook(*one)
+        records[record["geolevel"]].append(record)
+    print(
+        f"{'parents':<12} {'n':>5} {'differ':>6} {'ms: flow':>9} {'integer':>8} {'linear':>8} {'textbook':>9}"
+    )
+    for geolevel, rows in records.items():
+        means = [1e3 * statistics.fmean(row[key] for row in rows) for key in ("ours", "integer", "linear")]
+        sampled = [row for row in rows if "textbook" in row]
+        form = 1e3 * statistics.fmean(row["textbook"] for row in sampled) if sampled else float("nan")
+        differ = sum(row["gap"] != 0 for row in rows)
+        print(
+            f"{geolevel:<12} {len(rows):>5} {differ:>6} {means[0]:>9.3f} {means[1]:>8.1f} {means[2]:>8.1f} {form:>9.1f}"
+        )
+    every = [row for rows in records.values() for row in rows]
+    ratios = {
+        key: sorted(row[key] / row["ours"] for row in every if key in row) for key in ("integer", "textbook")
+    }
+    for key, values in ratios.items():
+        own = sum(row["ours"] for row in every if key in row)
+        whole = sum(row[key] for row in every if key in row) / own
+        print(
+            f"{key}: {whole:.0f} times the flow's time in all; median of families {statistics.median(values):.0f}"
+        )
+    print(f"methods: { {m: sum(r['method'] == m for r in every) for m in {r['method'] for r in every}} }")
+    if options.json is not None:
+        options.json.write_text(json.dumps(records, indent=2) + "\n")
+    sys.exit(any(row["gap"] for row in every))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Controlled rounding of a family whose sets are nested, handed to the compiled network flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.errors import SolverError
+from tallyveil.estimation.problem import BoolArray, FamilyProblem, Int64Array
+from tallyveil.estimation.rounding_program import Snapped
+from tallyveil.estimation.solution import RoundingMethod
+from tallyveil.kernels.network_simplex import INFEASIBLE, STOPPED, TOO_LARGE
+from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding_flow import CROSSED, SETTLED, UNPROVED, attained, round_by_flow
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnswer:
+    """What the flow found.
+
+    Attributes:
+        up: Persons above the floor of each allowed (child, cell), 0 or 1, shape (n,).
+        deviations: Attained sum of |answer - target| of each stage, persons.
+        method: How it was found.
+    """
+
+    up: Int64Array
+    deviations: tuple[float, ...]
+    method: RoundingMethod
+
+
+class FlowFailure(Enum):
+    """Why there is no answer."""
+
+    INFEASIBLE = "no neighbouring whole numbers satisfy the constraints"
+    NOT_APPLICABLE = "the sets are not nested, or the numbers too large for the flow's whole numbers"
+
+
+def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFailure:
+    """Round all stages by one flow.
+
+    Args:
+        problem: The family.
+        snapped: Estimates of the allowed (child, cell) pairs, ordered by child.
+    Returns:
+        An optimum of each stage among all optima of the stages before it, checked and proved in whole numbers.
+    Raises:
+        SolverError: the proof or the check failed.
+    """
+    family = _arrays(problem, snapped)
+    status, up = round_by_flow(*family)
+    if status == INFEASIBLE:
+        return FlowFailure.INFEASIBLE
+    if status in {CROSSED, TOO_LARGE, STOPPED}:
+        return FlowFailure.NOT_APPLICABLE
+    good, deviation = attained(*family, up)
+    if status == UNPROVED or not good:
+        raise SolverError(
+            f"{problem.where}: the rounding's flow fails {'its proof' if good else 'the check of its sums'}; "
+            "this is a defect of the rounding, please report it with the plan"
+        )
+    method = RoundingMethod.FIXED if status == SETTLED else RoundingMethod.NETWORK_FLOW
+    return FlowAnswer(up, tuple(int(units) / ONE for units in deviation), method)
+
+
+def _arrays(
+    problem: FamilyProblem, snapped: Snapped
+) -> tuple[npt.NDArray[np.int32], Int64Array, BoolArray, Bounds, Entries, Int64Array]:
+    """The family as the kernels take it; all writeable, for they are compiled anew for arrays that are not."""
+    queries = [labels for stage in problem.rounding for _, labels in stage.labels]
+    stage = [k for k, one in enumerate(problem.rounding) for _ in one.labels]
+    widths = [rows.lower.shape[1] for rows in problem.constraints]
+    none = np.zeros((problem.n_children, 0), dtype=np.int64)
+    parent = problem.parent_counts
+    return (
+        np.stack([*queries, *(rows.labels for rows in problem.constraints)]),
+        np.array(stage + [-1] * len(widths), dtype=np.int64),
+        np.array([one.target == "nearest" for one in problem.rounding]),
+        Bounds(
+            np.cumsum([0] * (len(queries) + 1) + widths),
+            np.concatenate([none, *(rows.lower for rows in problem.constraints)], axis=1),
+            np.concatenate([none, *(rows.upper for rows in problem.constraints)], axis=1),
+        ),
+        Entries(
+            np.searchsorted(snapped.child, np.arange(problem.n_children + 1)),
+            snapped.cell,
+            snapped.floor,
+            snapped.part,
+        ),
+        np.zeros(0, dtype=np.int64) if parent is None else parent.copy(),
+    )

@@ -1,0 +1,354 @@
+"""The proximal primal-dual active-set method, compiled: from a close point to the exact optimum.
+
+The numpy twin and specification is `tallyveil.estimation.active_set`, which explains the method.
+"""
+
+import numpy as np
+from numba import njit
+
+from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, reduced_costs, residual
+from tallyveil.kernels.family_descent import row_activity
+from tallyveil.kernels.family_face import Factors, correct, factor_face, no_factors
+from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
+
+EXACT_PERSONS = 1e-12
+SLOW = 0.5
+STUCK = 0.95
+SOFTEST = 2.0**-8
+MOST_REFINEMENTS = 3
+STIFFEST = 2.0**-30
+
+
+@njit(nogil=True, cache=True)
+def polish(
+    program: Program,
+    x: Floats,
+    cell_price: Floats,
+    row_price: Floats,
+    row_compliance: float,
+    cell_compliance: float,
+    full_swaps: int,
+    single_swaps: int,
+) -> tuple[float, int]:
+    """Walk from face to face at one compliance until one settles.
+
+    Args:
+        program: The pass's program.
+        x: A close point, whose face is the first guess; the answer where one is found. [C, g]
+        cell_price: Likewise. [g]
+        row_price: Likewise. [R]
+        row_compliance: Of rows, in units of an answer's own.
+        cell_compliance: Of cells' sums, likewise.
+        full_swaps: Steps that swap everything that is wrong.
+        single_swaps: Later steps, which swap only what is most wrong.
+    Returns:
+        The answer's residual in persons, or inf and nothing changed; steps made.
+    """
+    free, side = _guess(program, x, cell_price, row_price)
+    _free_a_child(program, free, x)
+    changed = np.ones(free.shape[0], np.bool_)
+    ok, factors = factor_face(
+        program, free, side, row_compliance, cell_compliance, no_factors(program), changed
+    )
+    centre_x, centre_cell, centre_row = x.copy(), cell_price.copy(), row_price.copy()
+    point_x, point_cell, point_row = x.copy(), cell_price.copy(), row_price.copy()
+    costs, activity = np.empty(x.shape), np.empty(side.size)
+    tolerance = 1e-9 + 1e-13 * x.max()
+    exact = max(EXACT_PERSONS, 4e-15 * x.max())
+    found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
+    stiffest, stride = STIFFEST, 1.0
+    for step in range(full_swaps + single_swaps):
+        while not ok:
+            # rounding errors outweigh the compliance: soften
+            if cell_compliance > SOFTEST:
+                return found, step
+            cell_compliance *= 64.0
+            row_compliance *= 64.0
+            stiffest = row_compliance
+            changed[:] = True
+            ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
+        point_cell[:] = centre_cell
+        _on_face(free, side, centre_x, centre_row, point_x, point_row)
+        _solve_face(
+            program,
+            factors,
+            side,
+            row_compliance / program.row_stiffness,
+            centre_row,
+            point_x,
+            point_cell,
+            point_row,
+            costs,
+            activity,
+        )
+        n_wrong = _swap(
+            program,
+            free,
+            side,
+            point_x,
+            costs,
+            activity,
+            centre_row,
+            tolerance,
+            exact,
+            row_compliance,
+            _manner(step, full_swaps),
+            changed,
+        )
+        if n_wrong == 0:
+            np.maximum(point_x, 0.0, centre_x)
+            now, unmet = residual(program, centre_x, point_cell, point_row)
+            # a price's rounding error is the floor of `now`; sums and rows can be met better than that
+            if now < found or (now <= CERTIFIED_PERSONS and unmet < found_unmet):
+                found, found_unmet = now, unmet
+                x[:], cell_price[:], row_price[:] = centre_x, point_cell, point_row
+            if now <= exact:
+                return found, step + 1
+            better = now <= STUCK * last or exact < unmet <= STUCK * last_unmet
+            if not better:
+                if now <= CERTIFIED_PERSONS:
+                    return found, step + 1
+                # no counts meet this face's rows: prices must move until it changes, ever faster
+                stride *= 2.0
+            else:
+                stride = 1.0
+            centre_x[:] = point_x
+            for i in range(centre_cell.size):
+                centre_cell[i] += stride * (point_cell[i] - centre_cell[i])
+            for row in range(centre_row.size):
+                centre_row[row] += stride * (point_row[row] - centre_row[row])
+            if better and now > SLOW * last and row_compliance > stiffest:
+                # prices converge slowly: stiffen the rows
+                row_compliance = max(row_compliance / 4.0, stiffest)
+                changed[:] = True
+                ok, factors = factor_face(
+                    program, free, side, row_compliance, cell_compliance, factors, changed
+                )
+            last, last_unmet = now, unmet
+        else:
+            last, last_unmet, stride = np.inf, np.inf, 1.0
+            centre_x[:] = point_x
+            _free_a_child_where_changed(program, free, point_x, changed)
+            ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
+    return found, full_swaps + single_swaps
+
+
+@njit(nogil=True, cache=True)
+def _manner(step: int, full_swaps: int) -> int:
+    """How to swap at a step, see `_swap`: in full, then more and more gently."""
+    return 0 if step < full_swaps else (1 if step < 3 * full_swaps else 2)
+
+
+@njit(nogil=True, cache=True)
+def _guess(program: Program, x: Floats, cell_price: Floats, row_price: Floats) -> tuple[Booleans, Integers]:
+    """A variable is free where it is larger than its reduced cost, both in persons; a row likewise."""
+    costs, activity = np.empty(x.shape), np.empty(row_price.size)
+    reduced_costs(program, x, cell_price, row_price, costs)
+    row_activity(program, x, activity)
+    free = np.zeros(x.shape, np.bool_)
+    for c in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            free[c, i] = program.allowed[c, i] and x[c, i] > costs[c, i] / program.curvature[i]
+    side = np.zeros(row_price.size, np.int64)
+    for row in range(row_price.size):
+        price = row_price[row] / program.row_scale
+        if program.row_lower[row] == program.row_upper[row]:
+            side[row] = 2
+        elif -price > abs(program.row_upper[row] - activity[row]):
+            side[row] = 1
+        elif price > abs(activity[row] - program.row_lower[row]):
+            side[row] = -1
+    return free, side
+
+
+@njit(nogil=True, cache=True)
+def _free_a_child(program: Program, free: Booleans, x: Floats) -> None:
+    """Free the largest variable of every inhabited cell that has none, so that its sum can be met."""
+    changed = np.zeros(free.shape[0], np.bool_)
+    _free_a_child_where_changed(program, free, x, changed)
+
+
+@njit(nogil=True, cache=True)
+def _free_a_child_where_changed(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
+    """`_free_a_child`, which also marks the children it changes."""
+    if not program.has_sums:
+        return
+    for i in range(free.shape[1]):
+        if program.sums[i] > 0:
+            best, any_free = -1, False
+            for c in range(free.shape[0]):
+                any_free |= free[c, i]
+                if program.allowed[c, i] and (best < 0 or x[c, i] > x[best, i]):
+                    best = c
+            if not any_free and best >= 0:
+                free[best, i] = True
+                changed[best] = True
+
+
+@njit(nogil=True, cache=True)
+def _on_face(
+    free: Booleans, side: Integers, x: Floats, row_price: Floats, face_x: Floats, face_price: Floats
+) -> None:
+    """A point with zeros where the face has them."""
+    for c in range(free.shape[0]):
+        for i in range(free.shape[1]):
+            face_x[c, i] = x[c, i] if free[c, i] else 0.0
+    for row in range(side.size):
+        face_price[row] = row_price[row] if side[row] != 0 else 0.0
+
+
+@njit(nogil=True, cache=True)
+def _solve_face(
+    program: Program,
+    factors: Factors,
+    side: Integers,
+    softness: float,
+    centre_row: Floats,
+    x: Floats,
+    cell_price: Floats,
+    row_price: Floats,
+    costs: Floats,
+    activity: Floats,
+) -> None:
+    """Minimise on the face, with compliance around the centre's prices; changes the point in place.
+
+    Solved again for what rounding left over, until that is less than what decides a swap. Reduced costs and
+    activity are those of the answer.
+    """
+    enough = max(EXACT_PERSONS, 4e-15 * x.max())
+    missing_rows, missing_cells = np.empty(side.size), np.empty(cell_price.size)
+    for attempt in range(MOST_REFINEMENTS + 1):
+        reduced_costs(program, x, cell_price, row_price, costs)
+        row_activity(program, x, activity)
+        error = _missing(
+            program, side, softness, centre_row, x, row_price, activity, missing_rows, missing_cells
+        )
+        error = max(error, _steepest(program, factors, costs))
+        if attempt == MOST_REFINEMENTS or (attempt > 0 and error <= enough):
+            return
+        correct(program, factors, costs, missing_rows, missing_cells, x, cell_price, row_price)
+
+
+@njit(nogil=True, cache=True)
+def _steepest(program: Program, factors: Factors, costs: Floats) -> float:
+    """Largest reduced cost of a free variable, in persons."""
+    worst = 0.0
+    for c in range(costs.shape[0]):
+        for t in range(factors.cells_of[c], factors.cells_of[c + 1]):
+            i = factors.cells[t]
+            worst = max(worst, abs(costs[c, i]) / program.curvature[i])
+    return worst
+
+
+@njit(nogil=True, cache=True)
+def _missing(
+    program: Program,
+    side: Integers,
+    softness: float,
+    centre_row: Floats,
+    x: Floats,
+    row_price: Floats,
+    activity: Floats,
+    missing_rows: Floats,
+    missing_cells: Floats,
+) -> float:
+    """Persons that binding rows and cells lack; returns the most."""
+    worst = 0.0
+    for row in range(side.size):
+        missing_rows[row] = 0.0
+        if side[row] != 0:
+            bound = program.row_upper[row] if side[row] == 1 else program.row_lower[row]
+            missing_rows[row] = bound - activity[row] - softness * (row_price[row] - centre_row[row])
+            worst = max(worst, abs(missing_rows[row]))
+    if program.has_sums:
+        missing_cells[:] = program.sums
+        for c in range(x.shape[0]):
+            for i in range(x.shape[1]):
+                missing_cells[i] -= x[c, i]
+        for i in range(missing_cells.size):
+            worst = max(worst, abs(missing_cells[i]))
+    return worst
+
+
+@njit(nogil=True, cache=True)
+def _swap(
+    program: Program,
+    free: Booleans,
+    side: Integers,
+    x: Floats,
+    costs: Floats,
+    activity: Floats,
+    centre_row: Floats,
+    tolerance: float,
+    exact: float,
+    compliance: float,
+    manner: int,
+    changed: Booleans,
+) -> int:
+    """Swap what has a wrong sign; returns how much was wrong.
+
+    Manner 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all: rows share a
+    direction (all totals up, all prices up), in which swapping them together overshoots for ever.
+    """
+    n_wrong, worst, worst_child, worst_cell, worst_row, worst_side = 0, -np.inf, 0, 0, -1, 0
+    changed[:] = False
+    for c in range(free.shape[0]):
+        for i in range(free.shape[1]):
+            if program.allowed[c, i]:
+                wrong = -x[c, i] if free[c, i] else -costs[c, i] / program.curvature[i]
+                # what stays free is clipped at zero, which must not cost accuracy
+                if wrong > (exact if free[c, i] else tolerance):
+                    n_wrong += 1
+                    if manner == 2 and wrong > worst:
+                        worst, worst_child, worst_cell = wrong, c, i
+                    if manner < 2:
+                        free[c, i] = not free[c, i]
+                        changed[c] = True
+    for row in range(side.size):
+        new_side, wrong = _side(
+            program, row, side[row], activity[row], centre_row[row], tolerance, exact, compliance
+        )
+        if new_side != side[row]:
+            n_wrong += 1
+            if wrong > worst:
+                worst, worst_row, worst_side = wrong, row, new_side
+            if manner == 0:
+                side[row] = new_side
+                changed[program.row_child[row]] = True
+    if manner > 0 and n_wrong > 0:
+        if worst_row >= 0:
+            side[worst_row] = worst_side
+            changed[program.row_child[worst_row]] = True
+        elif manner == 2:
+            free[worst_child, worst_cell] = not free[worst_child, worst_cell]
+            changed[worst_child] = True
+    return n_wrong
+
+
+@njit(nogil=True, cache=True)
+def _side(
+    program: Program,
+    row: int,
+    side: int,
+    activity: float,
+    centre_price: float,
+    tolerance: float,
+    exact: float,
+    compliance: float,
+) -> tuple[int, float]:
+    """Which side a row should bind on, and by how many persons it is wrong where that is new."""
+    lower, upper = program.row_lower[row], program.row_upper[row]
+    if lower == upper:
+        return 2, 0.0
+    # a row binds where its price would have the right sign; in persons, the last price shifts the bound
+    softness = compliance / program.row_stiffness
+    shift = centre_price * softness
+    short, over = lower + shift - activity, activity - shift - upper
+    # a binding row keeps its side within the tolerance, a loose one changes only beyond it
+    margin = -tolerance * program.row_scale * softness if side != 0 else exact
+    wanted = 1 if over > margin else (-1 if short > margin else 0)
+    if side == -1:
+        return wanted, -short
+    if side == 1:
+        return wanted, -over
+    return wanted, max(short, over)

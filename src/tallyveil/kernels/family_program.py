@@ -1,0 +1,100 @@
+"""A pass's quadratic program as plain arrays, the form in which the compiled solver holds it.
+Sizes: C children, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int32]
+Booleans = npt.NDArray[np.bool_]
+
+DENSE_CELLS = 512
+"""With more cells than this, H is never written out; its products go through the answers' sums."""
+
+
+class PassArrays(NamedTuple):
+    """One pass of a family, on support cells.
+
+    Attributes:
+        allowed: [C, s].
+        inhabitants: The parent's counts, or ones at a root. [s]
+        has_sums: Whether children must sum to the parent.
+        labels: Answer of each cell, -1: none. [queries, s]
+        widths: Answers of each query. [queries]
+        values: Measured answers, query after query, child after child. [C * widths.sum()]
+        weights: 1 / variance. [queries]
+        bound_labels: Row of each cell, -1: none. [b, s]
+        bound_widths: Rows of each bound in one child. [b]
+        lower: Bound after bound, child after child; -inf: none. [C * bound_widths.sum()]
+        upper: Likewise; inf: none.
+    """
+
+    allowed: Booleans
+    inhabitants: Floats
+    has_sums: bool
+    labels: Labels
+    widths: Integers
+    values: Integers
+    weights: Floats
+    bound_labels: Labels
+    bound_widths: Integers
+    lower: Floats
+    upper: Floats
+
+
+class Program(NamedTuple):
+    """Minimise the sum over children of 1/2 x' H x - b' x under sums, rows and x >= 0.
+
+    Attributes:
+        allowed: Where x may be above zero. [C, g]
+        has_sums: Whether children must sum to `sums`.
+        sums: The parent's counts. [g]
+        answers: Answers of each cell, one a partition, numbered through all partitions; -1: none. [g, p]
+        weights: Weight of each answer. [L]
+        targets: Weight times measured value. [C, L]
+        ridge: Added to H's diagonal. [g]
+        curvature: H's diagonal, ridge included. [g]
+        hessian: H, or empty when there are more than DENSE_CELLS cells. [g, g]
+        linear: b, likewise. [C, g]
+        row_child: [R]
+        row_bound: Which bound a row comes from. [R]
+        row_label: Which label of that bound it sums. [R]
+        row_lower: -inf: none. [R]
+        row_upper: inf: none. [R]
+        child_rows: Rows of each child are child_row[child_rows[c] : child_rows[c + 1]]. [C + 1]
+        child_row: [R]
+        bound_label: [b, g]
+        bound_start: Where a bound begins in `row_number`. [b]
+        bound_width: [b]
+        row_number: Row of (bound, child, label), -1: it cannot bind. Place is start + child * width + label.
+        row_scale: Curvature that converts a row's price to persons: the smallest of H's diagonal.
+        row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
+    """
+
+    allowed: Booleans
+    has_sums: bool
+    sums: Floats
+    answers: Integers
+    weights: Floats
+    targets: Floats
+    ridge: Floats
+    curvature: Floats
+    hessian: Floats
+    linear: Floats
+    row_child: Integers
+    row_bound: Integers
+    row_label: Integers
+    row_lower: Floats
+    row_upper: Floats
+    child_rows: Integers
+    child_row: Integers
+    bound_label: Integers
+    bound_start: Integers
+    bound_width: Integers
+    row_number: Integers
+    row_scale: float
+    row_stiffness: float

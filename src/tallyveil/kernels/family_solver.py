@@ -1,0 +1,129 @@
+"""One pass of one family, compiled from measurements to certified answer."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, residual
+from tallyveil.kernels.family_descent import State, descend, new_state
+from tallyveil.kernels.family_polish import polish
+from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels, PassArrays, Program
+from tallyveil.kernels.family_reduction import reduce_arrays
+
+DONE_PERSONS = 1e-3
+"""Where the descent stops: near enough for the face to be right, which the polish then proves."""
+
+STIFFNESS = 0.1
+ROW_COMPLIANCE = 2.0**-3
+CELL_COMPLIANCE = 2.0**-32
+FULL_SWAPS = 8
+SINGLE_SWAPS = 42
+SWEEPS = 30
+MANY_VARIABLES = 1000
+MORE_SWEEPS = 60
+ROOT_SWEEPS = 400
+ROUNDS = 4
+"""Rounds of descent and polish; only the first is the common case."""
+
+
+class Answer(NamedTuple):
+    """What a pass gave.
+
+    Attributes:
+        estimate: Persons, [C, s].
+        residual: Largest violation of the optimality conditions, in persons.
+        rounds: Rounds of descent and polish it took.
+        sweeps: Sweeps of all rounds.
+        steps: Faces solved in all rounds.
+    """
+
+    estimate: Floats
+    residual: float
+    rounds: int
+    sweeps: int
+    steps: int
+
+
+def solve_pass(one: PassArrays) -> Answer:
+    """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
+    return Answer(*_solve_arrays(*one))
+
+
+@njit(nogil=True, cache=True)
+def _solve_arrays(
+    allowed: Booleans,
+    inhabitants: Floats,
+    has_sums: bool,
+    labels: Labels,
+    widths: Integers,
+    values: Integers,
+    weights: Floats,
+    bound_labels: Labels,
+    bound_widths: Integers,
+    lower: Floats,
+    upper: Floats,
+) -> tuple[Floats, float, int, int, int]:
+    """`solve_pass`, array by array: a call that hands over a whole tuple costs more than a small family."""
+    program, group, share = reduce_arrays(
+        PassArrays(
+            allowed,
+            inhabitants,
+            has_sums,
+            labels,
+            widths,
+            values,
+            weights,
+            bound_labels,
+            bound_widths,
+            lower,
+            upper,
+        )
+    )
+    state = new_state(program)
+    worst, rounds, sweeps, steps = solve_program(program, state)
+    n_children, n_cells = allowed.shape
+    estimate = np.empty((n_children, n_cells))
+    for c in range(n_children):
+        for i in range(n_cells):
+            estimate[c, i] = state.x[c, group[i]] * share[i]
+    return estimate, worst, rounds, sweeps, steps
+
+
+@njit(nogil=True, cache=True)
+def solve_program(program: Program, state: State) -> tuple[float, int, int, int]:
+    """Rounds of descent and polish until one is certified; the state becomes the best point found.
+
+    Returns:
+        Residual in persons, rounds, sweeps, steps.
+    """
+    stiffness = STIFFNESS * program.row_stiffness
+    # faces cost the cube of what sweeps cost, most of all at a root, whose block is a single number
+    planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
+    planned = planned if program.has_sums else ROOT_SWEEPS
+    sweeps, steps = 0, 0
+    best, best_x = np.inf, state.x
+    for attempt in range(ROUNDS):
+        sweeps += descend(program, state, stiffness, planned, DONE_PERSONS * 1e-4**attempt)
+        x, cell_price, row_price = state.x.copy(), state.cell_price.copy(), state.row_price.copy()
+        found, made = polish(
+            program,
+            x,
+            cell_price,
+            row_price,
+            ROW_COMPLIANCE,
+            CELL_COMPLIANCE * 64.0**attempt,
+            FULL_SWAPS,
+            SINGLE_SWAPS << attempt,
+        )
+        steps += made
+        if found < best:
+            best, best_x = found, x
+        if best <= CERTIFIED_PERSONS:
+            state.x[:], state.cell_price[:], state.row_price[:] = x, cell_price, row_price
+            return best, attempt + 1, sweeps, steps
+        planned *= 5
+    plain, _ = residual(program, state.x, state.cell_price, state.row_price)
+    if best < plain:
+        state.x[:] = best_x
+    return min(best, plain), ROUNDS, sweeps, steps

@@ -1,0 +1,257 @@
+"""The compiled family solver against its numpy twins."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tallyveil.estimation import (
+    UNBOUNDED,
+    EstimationPass,
+    FamilyProblem,
+    LinearConstraint,
+    MeasuredQuery,
+    RoundingStage,
+)
+from tallyveil.estimation.active_set import polish as polish_reference
+from tallyveil.estimation.interior_point import solve_interior
+from tallyveil.estimation.pass_arrays import pass_arrays
+from tallyveil.estimation.program import Point, reduced_cost, residual_persons
+from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
+from tallyveil.kernels.family_certificate import (
+    reduced_costs,
+    residual,
+    squared_deviation,
+    squared_deviation_reference,
+)
+from tallyveil.kernels.family_descent import (
+    descend,
+    new_state,
+    simplex_shift,
+    simplex_shift_reference,
+)
+from tallyveil.kernels.family_face import correct, factor_face, no_factors
+from tallyveil.kernels.family_polish import polish
+from tallyveil.kernels.family_reduction import reduce_arrays
+from tallyveil.kernels.family_solver import solve_pass, solve_program
+
+
+def make_problem(seed, detailed=True, root=False):
+    rng = np.random.default_rng([41, seed])
+    n_children, n_cells = (1 if root else int(rng.integers(2, 7))), int(rng.integers(2, 25))
+    truth = rng.poisson(rng.choice([0.5, 5.0]), (n_children, n_cells))
+    truth[0] += 1
+    queries = []
+    for i in range(4):
+        labels = rng.integers(-(i % 2), int(rng.integers(1, 6)), n_cells).astype(np.int32)
+        queries.append((f"query {i}", labels))
+    queries.append(("again", queries[0][1]))
+    if detailed:
+        queries.append(("detailed", np.arange(n_cells, dtype=np.int32)))
+    measured = tuple(
+        MeasuredQuery(
+            name,
+            labels,
+            rng.integers(-5, 30, (n_children, int(labels.max(initial=0)) + 2)),
+            float(rng.choice([1, 9, 80])),
+        )
+        for name, labels in queries
+    )
+    groups = rng.integers(-1, 3, n_cells).astype(np.int32)
+    sums = np.stack([truth[:, groups == k].sum(axis=1) for k in range(3)], axis=1)
+    upper = np.where(rng.random(sums.shape) < 0.5, sums, UNBOUNDED)
+    return FamilyProblem(
+        geocode="p",
+        geolevel="tract",
+        children=tuple(f"c{c}" for c in range(n_children)),
+        support=np.arange(n_cells),
+        parent_counts=None if root else truth.sum(axis=0),
+        measured=measured,
+        constraints=(LinearConstraint("groups", groups, np.maximum(sums - 1, 0), upper),),
+        passes=(EstimationPass(tuple(name for name, _ in queries)),),
+        rounding=(RoundingStage((("total", np.zeros(n_cells, np.int32)),)),),
+    )
+
+
+CASES = [(seed, detailed, root) for seed in range(25) for detailed in (True, False) for root in (True, False)]
+
+
+def both(seed, detailed, root):
+    """The compiled program with its group and share, and the twin with its merging."""
+    problem = make_problem(seed, detailed, root)
+    arguments = problem, problem.allowed(), problem.passes[0], constraint_bounds(problem)
+    return reduce_arrays(pass_arrays(*arguments)), reduce_pass(*arguments)
+
+
+def random_point(program, seed):
+    rng = np.random.default_rng(seed)
+    x = np.where(program.allowed, rng.exponential(3.0, program.allowed.shape), 0.0)
+    x[rng.random(x.shape) < 0.3] = 0.0
+    return x, rng.normal(size=program.sums.size), rng.normal(size=program.row_child.size)
+
+
+def as_point(twin, x, cell_price, row_price):
+    return Point(x[twin.child, twin.cell], cell_price, row_price)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 200])
+def test_simplex_shift(n):
+    rng = np.random.default_rng(n)
+    for scale in (1e-3, 1.0, 1e6):
+        values = rng.normal(size=n) * scale
+        for start in (-1e9, 0.0, float(values.mean()), 1e9):
+            shift = simplex_shift(values, n, 2.5, start)
+            assert shift == pytest.approx(simplex_shift_reference(values, n, 2.5, start), abs=1e-9 * scale)
+            assert np.maximum(values - shift, 0).sum() == pytest.approx(2.5, rel=1e-6)
+
+
+@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
+def test_reduction(seed, detailed, root):
+    (program, group, share), (twin, merging) = both(seed, detailed, root)
+    np.testing.assert_array_equal(group, merging.group)
+    np.testing.assert_allclose(share, merging.share, rtol=1e-14)
+    np.testing.assert_array_equal(program.allowed, twin.allowed)
+    np.testing.assert_allclose(program.hessian, twin.hessian, rtol=1e-13)
+    np.testing.assert_allclose(program.curvature, np.diagonal(twin.hessian), rtol=1e-13)
+    np.testing.assert_allclose(program.ridge, twin.ridge, rtol=1e-12)
+    assert program.answers.shape[1] == len(twin.partitions)
+    for answers, partition in zip(program.answers.T, twin.partitions, strict=True):
+        first = answers[answers >= 0].min()
+        np.testing.assert_array_equal(np.where(answers >= 0, answers - first, -1), partition.labels)
+        width = partition.values.shape[1]
+        np.testing.assert_allclose(
+            program.targets[:, first : first + width], partition.weight * partition.values, rtol=1e-12
+        )
+    for name in ("child", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(program, f"row_{name}"), getattr(twin.rows, name))
+    if not root:
+        np.testing.assert_array_equal(program.sums, twin.sums)
+
+
+@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
+def test_reduced_costs_and_residual(seed, detailed, root):
+    (program, _, _), (twin, _) = both(seed, detailed, root)
+    x, cell_price, row_price = random_point(program, seed)
+    if root:
+        cell_price[:] = 0.0
+    costs = np.empty(x.shape)
+    reduced_costs(program, x, cell_price, row_price, costs)
+    point = as_point(twin, x, cell_price, row_price)
+    np.testing.assert_allclose(costs[twin.child, twin.cell], reduced_cost(twin, point), atol=1e-11)
+    worst, unmet = residual(program, x, cell_price, row_price)
+    assert worst == pytest.approx(residual_persons(twin, point), rel=1e-12)
+    assert unmet <= worst
+    x[0, 0] = np.nan
+    assert residual(program, x, cell_price, row_price)[0] == np.inf
+
+
+@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
+def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
+    (program, _, _), (twin, _) = both(seed, detailed, root)
+    rng = np.random.default_rng([5, seed])
+    free = program.allowed & (rng.random(program.allowed.shape) < 0.7)
+    free[0] |= program.allowed[0]
+    side = np.where(rng.random(program.row_child.size) < 0.6, rng.choice([-1, 1], program.row_child.size), 0)
+    compliance = 2.0**-4
+    changed = np.ones(free.shape[0], np.bool_)
+    ok, factors = factor_face(program, free, side, compliance, 2.0**-40, no_factors(program), changed)
+    assert ok
+    costs = rng.normal(size=free.shape)
+    missing_rows, missing_cells = rng.normal(size=side.size), rng.normal(size=program.sums.size)
+    x, cell_price, row_price = np.zeros(free.shape), np.zeros(program.sums.size), np.zeros(side.size)
+    correct(program, factors, costs, missing_rows, missing_cells.copy(), x, cell_price, row_price)
+    own = np.flatnonzero(free[twin.child, twin.cell])
+    bind = np.flatnonzero(side != 0)
+    full = np.kron(np.eye(free.shape[0]), twin.hessian)
+    position = (twin.child * free.shape[1] + twin.cell)[own]
+    rows = twin.rows.matrix.toarray()[np.ix_(bind, own)]
+    sums = (np.arange(free.shape[1])[:, None] == twin.cell[own]) * (0.0 if root else 1.0)
+    n, m, g = own.size, bind.size, free.shape[1]
+    system = np.zeros((n + m + g, n + m + g))
+    system[:n, :n] = full[np.ix_(position, position)]
+    system[:n, n : n + m], system[n : n + m, :n] = -rows.T, rows
+    system[n : n + m, n : n + m] = np.eye(m) * compliance / program.row_stiffness
+    system[:n, n + m :], system[n + m :, :n] = -sums.T, sums
+    system[n + m :, n + m :] = np.diag((sums.sum(axis=1) == 0).astype(float)) + 1e-13 * np.eye(g)
+    right = np.concatenate(
+        [-costs[twin.child, twin.cell][own], missing_rows[bind], missing_cells * (sums.sum(axis=1) > 0)]
+    )
+    solved = np.linalg.solve(system, right)
+    scale = np.abs(solved).max()
+    np.testing.assert_allclose(x[twin.child, twin.cell][own], solved[:n], atol=1e-6 * scale)
+    np.testing.assert_allclose(row_price[bind], solved[n : n + m], atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_factors_of_unchanged_children_are_kept(seed):
+    (program, _, _), _ = both(seed, True, False)
+    rng = np.random.default_rng([6, seed])
+    side = np.zeros(program.row_child.size, np.int64)
+    everyone = np.ones(program.allowed.shape[0], np.bool_)
+    free = program.allowed.copy()
+    _, before = factor_face(program, free, side, 0.1, 1e-9, no_factors(program), everyone)
+    free[-1] &= rng.random(free.shape[1]) < 0.5
+    last = np.arange(everyone.size) == everyone.size - 1
+    _, kept = factor_face(program, free, side, 0.1, 1e-9, before, last)
+    _, anew = factor_face(program, free, side, 0.1, 1e-9, no_factors(program), everyone)
+    for one, other in zip(kept, anew, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])
+def test_polish(seed, detailed, root):
+    """Both polishes, from the same interior point, end at the same counts."""
+    (program, _, _), (twin, _) = both(seed, detailed, root)
+    start, _ = solve_interior(twin)
+    expected, expected_residual = polish_reference(twin, start)
+    x = twin.spread(np.maximum(start.x, 0.0))
+    cell_price, row_price = start.cell_price.copy(), start.row_price.copy()
+    found, steps = polish(program, x, cell_price, row_price, 2.0**-3, 2.0**-32, 8, 42)
+    assert max(found, expected_residual) <= 1e-7
+    assert steps <= 50
+    np.testing.assert_allclose(x[twin.child, twin.cell], expected.x, atol=1e-6)
+    point = as_point(twin, x, cell_price, row_price)
+    assert residual_persons(twin, point) == pytest.approx(found, abs=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "root"), [(seed, root) for seed in range(10) for root in (True, False)])
+def test_answers_sums_stand_in_for_the_hessian(seed, root):
+    """Without H, as for very many cells, the descent and the faces give the same counts."""
+    (program, _, _), _ = both(seed, True, root)
+    dense, sums = new_state(program), new_state(program._replace(hessian=np.zeros((0, 0))))
+    assert dense.gradient.size
+    assert sums.excess.size
+    descend(program, dense, 0.1, 5, 0.0)
+    descend(program._replace(hessian=np.zeros((0, 0))), sums, 0.1, 5, 0.0)
+    np.testing.assert_allclose(sums.x, dense.x, atol=1e-9)
+    assert solve_program(program, dense)[0] <= 1e-7
+    assert solve_program(program._replace(hessian=np.zeros((0, 0))), sums)[0] <= 1e-7
+    np.testing.assert_allclose(sums.x, dense.x, atol=1e-8)
+
+
+def test_descent_converges_by_itself():
+    """Many sweeps end where descent and polish end."""
+    (program, _, _), _ = both(3, True, False)
+    slow, quick = new_state(program), new_state(program)
+    assert descend(program, slow, 0.1 * program.row_stiffness, 20000, 1e-12) < 20000
+    assert solve_program(program, quick)[0] <= 1e-7
+    np.testing.assert_allclose(slow.x, quick.x, atol=1e-7)
+
+
+def test_same_bits_in_any_thread():
+    problems = [make_problem(seed) for seed in range(40)]
+    arrays = [pass_arrays(p, p.allowed(), p.passes[0], constraint_bounds(p)) for p in problems]
+    alone = [solve_pass(one).estimate for one in arrays]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda one: solve_pass(one).estimate, arrays))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_squared_deviation(seed):
+    problem = make_problem(seed)
+    one = pass_arrays(problem, problem.allowed(), problem.passes[0], ())
+    estimate = np.random.default_rng(seed).exponential(2.0, one.allowed.shape)
+    arguments = one.labels, one.widths, one.values, one.weights, estimate
+    assert squared_deviation(*arguments) == pytest.approx(squared_deviation_reference(*arguments), rel=1e-12)
