@@ -9,7 +9,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tallyveil.estimation.family import estimate_family
-from tallyveil.estimation.problem import FamilyProblem
+from tallyveil.estimation.problem import (
+    UNBOUNDED,
+    EstimationPass,
+    FamilyProblem,
+    LinearConstraint,
+    MeasuredQuery,
+    RoundingStage,
+)
 from tallyveil.estimation.solution import FamilySolution
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.observer import Observer
@@ -57,6 +64,33 @@ def estimate_level(builder: FamilyBuilder, above: PublicCounts | None, observer:
         n_geounits, np.concatenate(rows), np.concatenate(cells), np.concatenate(counts)
     )
     return LevelOutcome(PublicCounts(builder.geolevel, *compressed), tally.record())
+
+
+def compile_kernels() -> None:
+    """Estimate the smallest family there is, so that compiling happens once and where it can be told.
+
+    Compiled code is kept on disk: on every later run this takes a moment.
+    """
+    cells = np.array([0, 1], dtype=np.int32)
+    both = np.zeros(2, dtype=np.int32)
+    values = np.array([[2, 0], [1, 3]])
+    bound = LinearConstraint("one", both, np.array([[1], [0]]), np.array([[9], [UNBOUNDED]]))
+    estimate_family(
+        FamilyProblem(
+            geocode="",
+            geolevel="",
+            children=("", ""),
+            support=np.arange(2),
+            parent_counts=np.array([3, 4]),
+            measured=(
+                MeasuredQuery("total", both, values.sum(axis=1, keepdims=True), 1.0),
+                MeasuredQuery("detailed", cells, values, 2.0),
+            ),
+            constraints=(bound,),
+            passes=(EstimationPass(("total",), 0.1), EstimationPass(("detailed",))),
+            rounding=(RoundingStage((("total", both),)), RoundingStage((("detailed", cells),))),
+        )
+    )
 
 
 def n_families(builder: FamilyBuilder) -> int:

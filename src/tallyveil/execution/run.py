@@ -19,7 +19,7 @@ from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.guarantee import guarantee_of
 from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.level import estimate_level, n_families
+from tallyveil.execution.level import compile_kernels, estimate_level, n_families
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.run_folder import (
@@ -122,6 +122,8 @@ class _Run:
     def prepare(cls, plan: ReleasePlan, observer: Observer) -> "_Run":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
+        with watch.stage("compile kernels"):  # a minute on the first run of all, nothing later
+            compile_kernels()
         with watch.stage("read geography"):
             spine = read_spine(plan.geography)
         with watch.stage("read records"):
@@ -309,7 +311,14 @@ def _stage_names(spine: Spine) -> list[str]:
 
 
 def _timed_stages(spine: Spine) -> list[str]:
-    return ["read geography", "read records", "compile constraints", *_stage_names(spine), "checks"]
+    return [
+        "compile kernels",
+        "read geography",
+        "read records",
+        "compile constraints",
+        *_stage_names(spine),
+        "checks",
+    ]
 
 
 def _stage_file(name: str) -> str:
