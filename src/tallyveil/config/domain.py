@@ -283,6 +283,7 @@ def _estimation(
                     tuple(_query(schema, query, f"estimation.rounding.{name}") for query in stage)
                     for stage in rounding_of[name]
                 ),
+                target=table.rounding_target,
             ),
         )
         for name in geolevels

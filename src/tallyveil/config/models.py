@@ -193,6 +193,10 @@ class EstimationTable(Table):
     passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
     slack: Exact | None = Field(default=None, description="Persons an earlier pass's answers may still move.")
     rounding: dict[str, list[list[Name]]] = Field(default_factory=dict)
+    rounding_target: Literal["fraction", "nearest"] = Field(
+        default="fraction",
+        description="What rounding comes near to: the estimates, or the estimates rounded to nearest (as in 2020).",
+    )
 
 
 class InvariantTable(Table):

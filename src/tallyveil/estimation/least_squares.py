@@ -23,9 +23,6 @@ from tallyveil.kernels.family_solver import solve_pass
 
 LIMIT_PERSONS = 1e-4
 ZERO_PERSONS = 1e-9
-LARGEST_COMPILED = 1000
-"""Support cells above which a dense Hessian costs more than the interior point's sparse rows: a root's, in practice
-(1,890 cells: 26 s compiled, 0.1 s from the interior point)."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,8 +91,6 @@ def _solve(
     """One pass, by the first rung of the ladder that certifies it."""
     if not allowed.any():
         return _solve_nobody(problem, allowed, bounds)
-    if problem.n_cells > LARGEST_COMPILED:
-        return _solve_interior(problem, allowed, current, bounds)
     compiled = solve_pass(pass_arrays(problem, allowed, current, bounds))
     if compiled.residual <= CERTIFIED_PERSONS:
         first = compiled.rounds == 1

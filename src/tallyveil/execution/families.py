@@ -81,7 +81,9 @@ class FamilyBuilder:
             ),
             passes=(EstimationPass(()),) if trivial else _passes(settings),
             rounding=tuple(
-                RoundingStage(tuple((group.name, _labels(group, support)[0]) for group in stage))
+                RoundingStage(
+                    tuple((group.name, _labels(group, support)[0]) for group in stage), target=settings.target
+                )
                 for stage in self.rounding
             ),
         )

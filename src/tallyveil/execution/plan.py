@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Strategy
@@ -15,6 +15,8 @@ from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
+
+RoundingTarget = Literal["fraction", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,13 @@ class GeolevelEstimation:
         passes: Query names of each least-squares pass; together all measured queries, each once.
         slack: Persons by which an answer of an earlier pass may move in a later one.
         rounding: Query names of each rounding stage, first stage first.
+        target: What rounded answers come near to: the estimate ("fraction"), or its nearest whole number.
     """
 
     passes: tuple[tuple[str, ...], ...]
     slack: Fraction
     rounding: tuple[tuple[str, ...], ...]
+    target: RoundingTarget = "fraction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,4 +191,5 @@ def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
         "passes": [list(names) for names in item.passes],
         "slack": str(item.slack),
         "rounding": [list(names) for names in item.rounding],
+        "rounding_target": item.target,
     }

@@ -144,3 +144,14 @@ def test_budgets_stated_twice_or_by_halves_are_refused(edit, keys):
     release = edit('[strategy]\nrho = "2"', f"[strategy]\n{keys}")
     with pytest.raises(ConfigError, match="strategy"):
         load_plan(release)
+
+
+def test_the_rounding_target_reaches_every_family(edit):
+    from tallyveil.execution.run import run_release
+    from tallyveil.noise.key import insecure_key
+
+    release = edit("[estimation.passes]", '[estimation]\nrounding_target = "nearest"\n[estimation.passes]')
+    plan = load_plan(release)
+    assert {item.target for _, item in plan.estimation} == {"nearest"}
+    outcome = run_release(plan, release.parent / "out", test_key=insecure_key("nearest"))
+    assert outcome.manifest["plan"]["estimation"]["Town"]["rounding_target"] == "nearest"
