@@ -13,6 +13,7 @@ import highspy
 import numpy as np
 from scipy import sparse
 
+from tallyveil.estimation.highs import linear_program, quiet_solver
 from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem, FloatArray, Int64Array
 
 SHOWN_CHILDREN = 8
@@ -97,18 +98,10 @@ def _prices(rows: _Elastic) -> FloatArray | None:
     elastic = np.flatnonzero(rows.owner >= 0)
     short = sparse.eye(n_rows, format="csc")[:, elastic]
     matrix = sparse.hstack([rows.matrix, short, -short], format="csc")
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.shape[1], n_rows
-    lp.col_cost_ = np.concatenate([np.zeros(n), np.ones(2 * elastic.size)])
-    lp.col_lower_ = np.zeros(matrix.shape[1])
-    lp.col_upper_ = np.full(matrix.shape[1], highspy.kHighsInf)
-    lp.row_lower_, lp.row_upper_ = rows.lower, rows.upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.passModel(lp)
+    cost = np.concatenate([np.zeros(n), np.ones(2 * elastic.size)])
+    columns = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], highspy.kHighsInf)
+    solver = quiet_solver()
+    solver.passModel(linear_program(cost, columns, (rows.lower, rows.upper), matrix))
     solver.run()
     if solver.getInfo().objective_function_value < 1e-6:
         return None

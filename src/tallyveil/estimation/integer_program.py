@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.errors import SolverError
+from tallyveil.estimation.highs import linear_program, quiet_solver
 from tallyveil.estimation.problem import UNBOUNDED, BoolArray, FloatArray, Int64Array
 from tallyveil.estimation.solution import RoundingMethod
 
@@ -155,22 +156,12 @@ def branch_and_bound(program: IntegerProgram, where: str) -> Int64Array | None:
 def _load(program: IntegerProgram, included: BoolArray, whole: bool = False) -> highspy.Highs:
     """A quiet one-thread solver that holds the included columns."""
     matrix = program.matrix if included.all() else program.matrix[:, included]
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.shape[1], matrix.shape[0]
-    lp.col_cost_ = program.cost[included].astype(np.float64) * COST_UNIT
-    lp.col_lower_ = _bounds(program.lower[included])
-    lp.col_upper_ = _bounds(program.upper[included])
-    lp.row_lower_ = _bounds(program.row_lower)
-    lp.row_upper_ = _bounds(program.row_upper)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = matrix.indptr
-    lp.a_matrix_.index_ = matrix.indices
-    lp.a_matrix_.value_ = matrix.data
+    cost = program.cost[included].astype(np.float64) * COST_UNIT
+    columns = _bounds(program.lower[included]), _bounds(program.upper[included])
+    lp = linear_program(cost, columns, (_bounds(program.row_lower), _bounds(program.row_upper)), matrix)
     if whole:
         lp.integrality_ = [highspy.HighsVarType.kInteger] * matrix.shape[1]
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
+    solver = quiet_solver()
     if not whole:
         solver.setOptionValue("solver", "simplex")
         solver.setOptionValue("presolve", "off")
