@@ -122,14 +122,14 @@ class _Run:
     def prepare(cls, plan: ReleasePlan, observer: Observer) -> "_Run":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
-        with watch.stage("compile kernels"):  # a minute on the first run of all, nothing later
-            compile_kernels()
         with watch.stage("read geography"):
             spine = read_spine(plan.geography)
         with watch.stage("read records"):
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, spine, histograms)
+        with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
+            compile_kernels()
         return cls(plan, observer, watch, spine, histograms, constraints)
 
     def release(self, folder: RunFolder, test_key: bytes | None) -> None:
