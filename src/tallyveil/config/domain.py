@@ -62,7 +62,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         records=_records(file, schema, folder),
         geography=geography,
         strategy=strategy,
-        declared=_declared(file.privacy, strategy),
+        declared=_declared(file.privacy, file.strategy, strategy),
         delta=file.privacy.delta,
         invariants=tuple(_invariant(item, schema, geography.geolevels) for item in file.invariants),
         bounds=tuple(_bounds(item, schema, geography.geolevels, folder) for item in file.bounds),
@@ -146,7 +146,7 @@ def _spent(
     return given
 
 
-def _declared(privacy: PrivacyTable, strategy: Strategy) -> Fraction:
+def _declared(privacy: PrivacyTable, table: StrategyTable, strategy: Strategy) -> Fraction:
     """The declared budget in the strategy's unit; for Gaussian noise declared as epsilon, the rho that meets it."""
     if privacy.rho is not None:
         return privacy.rho
@@ -154,6 +154,8 @@ def _declared(privacy: PrivacyTable, strategy: Strategy) -> Fraction:
         raise ConfigError("[privacy] declares no budget", code="no-budget")
     if strategy.budget_unit == "epsilon":
         return privacy.epsilon
+    if (table.epsilon, table.delta or privacy.delta) == (privacy.epsilon, privacy.delta):
+        return strategy.total  # the very target the strategy was calibrated to, which takes seconds
     return rho_for_target(strategy, privacy.epsilon, privacy.delta)
 
 

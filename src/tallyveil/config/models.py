@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.errors import TallyveilError
+from tallyveil.estimation.problem import RoundingTarget
 
 EVERY_GEOLEVEL = "*"
 
@@ -193,7 +194,7 @@ class EstimationTable(Table):
     passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
     slack: Exact | None = Field(default=None, description="Persons an earlier pass's answers may still move.")
     rounding: dict[str, list[list[Name]]] = Field(default_factory=dict)
-    rounding_target: Literal["fraction", "nearest"] = Field(
+    rounding_target: RoundingTarget = Field(
         default="fraction",
         description="What rounding comes near to: the estimates, or the estimates rounded to nearest (as in 2020).",
     )

@@ -20,6 +20,8 @@ Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
+RoundingTarget = Literal["fraction", "nearest"]
+
 UNBOUNDED = 2**62
 """An upper bound at or above this means: no upper bound."""
 
@@ -105,7 +107,7 @@ class RoundingStage:
     """
 
     labels: tuple[tuple[str, Int32Array], ...]
-    target: Literal["fraction", "nearest"] = "fraction"
+    target: RoundingTarget = "fraction"
 
     def __post_init__(self) -> None:
         if self.target not in {"fraction", "nearest"}:

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
+from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
-
-RoundingTarget = Literal["fraction", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ INK = "#1b1f24"
 MUTED = "#57606a"
 GRID = "#dfe3e8"
 BAND = "#f4f6f8"
-RED = "#b3261e"
 
 WIDTH = 10.0
 """Width of every figure in inches; the page scales it to its column."""
