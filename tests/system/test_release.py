@@ -1,5 +1,6 @@
 """A whole release on a small population: what is promised is in the written files."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -8,10 +9,17 @@ import polars as pl
 import pytest
 
 from tallyveil.config.load import load_plan
-from tallyveil.execution.inputs import read_spine
+from tallyveil.errors import StoreError
+from tallyveil.execution.constraints import compile_constraints
+from tallyveil.execution.families import FamilyBuilder
+from tallyveil.execution.inputs import read_histograms, read_spine
+from tallyveil.execution.level import estimate_level
+from tallyveil.execution.observer import SilentObserver
+from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.run import run_release
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.release.histograms import read_histogram
 from tallyveil.storage.write import file_digest
 
 KEY = insecure_key("system test")
@@ -93,17 +101,14 @@ def test_measurements_are_readable_without_our_code(outcome):
 
 def test_stored_measurements_are_those_the_estimate_used(outcome, small_release):
     """A run from the measurement files alone, without records or key, gives the same counts."""
-    from tallyveil.execution.constraints import compile_constraints
-    from tallyveil.execution.families import FamilyBuilder
-    from tallyveil.execution.inputs import read_histograms
-    from tallyveil.execution.level import estimate_level
-    from tallyveil.execution.observer import SilentObserver
-    from tallyveil.release.histograms import read_histogram
+    assert_estimates_follow(outcome.path, load_plan(small_release))
 
-    plan = load_plan(small_release)
+
+def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
+    """Estimating from the measurement files gives the counts that were published with them."""
     spine = read_spine(plan.geography)
     constraints = compile_constraints(plan, spine, read_histograms(plan, spine))
-    stored = StoredMeasurements(outcome.path, spine)
+    stored = StoredMeasurements(out, spine)
     above = None
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
@@ -112,7 +117,7 @@ def test_stored_measurements_are_those_the_estimate_used(outcome, small_release)
         )
         builder = FamilyBuilder(plan, spine, level, stored, constraints, queries, rounding)
         above = estimate_level(builder, above, SilentObserver()).counts
-        written = read_histogram(outcome.path, geolevel, plan.schema, spine)
+        written = read_histogram(out, geolevel, plan.schema, spine)
         assert np.array_equal(above.cells, written.cells)
         assert np.array_equal(above.counts, written.counts)
 
@@ -162,12 +167,46 @@ def test_one_changed_record_meets_unrelated_noise(outcome, small_release, tmp_pa
     assert other.manifest["inputs"]["records_keyed_hash"] != outcome.manifest["inputs"]["records_keyed_hash"]
 
 
-def test_another_plan_meets_unrelated_noise(outcome, edit, tmp_path):
-    plan = load_plan(edit('tables = ["total", "age", "home"]', 'tables = ["total"]'))
+def measured(out: Path, query: str) -> pl.DataFrame:
+    return pl.read_parquet(out / "measurements" / "Block" / query / "*.parquet")
+
+
+def test_another_strategy_meets_unrelated_noise(outcome, edit, tmp_path):
+    """The shares of two queries change hands: the blocks' `age*home` has the variance it had, other noise."""
+    plan = load_plan(edit('total = "1/4"\ngrown = "1/4"', 'total = "1/8"\ngrown = "3/8"'))
     other = run_release(plan, tmp_path / "other", test_key=KEY)
-    path = "measurements/Block/age.home/part-00000.parquet"
-    values = [np.array(pl.read_parquet(out / path)["values"].to_list()) for out in (outcome.path, other.path)]
+    values = [np.array(measured(out, "age.home")["values"].to_list()) for out in (outcome.path, other.path)]
     assert (values[0] != values[1]).mean() > 0.5
+
+
+@pytest.mark.parametrize("kept", ["support", "none"])
+def test_what_is_written_changes_no_number(outcome, edit, tmp_path, kept):
+    """The same noise and the same counts, whatever is written of them."""
+    plan = load_plan(edit("[outputs]", f'[outputs]\nmeasurements = "{kept}"\nmicrodata = false'))
+    other = run_release(plan, tmp_path / "other", test_key=KEY)
+    for geolevel in ("Region", "Town", "Block"):
+        assert histogram(other.path, geolevel).equals(histogram(outcome.path, geolevel))
+    assert not (other.path / "microdata").exists()
+    assert (other.path / "measurements").exists() == (kept == "support")
+    assert other.manifest["run"] != outcome.manifest["run"]
+
+
+def test_measurements_on_the_support_are_those_of_the_full_files(outcome, edit, tmp_path):
+    plan = load_plan(edit("[outputs]", '[outputs]\nmeasurements = "support"'))
+    other = run_release(plan, tmp_path / "other", test_key=KEY)
+    homes = set(histogram(outcome.path, "Town")["geocode"])
+    for query in ("total", "grown", "age.home"):
+        full = {row["geocode"]: row["values"] for row in measured(outcome.path, query).to_dicts()}
+        kept = measured(other.path, query)
+        assert kept.columns == ["geocode", "answers", "values", "variance"]
+        assert set(kept["geocode"]) == {code for code in full if code[:3] in homes}
+        for row in kept.to_dicts():
+            assert row["values"] == [full[row["geocode"]][answer] for answer in row["answers"]]
+    assert (measured(other.path, "age.home")["answers"].list.len() < 6).any()
+    assert_estimates_follow(other.path, plan)
+    stored = StoredMeasurements(other.path, read_spine(plan.geography))
+    with pytest.raises(StoreError, match="on the support"):
+        stored.measure("Block", "age*home", 0, 1, np.array([1]))  # nobody young in barracks
 
 
 def test_the_manifest_hashes_every_published_file(outcome):
@@ -180,10 +219,6 @@ def test_the_manifest_hashes_every_published_file(outcome):
 
 def test_the_input_hash_confirms_no_guess(outcome, small_release):
     """A plain hash would let anybody who guesses the records confirm the guess."""
-    import hashlib
-
-    from tallyveil.execution.inputs import read_histograms
-
     plan = load_plan(small_release)
     digest = read_histograms(plan, read_spine(plan.geography))[-1].digest()
     plain = {

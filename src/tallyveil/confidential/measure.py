@@ -7,6 +7,8 @@ import numpy as np
 from tallyveil.budget.strategy import Strategy
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.geography.spine import Spine
+from tallyveil.kernels.family_answers import add_counts
+from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.source import NoiseSource
 from tallyveil.universe.counts import Int64Array
@@ -69,6 +71,48 @@ class Measurer:
         _add_true_answers(values, self.histograms[level], group, start, stop, answers)
         values.setflags(write=False)
         return NoisyMeasurements(geolevel, query, start, answers, values, law.variance_float())
+
+    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
+        """Noisy values of the answers that consecutive families need: those of `measure`, in bulk.
+
+        Args:
+            wanted: Which answers of which geounits.
+        Returns:
+            Values laid out as `wanted` says; may be negative.
+        """
+        level = self.spine.level_index(wanted.geolevel)
+        first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
+        offsets, cells, counts = _slice(self.histograms[level], first, last)
+        tables = answer_tables(wanted.queries, self.schema.size)
+        names = self.strategy.queries(wanted.geolevel)
+        values = np.empty(wanted.n_values, dtype=np.int64)
+        for q, group in enumerate(wanted.queries):
+            own = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
+            law = self.strategy.law(wanted.geolevel, group.name)
+            own[:] = self.noise.at(law, level, names.index(group.name), *wanted.addresses(q))
+            add_counts(
+                wanted.answers,
+                wanted.begin[q],
+                wanted.child_begin - first,
+                tables[q],
+                group.size,
+                offsets,
+                cells,
+                counts,
+                own,
+            )
+        return values
+
+
+def _slice(
+    histogram: ConfidentialHistogram, start: int, stop: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Counts of geounits start..stop as arrays of their own, with offsets from 0; writable, as kernels want."""
+    offsets = np.array(histogram.offsets[start : stop + 1], dtype=np.int64)
+    begin, end = int(offsets[0]), int(offsets[-1])
+    cells = np.array(histogram.cells[begin:end], dtype=np.int64)
+    counts = np.array(histogram.counts[begin:end], dtype=np.int64)
+    return offsets - begin, cells, counts
 
 
 def _add_true_answers(

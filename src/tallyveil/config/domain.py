@@ -68,6 +68,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         bounds=tuple(_bounds(item, schema, geography.geolevels, folder) for item in file.bounds),
         estimation=_estimation(file, strategy, schema, preset),
         tables=tuple(_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)),
+        measurements=file.outputs.measurements,
+        microdata=file.outputs.microdata,
     )
 
 

@@ -223,6 +223,12 @@ class OutputsTable(Table):
     """[outputs]"""
 
     tables: list[Name] = Field(default_factory=lambda: ["total", "detailed"])
+    measurements: Literal["full", "support", "none"] = Field(
+        default="full",
+        description="Noisy answers to write: all; those on the support of each parent's published counts, which "
+        "the estimate used; or none.",
+    )
+    microdata: bool = Field(default=True, description="Write one row a person.")
 
 
 class ReleaseFile(Table):

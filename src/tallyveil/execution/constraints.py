@@ -48,10 +48,14 @@ class ConstraintTable:
         """Whether the constraint holds at geolevel number `level`."""
         return level < len(self.lower)
 
+    def between(self, level: int, start: int, stop: int) -> tuple[Int64Array, Int64Array]:
+        """Lower and upper bounds of geounits start..stop, each of shape (stop - start, query.size), int64."""
+        return self.lower[level][start:stop], self.upper[level][start:stop]
+
     def on_support(self, level: int, start: int, stop: int, support: Int64Array) -> LinearConstraint:
         """The constraint for geounits start..stop, with only the answers that matter on a support."""
         found = self.query.answers_of(support)
-        lower, upper = self.lower[level][start:stop], self.upper[level][start:stop]
+        lower, upper = self.between(level, start, stop)
         present = np.zeros(self.query.size, dtype=bool)
         present[found[found >= 0]] = True
         # An answer that no cell of the support can reach is zero; it matters only if it must not be.

@@ -1,4 +1,7 @@
-"""Family problems: what the estimator needs of a parent and its children, gathered from the measurements."""
+"""Family problems: what the estimator needs of a parent and its children, gathered from the measurements.
+
+One family at a time as a `FamilyProblem`, or a chunk of consecutive ones as the arrays of the compiled loop.
+"""
 
 from dataclasses import dataclass
 
@@ -8,7 +11,13 @@ from tallyveil.estimation.problem import EstimationPass, FamilyProblem, Measured
 from tallyveil.execution.constraints import ConstraintTable
 from tallyveil.execution.plan import GeolevelEstimation, ReleasePlan
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.measurements import MeasurementSource
+from tallyveil.kernels.family_chunk import Chunk, Rules
+from tallyveil.measurements.family_answers import (
+    FamilyAnswers,
+    MeasurementSource,
+    answer_tables,
+    answers_on_support,
+)
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
@@ -54,6 +63,61 @@ class FamilyBuilder:
         start, stop = int(offsets[parent]), int(offsets[parent + 1])
         return self._problem((self.level - 1, parent), start, stop, support, parent_counts)
 
+    @property
+    def bounding(self) -> tuple[ConstraintTable, ...]:
+        """The constraints that reach this geolevel."""
+        return tuple(table for table in self.constraints if table.reaches(self.level))
+
+    def rules(self) -> Rules:
+        """What all families of the geolevel share, as arrays."""
+        settings, strategy = self.plan.estimation_of(self.geolevel), self.plan.strategy
+        n_cells = self.plan.schema.size
+        variances = [strategy.law(self.geolevel, group.name).variance_float() for group in self.queries]
+        rounding = [(number, group) for number, stage in enumerate(self.rounding) for group in stage]
+        bounded = [table.query for table in self.bounding]
+        return Rules(
+            pass_queries=np.array(
+                [[group.name in names for group in self.queries] for names in settings.passes], dtype=np.bool_
+            ),
+            slack=np.full(len(settings.passes), float(settings.slack)),
+            weights=1.0 / np.array(variances),
+            bound_answers=answer_tables(bounded, n_cells),
+            bound_sizes=np.array([group.size for group in bounded], dtype=np.int64),
+            round_answers=answer_tables([group for _, group in rounding], n_cells),
+            round_sizes=np.array([group.size for _, group in rounding], dtype=np.int64),
+            stage=np.array([number for number, _ in rounding], dtype=np.int64),
+            nearest=np.full(len(self.rounding), settings.target == "nearest"),
+        )
+
+    def answers(self, first: int, last: int, counts: PublicCounts) -> FamilyAnswers:
+        """The measurements that the families of parents first..last need."""
+        offsets, cells, _ = counts.slice(first, last)
+        child_begin = self.spine.child_offsets[self.level - 1][first : last + 1]
+        # A single child is its parent, and an empty parent has empty children: nothing need be measured.
+        settled = (np.diff(child_begin) == 1) | (np.diff(offsets) == 0)
+        return answers_on_support(self.geolevel, self.queries, child_begin.copy(), offsets, cells, settled)
+
+    def chunk(
+        self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Int64Array
+    ) -> Chunk:
+        """The families of parents first..last, with their measurements."""
+        offsets, cells, persons = counts.slice(first, last)
+        start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
+        none = np.zeros((stop - start, 0), dtype=np.int64)
+        bounding = [table.between(self.level, start, stop) for table in self.bounding]
+        return Chunk(
+            offsets=offsets,
+            cells=cells,
+            counts=persons,
+            child_begin=wanted.child_begin - start,
+            columns=wanted.columns,
+            widths=wanted.widths,
+            value_begin=wanted.value_begin,
+            values=values,
+            lower=np.concatenate([none, *(lower for lower, _ in bounding)], axis=1),
+            upper=np.concatenate([none, *(upper for _, upper in bounding)], axis=1),
+        )
+
     def _problem(
         self,
         parent: tuple[int, int],
@@ -74,11 +138,7 @@ class FamilyBuilder:
             support=support,
             parent_counts=parent_counts,
             measured=measured,
-            constraints=tuple(
-                table.on_support(self.level, start, stop, support)
-                for table in self.constraints
-                if table.reaches(self.level)
-            ),
+            constraints=tuple(table.on_support(self.level, start, stop, support) for table in self.bounding),
             passes=(EstimationPass(()),) if trivial else _passes(settings),
             rounding=tuple(
                 RoundingStage(

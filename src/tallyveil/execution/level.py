@@ -1,26 +1,25 @@
 """One geolevel: measure it, estimate every family, keep the integer counts and how they were obtained."""
 
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tallyveil.estimation.family import estimate_family
-from tallyveil.estimation.problem import (
-    UNBOUNDED,
-    EstimationPass,
-    FamilyProblem,
-    LinearConstraint,
-    MeasuredQuery,
-    RoundingStage,
-)
-from tallyveil.estimation.solution import FamilySolution
+from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
+from tallyveil.execution.chunks import ChunkOutcome, cut, estimate_span
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.observer import Observer
-from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.execution.unsolved import estimate_or_keep
+from tallyveil.measurements.family_answers import FamilyAnswers
+from tallyveil.universe.counts import Int64Array, PublicCounts, compress_rows
+
+KeepMeasurements = Callable[[int, FamilyAnswers, Int64Array], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,61 +35,51 @@ class LevelOutcome:
     solver: dict[str, Any]
 
 
-def estimate_level(builder: FamilyBuilder, above: PublicCounts | None, observer: Observer) -> LevelOutcome:
-    """Estimate a geolevel from the one above it.
+def estimate_level(
+    builder: FamilyBuilder,
+    above: PublicCounts | None,
+    observer: Observer,
+    *,
+    workers: int = 1,
+    keep: KeepMeasurements | None = None,
+    unsolved: Path | None = None,
+) -> LevelOutcome:
+    """Estimate a geolevel from the one above it. The counts do not depend on the number of workers.
 
     Args:
         builder: Makes the family problems of this geolevel.
         above: Estimated counts of the geolevel above; None at the root.
-        observer: Told of every finished family.
+        observer: Told how many families are finished.
+        workers: Threads to share the chunks among.
+        keep: Handed the number, answers and noisy values of every chunk, from several threads. At the root
+            nothing is handed on: its support is every cell, so that its full measurements say it all.
+        unsolved: Folder for a family that cannot be certified.
     Raises:
         ConstraintError: a family has no solution.
         SolverError: a family's answer could not be certified.
     """
-    tally = _Tally()
-    rows, cells, counts = [], [], []
     # One BLAS thread: with more, sums are split differently on every machine (docs/decisions/0001).
     with threadpool_limits(limits=1, user_api="blas"):
-        for first, problem in _problems(builder, above):
-            solution = estimate_family(problem)
-            tally.add(solution)
-            child, column = np.nonzero(solution.counts)
-            rows.append(first + child)
-            cells.append(problem.support[column])
-            counts.append(solution.counts[child, column])
-            observer.advanced(1)
-    n_geounits = builder.spine.n_geounits(builder.level)
-    compressed = compress_rows(
-        n_geounits, np.concatenate(rows), np.concatenate(cells), np.concatenate(counts)
+        if above is None:
+            return _estimate_roots(builder, observer, unsolved)
+        outcomes = _estimate_chunks(builder, above, observer, workers, keep, unsolved)
+    counts = _joined(builder.geolevel, outcomes)
+    return LevelOutcome(
+        counts,
+        _record(
+            Counter(status.value for one in outcomes for status in one.statuses),
+            Counter(method.value for one in outcomes for method in one.methods),
+            sum(one.widened for one in outcomes),
+            max(one.residual_persons for one in outcomes),
+        ),
     )
-    return LevelOutcome(PublicCounts(builder.geolevel, *compressed), tally.record())
 
 
-def compile_kernels() -> None:
-    """Estimate the smallest family there is, so that compiling happens once and where it can be told.
-
-    Compiled code is kept on disk: on every later run this takes a moment.
-    """
-    cells = np.array([0, 1], dtype=np.int32)
-    both = np.zeros(2, dtype=np.int32)
-    values = np.array([[2, 0], [1, 3]])
-    bound = LinearConstraint("one", both, np.array([[1], [0]]), np.array([[9], [UNBOUNDED]]))
-    estimate_family(
-        FamilyProblem(
-            geocode="",
-            geolevel="",
-            children=("", ""),
-            support=np.arange(2),
-            parent_counts=np.array([3, 4]),
-            measured=(
-                MeasuredQuery("total", both, values.sum(axis=1, keepdims=True), 1.0),
-                MeasuredQuery("detailed", cells, values, 2.0),
-            ),
-            constraints=(bound,),
-            passes=(EstimationPass(("total",), 0.1), EstimationPass(("detailed",))),
-            rounding=(RoundingStage((("total", both),)), RoundingStage((("detailed", cells),))),
-        )
-    )
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def n_families(builder: FamilyBuilder) -> int:
@@ -98,36 +87,88 @@ def n_families(builder: FamilyBuilder) -> int:
     return builder.spine.n_geounits(max(builder.level - 1, 0))
 
 
-def _problems(builder: FamilyBuilder, above: PublicCounts | None) -> Iterator[tuple[int, FamilyProblem]]:
-    """Each family with the index of its first child."""
-    for parent in range(n_families(builder)):
-        if above is None:
-            yield parent, builder.root(parent)
-        else:
-            first = int(builder.spine.child_offsets[builder.level - 1][parent])
-            yield first, builder.family(parent, above)
+def _estimate_chunks(
+    builder: FamilyBuilder,
+    above: PublicCounts,
+    observer: Observer,
+    workers: int,
+    keep: KeepMeasurements | None,
+    unsolved: Path | None,
+) -> list[ChunkOutcome]:
+    """Outcomes of all chunks, in order; the largest chunks are begun first, so that no core waits long."""
+    rules = builder.rules()
+    spans = cut(above, builder.spine.child_offsets[builder.level - 1])
+
+    def work(number: int) -> ChunkOutcome:
+        outcome, wanted, values = estimate_span(builder, rules, spans[number], above, unsolved)
+        if keep is not None:
+            keep(number, wanted, values)
+        return outcome
+
+    outcomes: dict[int, ChunkOutcome] = {}
+    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
+    with ThreadPoolExecutor(max_workers=max(1, min(workers, len(spans)))) as pool:
+        running = {pool.submit(work, span.number): span for span in largest_first}
+        try:
+            for finished in as_completed(running):
+                span = running[finished]
+                outcomes[span.number] = finished.result()
+                observer.advanced(span.last - span.first)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [outcomes[number] for number in range(len(spans))]
 
 
-class _Tally:
-    """Counts of how families were solved."""
+def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
+    """Chunks put one after the other: geounits stand depth first, so nothing need be sorted."""
+    lengths = np.concatenate([one.lengths for one in outcomes])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    cells = np.concatenate([one.cells for one in outcomes]).astype(np.int64, copy=False)
+    counts = np.concatenate([one.counts for one in outcomes])
+    for array in (offsets, cells, counts):
+        array.setflags(write=False)
+    return PublicCounts(geolevel, offsets, cells, counts)
 
-    def __init__(self) -> None:
-        self._status: Counter[str] = Counter()
-        self._rounding: Counter[str] = Counter()
-        self._widened = 0
-        self._residual = 0.0
 
-    def add(self, solution: FamilySolution) -> None:
-        self._status[solution.status.value] += 1
-        self._rounding[solution.rounding.method.value] += 1
-        self._widened += solution.rounding.widened
-        self._residual = max(self._residual, solution.residual_persons)
+def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path | None) -> LevelOutcome:
+    """Every root is a family of its own, on every possible cell."""
+    rows, cells, counts = [], [], []
+    status: Counter[str] = Counter()
+    methods: Counter[str] = Counter()
+    widened, residual = 0, 0.0
+    for root in range(builder.spine.n_geounits(0)):
+        problem = builder.root(root)
+        solution = estimate_or_keep(problem, unsolved)
+        status[solution.status.value] += 1
+        methods[solution.rounding.method.value] += 1
+        widened += solution.rounding.widened
+        residual = max(residual, solution.residual_persons)
+        _, column = np.nonzero(solution.counts)
+        rows.append(np.full(len(column), root))
+        cells.append(problem.support[column])
+        counts.append(solution.counts[0, column])
+        observer.advanced(1)
+    compressed = compress_rows(
+        builder.spine.n_geounits(0), np.concatenate(rows), np.concatenate(cells), np.concatenate(counts)
+    )
+    return LevelOutcome(
+        PublicCounts(builder.geolevel, *compressed), _record(status, methods, widened, residual)
+    )
 
-    def record(self) -> dict[str, Any]:
-        return {
-            "families": sum(self._status.values()),
-            "estimate": dict(self._status),
-            "rounding": dict(self._rounding),
-            "rounding_widened": self._widened,
-            "largest_residual_persons": self._residual,
-        }
+
+def _record(
+    status: "Counter[str]", methods: "Counter[str]", widened: int, residual_persons: float
+) -> dict[str, Any]:
+    """How families were solved, for the manifest."""
+    return {
+        "families": sum(status.values()),
+        "estimate": _in_order(status, [one.value for one in EstimateStatus]),
+        "rounding": _in_order(methods, [one.value for one in RoundingMethod]),
+        "rounding_widened": widened,
+        "largest_residual_persons": residual_persons,
+    }
+
+
+def _in_order(counted: "Counter[str]", names: Iterator[str] | Sequence[str]) -> dict[str, int]:
+    return {name: counted[name] for name in names if counted[name]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Strategy
@@ -16,6 +16,11 @@ from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
+
+MeasurementFiles = Literal["full", "support", "none"]
+
+OUTPUTS = ("tables", "measurements", "microdata")
+"""Entries of a plan's mapping that say what is written, not what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,24 @@ class GeolevelEstimation:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """One release: what is read, what is spent, how it is estimated, what is written."""
+    """One release: what is read, what is spent, how it is estimated, what is written.
+
+    Attributes:
+        name: Shown in messages and the report.
+        schema: The universe.
+        records: The confidential table.
+        geography: The public table of geounits.
+        strategy: What is measured with which budget.
+        declared: Most that may be spent.
+        delta: Where epsilon is reported.
+        invariants: Queries published exactly.
+        bounds: Public bounds.
+        estimation: Passes and rounding of each geolevel.
+        tables: Queries published for every geounit.
+        measurements: Which noisy answers are written: all ("full"), those the estimate used, on the support of
+            each parent's published counts ("support"), or none. Their values are the same in every case.
+        microdata: Whether one row a person is written.
+    """
 
     name: str
     schema: Schema
@@ -116,6 +138,8 @@ class ReleasePlan:
     bounds: tuple[Bounds, ...]
     estimation: tuple[tuple[str, GeolevelEstimation], ...]
     tables: tuple[str, ...]
+    measurements: MeasurementFiles = "full"
+    microdata: bool = True
 
     def __post_init__(self) -> None:
         if self.strategy.total > self.declared:
@@ -172,11 +196,17 @@ class ReleasePlan:
             ],
             "estimation": {level: _estimation_mapping(item) for level, item in self.estimation},
             "tables": list(self.tables),
+            "measurements": self.measurements,
+            "microdata": self.microdata,
         }
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan's canonical JSON; the noise is bound to it."""
+        """SHA-256 of the plan's canonical JSON."""
         return digest_of(self.to_mapping())
+
+    def measuring_digest(self) -> bytes:
+        """The same without what is written of the results; the noise is bound to it."""
+        return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
 
 
 def digest_of(mapping: Mapping[str, Any]) -> bytes:

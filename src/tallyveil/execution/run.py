@@ -19,7 +19,7 @@ from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.guarantee import guarantee_of
 from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.level import compile_kernels, estimate_level, n_families
+from tallyveil.execution.level import KeepMeasurements, estimate_level, n_families, usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.run_folder import (
@@ -34,9 +34,15 @@ from tallyveil.execution.run_folder import (
 )
 from tallyveil.execution.run_log import RunLog
 from tallyveil.execution.stopwatch import Stopwatch
+from tallyveil.execution.unsolved import UNSOLVED
+from tallyveil.execution.warm_up import compile_kernels
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.measurements import MeasurementSource
-from tallyveil.measurements.store import write_answer_labels, write_measurements
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.measurements.store import (
+    write_answer_labels,
+    write_measurements,
+    write_support_measurements,
+)
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import write_geography
@@ -44,7 +50,7 @@ from tallyveil.release.histograms import read_histogram, write_histogram, write_
 from tallyveil.release.manifest import make_manifest
 from tallyveil.release.tables import write_table
 from tallyveil.storage.write import write_json
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.counts import Int64Array, PublicCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,12 @@ class RunOutcome:
 
 
 def run_release(
-    plan: ReleasePlan, out: Path, *, test_key: bytes | None = None, observer: Observer | None = None
+    plan: ReleasePlan,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+    workers: int | None = None,
 ) -> RunOutcome:
     """Make a release, or go on with one that was interrupted.
 
@@ -72,6 +83,7 @@ def run_release(
         out: Release folder; absent, empty, or holding an unfinished run of this very plan and input.
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
         observer: Told of progress.
+        workers: Threads to estimate with; None for one a core. The release does not depend on it.
     Raises:
         TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.strategy.total` once, however often the run is interrupted and taken up again.
@@ -84,7 +96,7 @@ def run_release(
         )
     if state is FolderState.FINISHED:
         return _already_finished(plan, out)
-    run = _Run.prepare(plan, observer or SilentObserver())
+    run = _Run.prepare(plan, observer or SilentObserver(), workers or usable_cores())
     if state is FolderState.ABSENT:
         refuse_small_disk(plan, run.spine, out)
     with RunFolder(out) as folder:
@@ -117,9 +129,10 @@ class _Run:
     spine: Spine
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
+    workers: int
 
     @classmethod
-    def prepare(cls, plan: ReleasePlan, observer: Observer) -> "_Run":
+    def prepare(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Run":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
         with watch.stage("read geography"):
@@ -130,7 +143,7 @@ class _Run:
             constraints = compile_constraints(plan, spine, histograms)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
             compile_kernels()
-        return cls(plan, observer, watch, spine, histograms, constraints)
+        return cls(plan, observer, watch, spine, histograms, constraints, workers)
 
     def release(self, folder: RunFolder, test_key: bytes | None) -> None:
         """Spend, measure, estimate, publish, check."""
@@ -145,7 +158,9 @@ class _Run:
         )
         counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
-            self._measure(folder, level, measurer, tags)
+            # of a root's families the support is every cell, so that what is kept of it is everything
+            if self.plan.measurements == "full" or (self.plan.measurements == "support" and level == 0):
+                self._measure(folder, level, measurer, tags)
             counts.append(self._estimate(folder, level, measurer, counts[-1] if counts else None, tags))
         self._publish(folder, counts, tags)
         manifest = self._manifest(folder, secrets, counts)
@@ -158,12 +173,12 @@ class _Run:
         binding = binding_of(
             self.histograms[-1].digest(),
             self.spine.digest(),
-            self.plan.digest(),
+            self.plan.measuring_digest(),
             *(table.digest() for table in self.constraints),
         )
         fresh = not (folder.path / LEDGER).exists()
         try:
-            secrets = folder.secrets(binding, test_key)
+            secrets = folder.secrets(binding, self.plan.digest(), test_key)
             self._enter_ledger(folder.path / LEDGER, secrets)
         except TallyveilError:
             if fresh:
@@ -228,22 +243,44 @@ class _Run:
             ),
         )
         with self.watch.stage(name, n_families(builder)):
-            outcome = estimate_level(builder, above, self.observer)
+            keep = None if self.plan.measurements != "support" else self._keeper(folder, builder, tags)
+            outcome = estimate_level(
+                builder,
+                above,
+                self.observer,
+                workers=self.workers,
+                keep=keep,
+                unsolved=folder.path / UNSOLVED,
+            )
             write_histogram(folder.path, outcome.counts, self.plan.schema, self.spine, tags)
         folder.finish_stage(
             _stage_file(name), {"performance": self.watch.stages[-1], "solver": outcome.solver}
         )
         return outcome.counts
 
+    def _keeper(self, folder: RunFolder, builder: FamilyBuilder, tags: dict[str, str]) -> KeepMeasurements:
+        """Writes the measurements of a chunk, under the chunk's number."""
+        law = self.plan.strategy.law
+        variances = [law(builder.geolevel, group.name).variance_float() for group in builder.queries]
+
+        def keep(number: int, wanted: FamilyAnswers, values: Int64Array) -> None:
+            write_support_measurements(folder.path, number, wanted, values, variances, self.spine, tags)
+
+        return keep
+
     def _publish(self, folder: RunFolder, counts: list[PublicCounts], tags: dict[str, str]) -> None:
         """Write everything that follows from the counts."""
         plan, spine, root = self.plan, self.spine, folder.path
-        measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
-        write_answer_labels(root, [plan.query(name) for name in sorted(measured)], tags)
-        persons = int(counts[-1].counts.sum())
-        self._stage(
-            folder, "microdata", persons, lambda: write_microdata(root, counts[-1], plan.schema, spine, tags)
-        )
+        if plan.measurements != "none":
+            measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
+            write_answer_labels(root, [plan.query(name) for name in sorted(measured)], tags)
+        if plan.microdata:
+            self._stage(
+                folder,
+                "microdata",
+                int(counts[-1].counts.sum()),
+                lambda: write_microdata(root, counts[-1], plan.schema, spine, tags),
+            )
         groups = [plan.query(name) for name in plan.tables]
         rows = sum(level.n_geounits for level in counts) * sum(group.size for group in groups)
         self._stage(
@@ -274,6 +311,7 @@ class _Run:
                 self.spine,
                 self.plan.tables,
                 [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
+                microdata=self.plan.microdata,
             )
             self.observer.advanced(len(counts))
         stored = {

@@ -60,12 +60,14 @@ class RunSecrets:
 
     Attributes:
         key: 32 bytes from the operating system, or derived from an insecure test key.
-        binding: Digest of the records, the geography, the plan and the constraints.
+        binding: Digest of the records, the geography, what is measured, and the constraints.
+        plan: Digest of the whole plan, also of what is written: it names the run, but not its noise.
         private: False when the key is a test key, so that nothing made with it protects anybody.
     """
 
     key: bytes
     binding: bytes
+    plan: bytes
     private: bool
 
     def __repr__(self) -> str:
@@ -79,7 +81,7 @@ class RunSecrets:
     @property
     def run_id(self) -> str:
         """Public name of the run, 16 hexadecimal digits."""
-        return derive_key(self.key, "run id", self.binding).hex()[:16]
+        return derive_key(self.key, "run id", self.binding + self.plan).hex()[:16]
 
     def commitment(self, digest: bytes) -> str:
         """Keyed hash of a confidential digest: it confirms nothing to whoever lacks the key."""
@@ -133,26 +135,27 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
 
-    def secrets(self, binding: bytes, test_key: bytes | None) -> RunSecrets:
+    def secrets(self, binding: bytes, plan: bytes, test_key: bytes | None) -> RunSecrets:
         """The secrets of this run: those stored when it was started, or new ones.
 
         Args:
-            binding: Digest of the records, the geography, the plan and the constraints as they are now.
+            binding: Digest of the records, the geography, what is measured and the constraints as they are now.
+            plan: Digest of the whole plan as it is now.
             test_key: Key of a run that is marked as not private, or None for a fresh key.
         Raises:
             StoreError: the run was started with other inputs, another plan or another key.
         """
         path = self.private / RUN_FILE
         if path.exists():
-            return self._stored(path, binding, test_key)
-        secrets = RunSecrets(test_key or new_run_key(), binding, test_key is None)
+            return self._stored(path, binding, plan, test_key)
+        secrets = RunSecrets(test_key or new_run_key(), binding, plan, test_key is None)
         os.close(os.open(path.with_name(RUN_FILE + TEMPORARY_SUFFIX), os.O_CREAT | os.O_WRONLY, 0o600))
         write_json(path, {"key": secrets.key.hex(), "bound": _bound(secrets), "private": secrets.private})
         return secrets
 
-    def _stored(self, path: Path, binding: bytes, test_key: bytes | None) -> RunSecrets:
+    def _stored(self, path: Path, binding: bytes, plan: bytes, test_key: bytes | None) -> RunSecrets:
         stored = json.loads(path.read_text())
-        secrets = RunSecrets(bytes.fromhex(stored["key"]), binding, stored["private"])
+        secrets = RunSecrets(bytes.fromhex(stored["key"]), binding, plan, stored["private"])
         if test_key is not None and test_key != secrets.key:
             raise StoreError(
                 f"the run in {self.path} was started with another key. Resume it as it was started, "
@@ -203,4 +206,4 @@ class RunFolder:
 
 def _bound(secrets: RunSecrets) -> str:
     """Keyed, so that the stored text confirms no guess of the records to whoever finds it without the key."""
-    return derive_key(secrets.key, "binding", secrets.binding).hex()
+    return derive_key(secrets.key, "binding", secrets.binding + secrets.plan).hex()

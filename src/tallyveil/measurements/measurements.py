@@ -1,7 +1,6 @@
 """Noisy measurements: what crosses the wall."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +27,3 @@ class NoisyMeasurements:
     answers: Int64Array
     values: Int64Array
     variance: float
-
-
-class MeasurementSource(Protocol):
-    """Where noisy answers come from: behind the wall on request, or files written earlier. Both agree exactly."""
-
-    def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
-    ) -> NoisyMeasurements:
-        """Noisy values of the listed answers for geounits start..stop of a geolevel."""
-        ...

@@ -2,10 +2,13 @@
 
 Layout: `measurements/<geolevel>/<query>/part-00000.parquet` with columns `geocode` (text), `values` (list of
 whole numbers, one an answer) and `variance` (persons squared); `measurements/answers.parquet` names the answers.
+Where only the answers on the support are kept there is a column `answers` before `values`: the numbers of the
+answers, a list as long as that of the values. Geounits that needed no measurement are absent then.
 A `*` in a query's name is written `.` in its folder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,8 @@ import polars as pl
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.measurements import Int64Array, MeasurementSource, NoisyMeasurements
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
+from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -57,6 +61,54 @@ def write_measurements(
         yield (stop - start) * group.size
 
 
+def write_support_measurements(
+    root: Path,
+    part: int,
+    wanted: FamilyAnswers,
+    values: Int64Array,
+    variances: Sequence[float],
+    spine: Spine,
+    metadata: Mapping[str, str],
+) -> None:
+    """Write the measurements that a chunk of families needed, one file a query.
+
+    Args:
+        root: Release folder.
+        part: Number of the chunk.
+        wanted: Which answers of which geounits.
+        values: Noisy answers, laid out as `wanted` says.
+        variances: Variance of each query's noise.
+        spine: The hierarchy.
+        metadata: Tags of the files.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    codes = spine.geocodes[spine.level_index(wanted.geolevel)]
+    for q, group in enumerate(wanted.queries):
+        lengths = np.repeat(wanted.widths[q], np.diff(wanted.child_begin))
+        measured = lengths > 0
+        _, answers = wanted.addresses(q)
+        own = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
+        geounits = np.arange(wanted.child_begin[0], wanted.child_begin[-1])[measured]
+        frame = pl.DataFrame(
+            {
+                "geocode": pl.Series(codes[geounits], dtype=pl.String),
+                "answers": _lists(answers, lengths[measured], pl.Int32),
+                "values": _lists(own, lengths[measured], pl.Int64),
+                "variance": np.full(len(geounits), variances[q]),
+            }
+        )
+        path = root / FOLDER / wanted.geolevel / query_folder(group.name) / f"part-{part:05d}.parquet"
+        write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
+
+
+def _lists(flat: Int64Array, lengths: Int64Array, kind: type[pl.DataType]) -> pl.Series:
+    """A column of lists from their joined values and their lengths."""
+    rows = pl.Series("row", np.repeat(np.arange(len(lengths)), lengths)).set_sorted()
+    frame = pl.DataFrame({"row": rows, "value": pl.Series(flat).cast(kind)})
+    return frame.group_by("row", maintain_order=True).agg("value")["value"]
+
+
 def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapping[str, str]) -> None:
     """Write the dictionary of answers: one row an answer with its query, its number and its label."""
     frames = [
@@ -72,13 +124,35 @@ def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapp
     write_parquet(root / FOLDER / "answers.parquet", pl.concat(frames), metadata)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stored:
+    """One query at one geolevel, as read: the answers kept of geounit g are offsets[g]:offsets[g + 1]."""
+
+    offsets: Int64Array
+    answers: Int64Array
+    values: Int64Array
+    variance: float
+
+    def rows(self, start: int, stop: int, answers: Int64Array) -> Int64Array | None:
+        """Values of the answers for geounits start..stop; None where one of them was not kept."""
+        found = np.empty((stop - start, len(answers)), dtype=np.int64)
+        for row, geounit in enumerate(range(start, stop)):
+            kept = slice(int(self.offsets[geounit]), int(self.offsets[geounit + 1]))
+            place = np.searchsorted(self.answers[kept], answers)
+            inside = np.minimum(place, max(kept.stop - kept.start - 1, 0))
+            if kept.start == kept.stop or (self.answers[kept][inside] != answers).any():
+                return None
+            found[row] = self.values[kept][place]
+        return found
+
+
 class StoredMeasurements:
-    """Measurements read back from the files of a run; holds one geolevel of one query at a time per key."""
+    """Measurements read back from the files of a run; holds the queries of one geolevel at a time."""
 
     def __init__(self, root: Path, spine: Spine) -> None:
         self._root = root
         self._spine = spine
-        self._loaded: dict[tuple[str, str], tuple[Int64Array, float]] = {}
+        self._loaded: dict[tuple[str, str], _Stored] = {}
 
     def measure(
         self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
@@ -86,12 +160,24 @@ class StoredMeasurements:
         """Noisy values as written; same signature and same values as the source that wrote them.
 
         Raises:
-            StoreError: the files are absent or of another geography.
+            StoreError: the files are absent, of another geography, or do not hold these answers.
         """
-        values, variance = self._load(geolevel, query)
-        return NoisyMeasurements(geolevel, query, start, answers, values[start:stop][:, answers], variance)
+        stored = self._load(geolevel, query)
+        values = stored.rows(start, stop, answers)
+        if values is None:
+            raise StoreError(
+                f"the measurements of '{query}' at {geolevel} in {self._root} hold only the answers on the support "
+                "of the counts published with them. Ask for these, or make the release with "
+                'measurements = "full".',
+                code="measurements-missing",
+            )
+        return NoisyMeasurements(geolevel, query, start, answers, values, stored.variance)
 
-    def _load(self, geolevel: str, query: str) -> tuple[Int64Array, float]:
+    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
+        """Noisy values of the answers that families need, as written."""
+        return measure_one_by_one(self, wanted)
+
+    def _load(self, geolevel: str, query: str) -> _Stored:
         key = geolevel, query
         if key not in self._loaded:
             if any(loaded_level != geolevel for loaded_level, _ in self._loaded):
@@ -99,7 +185,7 @@ class StoredMeasurements:
             self._loaded[key] = self._read(geolevel, query)
         return self._loaded[key]
 
-    def _read(self, geolevel: str, query: str) -> tuple[Int64Array, float]:
+    def _read(self, geolevel: str, query: str) -> _Stored:
         folder = self._root / FOLDER / geolevel / query_folder(query)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
@@ -107,15 +193,25 @@ class StoredMeasurements:
                 f"no measurements of '{query}' at {geolevel} in {folder}.", code="measurements-missing"
             )
         frame = pl.concat([pl.read_parquet(part) for part in parts])
-        expected = self._spine.geocodes[self._spine.level_index(geolevel)]
-        if frame.height != len(expected) or not np.array_equal(frame["geocode"].to_numpy(), expected):
+        level = self._spine.level_index(geolevel)
+        rows = self._spine.locate(level, frame["geocode"].to_numpy())
+        full = "answers" not in frame.columns
+        if bool((rows < 0).any()) or (full and frame.height != self._spine.n_geounits(level)):
             raise StoreError(
                 f"the measurements in {folder} are of another geography than the one given.",
                 code="measurements-mismatch",
             )
-        width = len(frame["values"][0])
-        values = frame["values"].cast(pl.Array(pl.Int64, width)).to_numpy()
-        return values, float(frame["variance"][0])
+        frame = frame[np.argsort(rows)]
+        lengths = np.zeros(self._spine.n_geounits(level), dtype=np.int64)
+        lengths[rows] = frame["values"].list.len().to_numpy()[np.argsort(np.argsort(rows))]
+        answers = np.concatenate([np.arange(n) for n in lengths]) if full else _joined_lists(frame["answers"])
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        variance = float(frame["variance"][0]) if frame.height else float("nan")
+        return _Stored(offsets, answers, _joined_lists(frame["values"]), variance)
+
+
+def _joined_lists(column: pl.Series) -> Int64Array:
+    return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
 
 
 def _frame(measured: NoisyMeasurements, geocodes: np.ndarray) -> pl.DataFrame:

@@ -70,6 +70,13 @@ class PublicCounts:
         begin, end = int(self.offsets[geounit]), int(self.offsets[geounit + 1])
         return self.cells[begin:end], self.counts[begin:end]
 
+    def slice(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Offsets from 0, cells and counts of geounits start..stop; writable copies, as kernels want them."""
+        offsets = np.array(self.offsets[start : stop + 1], dtype=np.int64)
+        begin, end = int(offsets[0]), int(offsets[-1])
+        cells = np.array(self.cells[begin:end], dtype=np.int64)
+        return offsets - begin, cells, np.array(self.counts[begin:end], dtype=np.int64)
+
     def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Triplets (row counted from `start`, cell, count) of geounits start..stop."""
         begin, end = int(self.offsets[start]), int(self.offsets[stop])

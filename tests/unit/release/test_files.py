@@ -40,7 +40,7 @@ def release(tmp_path, monkeypatch):
 
 
 def check(root):
-    return check_release(root, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT)
+    return check_release(root, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT, microdata=True)
 
 
 def test_a_sound_release_passes(release):
@@ -97,4 +97,4 @@ def test_every_broken_promise_is_seen(release, path, change, said):
 def test_a_broken_invariant_is_seen(release):
     wrong = [("invariant total", TOTAL, [np.array([[9], [4]])], [np.array([[9], [4]])])]
     with pytest.raises(SolverError, match="invariant total"):
-        check_release(release, SCHEMA, SPINE, ["total"], wrong)
+        check_release(release, SCHEMA, SPINE, ["total"], wrong, microdata=True)

@@ -1,0 +1,99 @@
+"""A family as plain JSON data, so that one that could not be solved can be studied elsewhere.
+
+It holds what the estimator was given: noisy answers, published counts and public bounds. No true count is in it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tallyveil.estimation.problem import (
+    EstimationPass,
+    FamilyProblem,
+    LinearConstraint,
+    MeasuredQuery,
+    RoundingStage,
+)
+
+
+def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
+    """Plain data of a family; `problem_from_mapping` takes it back."""
+    return {
+        "geocode": problem.geocode,
+        "geolevel": problem.geolevel,
+        "children": list(problem.children),
+        "support": problem.support.tolist(),
+        "parent_counts": None if problem.parent_counts is None else problem.parent_counts.tolist(),
+        "measured": [
+            {
+                "name": one.name,
+                "labels": one.labels.tolist(),
+                "values": one.values.tolist(),
+                "variance": one.variance,
+            }
+            for one in problem.measured
+        ],
+        "constraints": [
+            {
+                "name": one.name,
+                "labels": one.labels.tolist(),
+                "lower": one.lower.tolist(),
+                "upper": one.upper.tolist(),
+            }
+            for one in problem.constraints
+        ],
+        "passes": [{"queries": list(one.queries), "slack": one.slack} for one in problem.passes],
+        "rounding": [
+            {"target": one.target, "labels": {name: labels.tolist() for name, labels in one.labels}}
+            for one in problem.rounding
+        ],
+    }
+
+
+def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
+    """The family of `problem_to_mapping`.
+
+    Raises:
+        SchemaError, ConstraintError: the parts do not fit each other.
+        KeyError: an entry is missing.
+    """
+    n_children = len(mapping["children"])
+    parent = mapping["parent_counts"]
+    return FamilyProblem(
+        geocode=mapping["geocode"],
+        geolevel=mapping["geolevel"],
+        children=tuple(mapping["children"]),
+        support=np.array(mapping["support"], dtype=np.int64),
+        parent_counts=None if parent is None else np.array(parent, dtype=np.int64),
+        measured=tuple(
+            MeasuredQuery(
+                one["name"], _labels(one["labels"]), _rows(one["values"], n_children), one["variance"]
+            )
+            for one in mapping["measured"]
+        ),
+        constraints=tuple(
+            LinearConstraint(
+                one["name"],
+                _labels(one["labels"]),
+                _rows(one["lower"], n_children),
+                _rows(one["upper"], n_children),
+            )
+            for one in mapping["constraints"]
+        ),
+        passes=tuple(EstimationPass(tuple(one["queries"]), one["slack"]) for one in mapping["passes"]),
+        rounding=tuple(
+            RoundingStage(
+                tuple((name, _labels(labels)) for name, labels in one["labels"].items()), one["target"]
+            )
+            for one in mapping["rounding"]
+        ),
+    )
+
+
+def _labels(values: list[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int32)
+
+
+def _rows(values: list[list[int]], n_children: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64).reshape(n_children, -1)

@@ -1,0 +1,34 @@
+"""Families that no rung of the ladder solves are kept, so that somebody can find out why."""
+
+from pathlib import Path
+
+from tallyveil.errors import SolverError
+from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.problem import FamilyProblem
+from tallyveil.estimation.problem_json import problem_to_mapping
+from tallyveil.estimation.solution import FamilySolution
+from tallyveil.storage.write import write_json
+
+UNSOLVED = "unsolved"
+
+
+def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolution:
+    """Estimate a family; one that cannot be certified is written to `folder` before the error goes on.
+
+    Raises:
+        ConstraintError: the family has no solution.
+        SolverError: the answer could not be certified; names the file.
+    Privacy: the file holds noisy answers, published counts and public bounds.
+    """
+    try:
+        return estimate_family(problem)
+    except SolverError as error:
+        if folder is None:
+            raise
+        path = folder / f"{problem.geolevel}-{problem.geocode}.json"
+        write_json(path, problem_to_mapping(problem))
+        raise SolverError(
+            f"{error}. The family is kept in {path} (noisy answers and published counts, no true count); "
+            "tallyveil.estimation.problem_json reads it.",
+            code="family-unsolved",
+        ) from error

@@ -1,0 +1,367 @@
+"""Kernel that estimates many families in one call: every pass, the rounding and the checks, family by family.
+
+It does what `tallyveil.estimation.family.estimate_family` does, with the same kernels, and gives the same counts;
+a family that these do not certify, or that has no solution, is left to that function, which knows what to try
+next and what to say. Nothing here holds the interpreter's lock, so that chunks run side by side.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.kernels.family_answers import number_answers
+from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS
+from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels
+from tallyveil.kernels.family_solver import _solve_arrays
+from tallyveil.kernels.network_simplex import OPTIMAL
+from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding_flow import SETTLED, attained, round_by_flow
+
+LEFT, EMPTY, COPIED, CERTIFIED, CERTIFIED_BY_MORE_SWEEPS = -1, 0, 1, 2, 3
+"""How a family ended. LEFT: to the caller."""
+
+ZERO_PERSONS = 1e-9
+"""An answer that an earlier pass put below this stays at zero, and its cells are taken away."""
+
+UNBOUNDED = 2**62
+
+
+class Rules(NamedTuple):
+    """What all families of a geolevel share. Q measured queries, B constraints, R rounding queries.
+
+    Attributes:
+        pass_queries: Which queries each pass minimises over. [P, Q]
+        slack: Persons by which later passes may move a pass's answers. [P]
+        weights: 1 / variance. [Q]
+        bound_answers: Answer of each cell of the schema, -1: none. [B, schema cells]
+        bound_sizes: Answers of each constraint's query. [B]
+        round_answers: Answer of each cell of the schema, -1: none. [R, schema cells]
+        round_sizes: [R]
+        stage: Rounding stage of each. [R]
+        nearest: Whether a stage aims at the nearest whole number. [stages]
+    """
+
+    pass_queries: Booleans
+    slack: Floats
+    weights: Floats
+    bound_answers: Labels
+    bound_sizes: Integers
+    round_answers: Labels
+    round_sizes: Integers
+    stage: Integers
+    nearest: Booleans
+
+
+class Chunk(NamedTuple):
+    """Consecutive families. Positions count from the chunk's first parent, entry and child.
+
+    Attributes:
+        offsets: Where each parent's entries begin. [F + 1]
+        cells: Cells of the parents' entries.
+        counts: Persons, above zero.
+        child_begin: First child of each family. [F + 1]
+        columns: Column of each entry among its family's answers. [Q, entries]
+        widths: Answers of each family. [Q, F]
+        value_begin: Where each family's values begin. [Q, F + 1]
+        values: Noisy answers.
+        lower: Bounds of each child, constraint after constraint. [children, bound_sizes.sum()]
+        upper: Likewise; 2^62 or more: none.
+    """
+
+    offsets: Integers
+    cells: Integers
+    counts: Integers
+    child_begin: Integers
+    columns: Labels
+    widths: Integers
+    value_begin: Integers
+    values: Integers
+    lower: Integers
+    upper: Integers
+
+
+@njit(nogil=True, cache=True)
+def estimate_chunk(
+    rules: Rules, chunk: Chunk
+) -> tuple[Integers, Booleans, Floats, Integers, Labels, Integers]:
+    """Estimate and round every family of a chunk.
+
+    Returns:
+        How each family ended, [F]; whether its rounding had a choice, [F]; its largest residual in persons, [F];
+        where each child's counts begin, [children + 1]; their cells, rising within a child; persons. The children
+        of a family that was left have no counts.
+    """
+    n_families = chunk.child_begin.size - 1
+    ended, chosen = np.full(n_families, LEFT), np.zeros(n_families, np.bool_)
+    residual = np.zeros(n_families)
+    offsets = np.zeros(chunk.child_begin[n_families] + 1, np.int64)
+    capacity, n = 2 * chunk.cells.size + 16, 0
+    cells, persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
+    largest = 1
+    for size in rules.bound_sizes:
+        largest = max(largest, size)
+    for size in rules.round_sizes:
+        largest = max(largest, size)
+    number, found = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
+    for f in range(n_families):
+        support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
+        ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, support, number, found)
+        n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
+        more = 0 if ended[f] == LEFT else int(np.count_nonzero(counts))
+        if n + more > cells.size:
+            cells, persons = _longer(cells, persons, 2 * (n + more))
+        for c in range(n_children):
+            if ended[f] != LEFT:
+                for i in range(support.size):
+                    if counts[c, i] != 0:
+                        cells[n], persons[n] = support[i], counts[c, i]
+                        n += 1
+            offsets[chunk.child_begin[f] + c + 1] = n
+    return ended, chosen, residual, offsets, cells[:n].copy(), persons[:n].copy()
+
+
+@njit(nogil=True, cache=True)
+def _longer(cells: Labels, persons: Integers, capacity: int) -> tuple[Labels, Integers]:
+    longer_cells, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
+    longer_cells[: cells.size], longer_persons[: cells.size] = cells, persons
+    return longer_cells, longer_persons
+
+
+@njit(nogil=True, cache=True)
+def _estimate_family(
+    rules: Rules, chunk: Chunk, f: int, support: Integers, number: Labels, found: Labels
+) -> tuple[int, bool, float, Integers]:
+    """Estimate and round one family; counts are [C, s]."""
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]].copy()
+    counts = np.zeros((last - first, support.size), np.int64)
+    bound_labels, bounds = _bounds(rules, chunk, f, support, number)
+    if support.size == 0 or last - first == 1:
+        if support.size:
+            counts[0] = parent
+        held = _holds(bound_labels, bounds, counts)
+        settled = EMPTY if support.size == 0 else COPIED
+        return (settled if held else LEFT), False, 0.0, counts
+    allowed = _allowed(bound_labels, bounds, parent)
+    ended, residual, estimate = _solve_passes(rules, chunk, f, parent, allowed.copy(), bound_labels, bounds)
+    if ended == LEFT:
+        return LEFT, False, residual, counts
+    n_rounding = rules.stage.size
+    labels = np.empty((n_rounding + bound_labels.shape[0], support.size), np.int32)
+    for r in range(n_rounding):
+        number_answers(rules.round_answers[r], support, number, found, labels[r])
+    labels[n_rounding:] = bound_labels
+    stage = np.full(labels.shape[0], -1)
+    stage[:n_rounding] = rules.stage
+    offset = np.zeros(labels.shape[0] + 1, np.int64)
+    offset[n_rounding:] = bounds.offset
+    shifted = Bounds(offset, bounds.lower, bounds.upper)
+    entries, child = _snap(estimate, allowed)
+    status, up = round_by_flow(labels, stage, rules.nearest, shifted, entries, parent)
+    if status not in (OPTIMAL, SETTLED):
+        return LEFT, False, residual, counts
+    good, _ = attained(labels, stage, rules.nearest, shifted, entries, parent, up)
+    if not good:
+        return LEFT, False, residual, counts
+    for e in range(up.size):
+        counts[child[e], entries.cell[e]] = entries.floor[e] + up[e]
+    return ended, status == OPTIMAL, residual, counts
+
+
+@njit(nogil=True, cache=True)
+def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Labels) -> tuple[Labels, Bounds]:
+    """The constraints on a support: labels [B, s], and bounds with the answers that matter.
+
+    An answer that no cell of the support can reach is zero; it matters only if it must not be.
+    """
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    n_bounds, total = rules.bound_sizes.size, chunk.lower.shape[1]
+    labels = np.full((n_bounds, support.size), -1, np.int32)
+    offset = np.zeros(n_bounds + 1, np.int64)
+    kept = np.empty(total, np.int64)
+    n, start = 0, 0
+    for b in range(n_bounds):
+        size = rules.bound_sizes[b]
+        for cell in support:
+            if rules.bound_answers[b, cell] >= 0:
+                number[rules.bound_answers[b, cell]] = 0
+        for k in range(size):
+            wanted = number[k] >= 0
+            for c in range(first, last):
+                wanted |= chunk.lower[c, start + k] > 0
+            if wanted:
+                number[k] = n - offset[b]
+                kept[n] = start + k
+                n += 1
+        for i in range(support.size):
+            answer = rules.bound_answers[b, support[i]]
+            labels[b, i] = number[answer] if answer >= 0 else -1
+        number[:size] = -1
+        offset[b + 1] = n
+        start += size
+    lower, upper = np.empty((last - first, n), np.int64), np.empty((last - first, n), np.int64)
+    for c in range(last - first):
+        for k in range(n):
+            lower[c, k], upper[c, k] = chunk.lower[first + c, kept[k]], chunk.upper[first + c, kept[k]]
+    return labels, Bounds(offset, lower, upper)
+
+
+@njit(nogil=True, cache=True)
+def _holds(labels: Labels, bounds: Bounds, counts: Integers) -> bool:
+    """Whether counts of shape (C, s) meet every constraint."""
+    for c in range(counts.shape[0]):
+        sums = np.zeros(bounds.lower.shape[1], np.int64)
+        for b in range(labels.shape[0]):
+            for i in range(counts.shape[1]):
+                if labels[b, i] >= 0:
+                    sums[bounds.offset[b] + labels[b, i]] += counts[c, i]
+        for k in range(sums.size):
+            if sums[k] < bounds.lower[c, k] or sums[k] > bounds.upper[c, k]:
+                return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _allowed(labels: Labels, bounds: Bounds, parent: Integers) -> Booleans:
+    """Where a child may be above zero. [C, s]"""
+    n_children = bounds.lower.shape[0]
+    allowed = np.ones((n_children, parent.size), np.bool_)
+    for b in range(labels.shape[0]):
+        for i in range(parent.size):
+            if labels[b, i] >= 0:
+                for c in range(n_children):
+                    if bounds.upper[c, bounds.offset[b] + labels[b, i]] <= 0:
+                        allowed[c, i] = False
+    return allowed
+
+
+@njit(nogil=True, cache=True)
+def _solve_passes(
+    rules: Rules,
+    chunk: Chunk,
+    f: int,
+    parent: Integers,
+    allowed: Booleans,
+    bound_labels: Labels,
+    bounds: Bounds,
+) -> tuple[int, float, Floats]:
+    """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
+    inhabitants = parent.astype(np.float64)
+    labels, widths = bound_labels, np.diff(bounds.offset)
+    lower, upper = _flat_bounds(bounds)
+    ended, worst = CERTIFIED, 0.0
+    estimate = np.zeros(allowed.shape)
+    n_passes = rules.slack.size
+    for p in range(n_passes):
+        if not allowed.any():
+            return LEFT, worst, estimate
+        own = np.flatnonzero(rules.pass_queries[p])
+        own_labels, own_widths, values = _measured(chunk, f, own)
+        estimate, residual, rounds, _, _ = _solve_arrays(
+            allowed,
+            inhabitants,
+            True,
+            own_labels,
+            own_widths,
+            values,
+            rules.weights[own],
+            labels,
+            widths,
+            lower,
+            upper,
+        )
+        worst = max(worst, residual)
+        if not residual <= CERTIFIED_PERSONS:
+            return LEFT, worst, estimate
+        if rounds > 1:
+            ended = CERTIFIED_BY_MORE_SWEEPS
+        if p + 1 < n_passes:
+            answers = _carry(own_labels, own_widths, estimate, rules.slack[p], allowed)
+            lower = np.concatenate((lower, answers - rules.slack[p]))
+            upper = np.concatenate((upper, answers + rules.slack[p]))
+            labels = np.concatenate((labels, own_labels))
+            widths = np.concatenate((widths, own_widths))
+    return ended, worst, estimate
+
+
+@njit(nogil=True, cache=True)
+def _flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
+    """Bounds constraint after constraint, child after child, as a pass takes them; trivial ones infinite."""
+    n_children, n = bounds.lower.shape
+    lower, upper = np.full(n_children * n, -np.inf), np.full(n_children * n, np.inf)
+    place = 0
+    for b in range(bounds.offset.size - 1):
+        for c in range(n_children):
+            for k in range(bounds.offset[b], bounds.offset[b + 1]):
+                if bounds.lower[c, k] > 0:
+                    lower[place] = bounds.lower[c, k]
+                # an upper bound of zero forbids the cells, so that no row is needed
+                if 0 < bounds.upper[c, k] < UNBOUNDED:
+                    upper[place] = bounds.upper[c, k]
+                place += 1
+    return lower, upper
+
+
+@njit(nogil=True, cache=True)
+def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers, Integers]:
+    """Labels, widths and values of some queries of a family, as a pass takes them."""
+    begin, end = chunk.offsets[f], chunk.offsets[f + 1]
+    labels = np.empty((queries.size, end - begin), np.int32)
+    widths = np.empty(queries.size, np.int64)
+    total = 0
+    for j in range(queries.size):
+        labels[j] = chunk.columns[queries[j], begin:end]
+        widths[j] = chunk.widths[queries[j], f]
+        total += chunk.value_begin[queries[j], f + 1] - chunk.value_begin[queries[j], f]
+    values = np.empty(total, np.int64)
+    n = 0
+    for q in queries:
+        for place in range(chunk.value_begin[q, f], chunk.value_begin[q, f + 1]):
+            values[n] = chunk.values[place]
+            n += 1
+    return labels, widths, values
+
+
+@njit(nogil=True, cache=True)
+def _carry(labels: Labels, widths: Integers, estimate: Floats, slack: float, allowed: Booleans) -> Floats:
+    """Answers of an estimate, query after query, child after child.
+
+    Cells of answers that must stay at zero are taken away, so that later programs keep an interior.
+    """
+    n_children, n_cells = estimate.shape
+    answers = np.zeros(n_children * widths.sum())
+    place = 0
+    for q in range(widths.size):
+        for c in range(n_children):
+            own = answers[place : place + widths[q]]
+            for i in range(n_cells):
+                if labels[q, i] >= 0:
+                    own[labels[q, i]] += estimate[c, i]
+            for i in range(n_cells):
+                if labels[q, i] >= 0 and own[labels[q, i]] + slack <= ZERO_PERSONS:
+                    allowed[c, i] = False
+            place += widths[q]
+    return answers
+
+
+@njit(nogil=True, cache=True)
+def _snap(estimate: Floats, allowed: Booleans) -> tuple[Entries, Integers]:
+    """Estimates as multiples of 2^-20, and the child of each; twin: `tallyveil.estimation.rounding.snap`."""
+    n_children, n_cells = estimate.shape
+    n = np.count_nonzero(allowed)
+    start, cell = np.zeros(n_children + 1, np.int64), np.empty(n, np.int64)
+    floor, part, child = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    e = 0
+    for c in range(n_children):
+        for i in range(n_cells):
+            if allowed[c, i]:
+                units = np.int64(np.rint(max(estimate[c, i], 0.0) * ONE))
+                cell[e], child[e], floor[e], part[e] = i, c, units // ONE, units % ONE
+                if part[e] >= ONE - 1:
+                    floor[e], part[e] = floor[e] + 1, 0
+                elif part[e] <= 1:
+                    part[e] = 0
+                e += 1
+        start[c + 1] = e
+    return Entries(start, cell, floor, part), child
