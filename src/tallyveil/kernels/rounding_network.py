@@ -26,6 +26,8 @@ class _Sets(NamedTuple):
     live: open cells. target: in units above the floors. low, high: bounds in persons above the floors. weight:
     [K, sets], how many queries of a stage the set stands for. number: the set's node, or -1.
 
+    whole: sum of the floors. alias: the set above whose node this one shares, or -1.
+
     Of the sets that are passed from this one, itself included, up to the first one with a node: onward, that
     node, or 0; toll, [K, sets], the sum of their costs; least and most, the bounds within 0 and 1 of those with a
     single open cell.
@@ -41,6 +43,8 @@ class _Sets(NamedTuple):
     toll: Integers
     least: Integers
     most: Integers
+    whole: Integers
+    alias: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -93,13 +97,14 @@ def rounding_network(
     arc_of = np.full(cell.size, -1, dtype=np.int64)
     forced = np.zeros(left.size, dtype=np.int64)
     n, a, feasible = 1, 0, True
+    sets = _no_sets(n_sets, nearest.size)
     for c in range(n_children):
-        sets = _sets_of_child(forest, weight, bounds, entries, left, c)
-        alias = _share_nodes(forest, sets)
+        _load_child(sets, forest, weight, bounds, entries, left, c)
+        _share_nodes(forest, sets)
         if (sets.low > sets.high).any():
             feasible = False
             break
-        n, a = _add_sets(n, a, forest, sets, alias, weight, nearest, net, out)
+        n, a = _add_sets(n, a, forest, sets, weight, nearest, net, out)
         a = _add_entries(c, a, forest, sets, entries, left, net, arc_of, forced, up)
     n_inner = n
     net = _trim(net, n + int(np.count_nonzero(left)), a)
@@ -125,23 +130,57 @@ def _trim(net: Network, n: int, a: int) -> Network:
 
 
 @njit(nogil=True, cache=True)
-def _sets_of_child(
-    forest: Forest, weight: Integers, bounds: Bounds, entries: Entries, left: Integers, c: int
-) -> _Sets:
+def _no_sets(nothing: int, n_stages: int) -> _Sets:
+    """Arrays for the sets of one child, to be used for every child in turn."""
+    return _Sets(
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty((n_stages, nothing), dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty((n_stages, nothing + 1), dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing, dtype=np.int64),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _load_child(
+    sets: _Sets,
+    forest: Forest,
+    weight: Integers,
+    bounds: Bounds,
+    entries: Entries,
+    left: Integers,
+    c: int,
+) -> None:
     """Sums over the entries of child c, and its bounds."""
     nothing = forest.above.size
-    live, whole = np.zeros(nothing + 1, dtype=np.int64), np.zeros(nothing + 1, dtype=np.int64)
-    target, low = np.zeros(nothing + 1, dtype=np.int64), np.zeros(nothing + 1, dtype=np.int64)
+    live, whole, target, low, high = sets.live, sets.whole, sets.target, sets.low, sets.high
+    for z in range(nothing + 1):
+        live[z], whole[z], target[z], low[z], sets.number[z] = 0, 0, 0, 0, -1
+        sets.onward[z], sets.least[z], sets.most[z] = 0, 0, 1
+    sets.toll[:] = 0
+    sets.weight[:] = weight
     for e in range(entries.start[c], entries.start[c + 1]):
-        i = entries.cell[e]
-        is_open = 1 if left.size == 0 or left[i] != 0 else 0
-        z = forest.deepest[i]
-        while z >= 0:
-            live[z] += is_open
-            whole[z] += entries.floor[e]
-            target[z] += entries.part[e]
-            z = forest.above[z]
-    high = live.copy()
+        z = forest.deepest[entries.cell[e]]
+        z = z if z >= 0 else nothing
+        live[z] += 1 if left.size == 0 or left[entries.cell[e]] != 0 else 0
+        whole[z] += entries.floor[e]
+        target[z] += entries.part[e]
+    live[nothing], whole[nothing], target[nothing] = 0, 0, 0
+    for z in range(nothing - 1, -1, -1):
+        above = forest.above[z]
+        if above >= 0:
+            live[above] += live[z]
+            whole[above] += whole[z]
+            target[above] += target[z]
+    for z in range(nothing + 1):
+        high[z] = live[z]
     for q in range(bounds.offset.size - 1):
         for column in range(bounds.offset[q], bounds.offset[q + 1]):
             k = column - bounds.offset[q]
@@ -149,36 +188,23 @@ def _sets_of_child(
             z = z if z >= 0 else nothing
             low[z] = max(low[z], bounds.lower[c, column] - whole[z])
             high[z] = min(high[z], bounds.upper[c, column] - whole[z])
-    return _Sets(
-        live,
-        target,
-        low,
-        high,
-        weight.copy(),
-        np.full(nothing + 1, -1, dtype=np.int64),
-        np.zeros(nothing + 1, dtype=np.int64),
-        np.zeros((weight.shape[0], nothing + 1), dtype=np.int64),
-        np.zeros(nothing + 1, dtype=np.int64),
-        np.ones(nothing + 1, dtype=np.int64),
-    )
 
 
 @njit(nogil=True, cache=True)
-def _share_nodes(forest: Forest, sets: _Sets) -> Integers:
+def _share_nodes(forest: Forest, sets: _Sets) -> None:
     """Mark the sets that need a node (number 0), and find those that share the node of the set above (alias)."""
     live, target, low, high = sets.live, sets.target, sets.low, sets.high
-    alias = np.full(forest.above.size, -1, dtype=np.int64)
     for z in range(forest.above.size - 1, -1, -1):
+        sets.alias[z] = -1
         if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]):
             continue
         sets.number[z] = 0
         p = forest.above[z]
         if p >= 0 and live[p] == live[z] and target[p] == target[z]:
-            alias[z] = p
+            sets.alias[z] = p
             for k in range(sets.weight.shape[0]):
                 sets.weight[k, p] += sets.weight[k, z]
             low[p], high[p] = max(low[p], low[z]), min(high[p], high[z])
-    return alias
 
 
 @njit(nogil=True, cache=True)
@@ -187,7 +213,6 @@ def _add_sets(
     a: int,
     forest: Forest,
     sets: _Sets,
-    alias: Integers,
     weight: Integers,
     nearest: Flags,
     net: Network,
@@ -199,9 +224,9 @@ def _add_sets(
     """
     for z in range(forest.above.size):
         above = forest.above[z]  # -1 is the last set, which is passed at no cost
-        if alias[z] >= 0 or sets.number[z] == 0:
-            if alias[z] >= 0:
-                sets.number[z] = sets.number[alias[z]]
+        if sets.alias[z] >= 0 or sets.number[z] == 0:
+            if sets.alias[z] >= 0:
+                sets.number[z] = sets.number[sets.alias[z]]
             else:
                 sets.number[z], out[n] = n, a
                 a = _add_arcs(z, a, sets.onward[above], above, sets, nearest, net)
