@@ -9,6 +9,12 @@ ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML)."
 Out = Annotated[Path, typer.Option("--out", help="Folder of the release; new, empty, or an unfinished run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Log JSON lines; print the summary as JSON.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=1, help="Threads to estimate with; default one a core. The release is the same."
+    ),
+]
 InsecureTestKey = Annotated[
     str | None,
     typer.Option(

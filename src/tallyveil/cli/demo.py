@@ -30,4 +30,4 @@ def demo(
     if not (quiet or as_json):
         typer.echo(f"A made-up population is in {release_file.parent}. What follows is the command")
         typer.echo(f"  tallyveil run {release_file} --out {out / 'release'}")
-    make_release(load_plan(release_file), out / "release", quiet, as_json, None)
+    make_release(load_plan(release_file), out / "release", quiet, as_json)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
 
 
 def run(
@@ -14,6 +14,7 @@ def run(
     out: Out,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    workers: Workers = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Make a release from a table of people.
@@ -23,10 +24,17 @@ def run(
     """
     from tallyveil.config.load import load_plan
 
-    make_release(load_plan(release_file), out, quiet, as_json, insecure_test_key)
+    make_release(load_plan(release_file), out, quiet, as_json, insecure_test_key, workers)
 
 
-def make_release(plan: Any, out: Path, quiet: bool, as_json: bool, insecure_test_key: str | None) -> None:
+def make_release(
+    plan: Any,
+    out: Path,
+    quiet: bool,
+    as_json: bool,
+    insecure_test_key: str | None = None,
+    workers: int | None = None,
+) -> None:
     """Run a plan with progress, write the report, print the closing summary."""
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.run import run_release
@@ -34,7 +42,7 @@ def make_release(plan: Any, out: Path, quiet: bool, as_json: bool, insecure_test
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
-        outcome = run_release(plan, out, test_key=key, observer=observer)
+        outcome = run_release(plan, out, test_key=key, observer=observer, workers=workers)
     if not (out / "report.html").exists():
         from tallyveil.report import write_report
 
