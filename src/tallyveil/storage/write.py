@@ -89,7 +89,11 @@ def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: M
     def write(temporary: Path) -> None:
         frame = register_io_source(rest, schema=first.schema)
         frame.sink_parquet(
-            temporary, compression="zstd", statistics=True, row_group_size=ROWS_PER_GROUP, metadata=_tags(metadata)
+            temporary,
+            compression="zstd",
+            statistics=True,
+            row_group_size=ROWS_PER_GROUP,
+            metadata=_tags(metadata),
         )
 
     try:

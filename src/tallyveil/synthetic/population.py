@@ -116,7 +116,8 @@ def make_states(
         raise ConfigError(f"synthetic population: wanted either n_blocks or like, {given} given.")
     if like is not None and (n_people is not None or n_states is not None):
         raise ConfigError(
-            "synthetic population: like fixes the people and the states; give neither of them.", code="bad-flag"
+            "synthetic population: like fixes the people and the states; give neither of them.",
+            code="bad-flag",
         )
     generator = np.random.Generator(np.random.PCG64(seed))
     for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
