@@ -68,8 +68,7 @@ def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: M
 
     Args:
         path: The file.
-        chunks: Frames of the same columns, at least one. Made on a thread of their own while earlier ones are
-            written. The file's bytes depend on all rows together, not on where they are cut.
+        chunks: Frames of the same columns, at least one; made on another thread while earlier ones are written.
         metadata: As in `write_parquet`.
     Raises:
         StoreError: as `write_file`. What the making of a chunk raises goes through unchanged.
