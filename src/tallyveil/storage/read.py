@@ -63,15 +63,30 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
 def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.DataFrame]:
     """Run a query on a file a million rows at a time, in the file's order; raises as `collect` does.
 
+    Args:
+        frame: A query that works row by row.
+        path: The file: Parquet, or CSV.
+        what: As in `scan_table`.
     Yields:
         Frames of a bounded number of rows, none of them empty.
     """
     try:
-        for batch in frame.collect_batches(chunk_size=ROWS_AT_ONCE, maintain_order=True, engine="streaming"):
-            if batch.height:
-                yield batch
+        batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
+        yield from (batch for batch in batches if batch.height)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(path, what, error) from None
+
+
+def _slices(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Parquet is read from any row on, so that nothing is read ahead of its use."""
+    n_rows = int(frame.select(pl.len()).collect().item())
+    for start in range(0, n_rows, ROWS_AT_ONCE):
+        yield frame.slice(start, ROWS_AT_ONCE).collect(engine="streaming")
+
+
+def _csv_batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """CSV is read once from its start; polars reads ahead some hundred MiB of it."""
+    yield from frame.collect_batches(chunk_size=ROWS_AT_ONCE, maintain_order=True, engine="streaming")
 
 
 def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
