@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
+    from tallyveil.execution.resources import Resources
 
 CONFIDENCE = Fraction(95, 100)
 
@@ -23,10 +24,21 @@ def plan(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of a release file.")
     ] = False,
+    blocks: Annotated[
+        int | None,
+        typer.Option("--blocks", min=1, help="Predict memory, time and disk for so many finest geounits."),
+    ] = None,
+    people: Annotated[
+        int | None,
+        typer.Option("--people", min=0, help="People to predict for; 40 a finest geounit without it."),
+    ] = None,
+    geography: Annotated[
+        bool, typer.Option("--geography", help="Predict for the geounits of the (public) geography table.")
+    ] = False,
 ) -> None:
     """Show what a release will cost and how exact every query will be.
 
-    Opens the release file and nothing else: no records, no geography.
+    Opens the release file and nothing else: no records, and no geography unless --geography asks for it.
     """
     from tallyveil.config.load import load_plan, release_file_schema
     from tallyveil.errors import ConfigError
@@ -36,19 +48,40 @@ def plan(
         return
     if release_file is None:
         raise ConfigError("name a release file, or ask for --schema.", code="bad-flag")
+    if blocks is not None and geography:
+        raise ConfigError("give --blocks or --geography, not both.", code="bad-flag")
+    if people is not None and blocks is None and not geography:
+        raise ConfigError("--people needs --blocks N, or --geography, beside it.", code="bad-flag")
     loaded = load_plan(release_file)
+    resources = _predicted(loaded, blocks, people, geography)
     if as_json:
-        typer.echo(json.dumps(plan_record(loaded), indent=2))
+        typer.echo(json.dumps(plan_record(loaded, resources), indent=2))
     else:
-        _show(loaded)
+        _show(loaded, geography)
+        if resources is not None:
+            _show_resources(loaded, resources)
 
 
-def plan_record(loaded: "ReleasePlan") -> dict[str, Any]:
-    """Cost and expected error of a plan as plain data."""
+def _predicted(
+    loaded: "ReleasePlan", blocks: int | None, people: int | None, geography: bool
+) -> "Resources | None":
+    """What a run will need, for the sizes asked for; None where none are."""
+    from tallyveil.execution.inputs import read_spine
+    from tallyveil.execution.resources import predict, sizes_of_blocks, sizes_of_spine
+
+    if blocks is not None:
+        return predict(loaded, sizes_of_blocks(len(loaded.geography.geolevels), blocks, people))
+    if geography:
+        return predict(loaded, sizes_of_spine(read_spine(loaded.geography), people))
+    return None
+
+
+def plan_record(loaded: "ReleasePlan", resources: "Resources | None" = None) -> dict[str, Any]:
+    """Cost and expected error of a plan as plain data, and what a run needs where that is predicted."""
     from tallyveil.budget.expected import expected_errors
     from tallyveil.execution.guarantee import guarantee_of
 
-    return {
+    record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
         "privacy": guarantee_of(loaded),
@@ -67,9 +100,43 @@ def plan_record(loaded: "ReleasePlan") -> dict[str, Any]:
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
     }
+    if resources is not None:
+        record["resources"] = {
+            "people": resources.sizes.people,
+            "geounits": dict(zip(loaded.geography.geolevels, resources.sizes.geounits, strict=True)),
+            "memory_bytes": resources.memory,
+            "disk_bytes": resources.disk,
+            "seconds": round(resources.total_seconds, 1),
+            "stages": {stage: round(seconds, 1) for stage, seconds in resources.seconds},
+        }
+    return record
 
 
-def _show(loaded: "ReleasePlan") -> None:
+def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
+    from rich.console import Console
+
+    from tallyveil.execution.resources import in_gib, warn_small_machine
+
+    console = Console()
+    finest = f"{resources.sizes.geounits[-1]:,} {loaded.geography.geolevels[-1]} geounits"
+    console.print()
+    console.print(f"[bold]A run for {finest} and {resources.sizes.people:,} people[/] is expected to need")
+    console.print(f"memory      {in_gib(resources.memory)}", highlight=False)
+    console.print(f"disk        {in_gib(resources.disk)}", highlight=False)
+    console.print(f"time        {_duration(resources.total_seconds)} on two cores", highlight=False)
+    longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
+    spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
+    console.print(f"            longest: {spelled}", highlight=False, soft_wrap=True)
+    warning = warn_small_machine(resources)
+    if warning is not None:
+        console.print(f"[bold yellow]warning[/]     {warning}", highlight=False, soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _show(loaded: "ReleasePlan", geography: bool) -> None:
     from rich.console import Console
 
     from tallyveil.budget.expected import expected_errors
@@ -77,7 +144,8 @@ def _show(loaded: "ReleasePlan") -> None:
 
     console = Console()
     guarantee = guarantee_of(loaded)
-    console.print(f"[bold]Plan of release {loaded.name}[/] (no data was opened)")
+    opened = "only the public geography was opened, no data" if geography else "no data was opened"
+    console.print(f"[bold]Plan of release {loaded.name}[/] ({opened})")
     console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
     exact = guarantee["exact"]
     console.print(

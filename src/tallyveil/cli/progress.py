@@ -50,6 +50,10 @@ class BarObserver:
             total = self._progress.tasks[self._task].total
             self._progress.update(self._task, completed=total)
 
+    def warned(self, message: str) -> None:
+        """Print the warning above the bars."""
+        self._progress.console.print(f"[yellow]warning[/]: {message}", highlight=False, soft_wrap=True)
+
 
 class JsonObserver:
     """One JSON object a line on standard error for every stage."""
@@ -64,6 +68,10 @@ class JsonObserver:
     def stage_finished(self, stage: str, seconds: float) -> None:
         """Say that a stage has ended."""
         self._line({"event": "stage finished", "stage": stage, "seconds": round(seconds, 3)})
+
+    def warned(self, message: str) -> None:
+        """Say the warning."""
+        self._line({"event": "warning", "message": message})
 
     def _line(self, item: dict[str, object]) -> None:
         sys.stderr.write(json.dumps(item) + "\n")

@@ -17,6 +17,19 @@ def synth(
     blocks: Annotated[
         int | None, typer.Option("--blocks", min=1, help="How many blocks; not with --like.")
     ] = None,
+    people: Annotated[
+        int | None,
+        typer.Option("--people", min=0, help="How many people, met exactly; about 40 a block without it."),
+    ] = None,
+    states: Annotated[
+        int | None,
+        typer.Option(
+            "--states",
+            min=1,
+            max=51,
+            help="How many states; one every 400,000 blocks without it. Several have a US above them.",
+        ),
+    ] = None,
     schema: Annotated[str, typer.Option("--schema", help='"pl94-persons" or "race-age".')] = "pl94-persons",
     like: Annotated[
         Path | None,
@@ -39,7 +52,14 @@ def synth(
     Nobody in it exists, so it needs no protection: for trying things out, for tests and benchmarks.
     """
     paths = write_country(
-        out, blocks=blocks, schema=schema, like=like, like_geography=like_geography, seed=seed
+        out,
+        blocks=blocks,
+        people=people,
+        states=states,
+        schema=schema,
+        like=like,
+        like_geography=like_geography,
+        seed=seed,
     )
     for path in paths:
         typer.echo(str(path))
@@ -50,6 +70,8 @@ def write_country(
     *,
     blocks: int | None,
     schema: str,
+    people: int | None = None,
+    states: int | None = None,
     like: Path | None = None,
     like_geography: Path | None = None,
     seed: int = 1,
@@ -58,25 +80,32 @@ def write_country(
     """Write a made-up population and a release file for it; returns the files written.
 
     Raises:
-        ConfigError: neither or both of a size and counts to keep are given, or the schema is no preset.
+        ConfigError: neither or both of a size and counts to keep are given, people or states beside counts
+            to keep, or the schema is no preset.
     """
     from tallyveil.errors import ConfigError
     from tallyveil.storage.write import write_text
-    from tallyveil.synthetic import make_population, write_population
+    from tallyveil.synthetic import make_states, write_states
 
     if (blocks is None) == (like is None):
         raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
     published = _published(like, like_geography) if like is not None else None
-    population = make_population(schema, blocks, seed, published)
-    paths = write_population(population, out)
+    paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
     release_file = out / "release.toml"
     write_text(release_file, _release_file(schema, name or out.name, paths))
     return [*paths.values(), release_file]
 
 
 def _release_file(schema: str, name: str, paths: dict[str, Path]) -> str:
+    """The release file of a schema; a country of several states has the US above them where a preset does."""
+    import polars as pl
+
     folder = resources.files("tallyveil.cli.release_files")
-    text = (folder / f"{schema}.toml").read_text(encoding="utf-8").replace("@NAME@", name or "synthetic")
+    n_states = pl.scan_parquet(paths["geography"]).select(pl.col("state").n_unique()).collect().item()
+    template = folder / f"{schema}-us.toml"
+    if n_states == 1 or not template.is_file():
+        template = folder / f"{schema}.toml"
+    text = template.read_text(encoding="utf-8").replace("@NAME@", name or "synthetic")
     for part, path in paths.items():
         text = text.replace(f"@{part.upper()}@", path.name)
     return text

@@ -4,10 +4,15 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import Int64Array, compress_rows
+from tallyveil.universe.counts import (
+    ENTRIES_AT_ONCE,
+    Int64Array,
+    NarrowArray,
+    compress_rows,
+    sum_families,
+    triplets_of,
+)
 from tallyveil.universe.query_group import QueryGroup
 
 REDACTED: Final = "<redacted>"
@@ -20,14 +25,14 @@ class ConfidentialHistogram:
     Attributes:
         geolevel: Name of the geolevel.
         offsets: Cells of geounit g are `cells[offsets[g]:offsets[g + 1]]`; shape (n_geounits + 1,).
-        cells: Cell numbers of the schema, ascending within a geounit; shape (n_entries,).
-        counts: Persons, at least 1; shape (n_entries,).
+        cells: Cell numbers of the schema, ascending within a geounit; int32 or int64, shape (n_entries,).
+        counts: Persons, at least 1; int32 or int64, shape (n_entries,).
     """
 
     geolevel: str
     offsets: Int64Array
-    cells: Int64Array
-    counts: Int64Array
+    cells: NarrowArray
+    counts: NarrowArray
 
     def __repr__(self) -> str:
         return f"ConfidentialHistogram(geolevel={self.geolevel!r}, counts={REDACTED})"
@@ -38,10 +43,8 @@ class ConfidentialHistogram:
         return len(self.offsets) - 1
 
     def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Triplets (row counted from `start`, cell, count) of geounits start..stop."""
-        begin, end = int(self.offsets[start]), int(self.offsets[stop])
-        rows = np.repeat(np.arange(stop - start), np.diff(self.offsets[start : stop + 1]))
-        return rows, self.cells[begin:end], self.counts[begin:end]
+        """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
+        return triplets_of(self.offsets, self.cells, self.counts, start, stop)
 
     def answers(self, query: QueryGroup, start: int, stop: int) -> Int64Array:
         """True answers of a query for geounits start..stop, shape (stop - start, query.size)."""
@@ -49,11 +52,12 @@ class ConfidentialHistogram:
         return query.apply(rows, cells, counts, stop - start)
 
     def digest(self) -> bytes:
-        """SHA-256 of the counts; one record more, less or other gives another digest."""
+        """SHA-256 of the counts; one record more, less or other gives another digest, the dtype does not."""
         digest = hashlib.sha256(self.geolevel.encode("utf-8"))
         for array in (self.offsets, self.cells, self.counts):
             digest.update(len(array).to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+            for start in range(0, len(array), ENTRIES_AT_ONCE):
+                digest.update(array[start : start + ENTRIES_AT_ONCE].astype("<i8").tobytes())
         return digest.digest()
 
 
@@ -64,24 +68,25 @@ def histogram_from_triplets(
     return ConfidentialHistogram(geolevel, *compress_rows(n_geounits, rows, cells, counts))
 
 
-def aggregate(histogram: ConfidentialHistogram, spine: Spine) -> ConfidentialHistogram:
-    """Counts of the next coarser geolevel: the sum over the children of each geounit."""
-    level = spine.level_index(histogram.geolevel)
-    rows = np.repeat(np.arange(histogram.n_geounits), np.diff(histogram.offsets))
-    parents = spine.parents(level)
-    above = level - 1
-    return histogram_from_triplets(
-        spine.geolevels[above],
-        spine.n_geounits(above),
-        parents[rows],
-        histogram.cells,
-        histogram.counts,
+def aggregate(histogram: ConfidentialHistogram, spine: Spine, n_cells: int) -> ConfidentialHistogram:
+    """Counts of the next coarser geolevel: the sum over the children of each geounit.
+
+    Args:
+        histogram: Counts of a geolevel below the root.
+        spine: The hierarchy.
+        n_cells: Number of cells of the schema.
+    """
+    above = spine.level_index(histogram.geolevel) - 1
+    children = histogram.offsets, histogram.cells, histogram.counts
+    return ConfidentialHistogram(
+        spine.geolevels[above], *sum_families(*children, spine.child_offsets[above], n_cells)
     )
 
 
 def aggregate_all(finest: ConfidentialHistogram, spine: Spine) -> tuple[ConfidentialHistogram, ...]:
     """Counts of every geolevel, root first."""
+    n_cells = int(finest.cells.max(initial=0)) + 1
     levels = [finest]
     for _ in range(spine.finest):
-        levels.append(aggregate(levels[-1], spine))
+        levels.append(aggregate(levels[-1], spine, n_cells))
     return tuple(reversed(levels))

@@ -2,21 +2,23 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from tallyveil.confidential.histogram import ConfidentialHistogram, histogram_from_triplets
+from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
-from tallyveil.storage.read import collect, require_text, scan_table
+from tallyveil.storage.read import collect_batches, require_text, scan_table
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.counts import TripletSum
 from tallyveil.universe.schema import Schema
 
 logger = logging.getLogger(__name__)
 
-WEIGHT = "__count"
-SMALLEST = "__smallest"
+GEOCODE, WEIGHT = "__geocode", "__count"
 
 
 def read_records(
@@ -28,7 +30,9 @@ def read_records(
     schema: Schema,
     spine: Spine,
 ) -> ConfidentialHistogram:
-    """Read a table of people into the true histogram of the finest geolevel.
+    """Read a table of people, in batches, into the true histogram of the finest geolevel.
+
+    Memory follows the histogram, not the table. Tables sorted by geocode are read fastest.
 
     Args:
         path: Parquet or CSV; one row a person, or one row a count.
@@ -47,104 +51,119 @@ def read_records(
     wanted = [geocode, *columns.values(), *([count] if count else [])]
     frame = scan_table(path, wanted, "records")
     require_text(frame, geocode, path, "records")
-    groups = _grouped(frame, path, geocode, count, columns)
-    problems: list[TallyveilError] = []
-    if count is not None:
-        problems += _count_problems(groups, path, count)
-    codes = _codes(groups, path, columns, schema, problems)
-    rows = _geounits(groups, path, geocode, spine, problems)
-    if problems:
-        raise _together(problems)
-    cells = schema.encode(codes)
-    _refuse_structural_zeros(cells, schema, path)
-    counts = groups[WEIGHT].to_numpy().astype(np.int64)
-    finest = spine.finest
+    found = _Problems(path, geocode, count, columns, schema, spine)
+    total = TripletSum(spine.n_geounits(spine.finest), schema.size)
+    for batch in collect_batches(frame.select(_coded(geocode, count, columns, schema)), path, "records"):
+        counts = batch[WEIGHT] if count else None
+        rows = spine.locate(spine.finest, batch[GEOCODE])
+        sound = found.look(batch, rows, counts)
+        if sound:
+            cells = _cells(batch, schema)
+            found.look_at_cells(cells)
+            persons = np.ones(batch.height, dtype=np.int64) if counts is None else counts.to_numpy()
+            total.add(rows, cells, persons)
+    found.refuse()
     logger.info("records read and valid")
-    return histogram_from_triplets(
-        spine.geolevels[finest], spine.n_geounits(finest), rows, cells.astype(np.int64), counts
-    )
+    return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
 
 
-def _grouped(
-    frame: pl.LazyFrame, path: Path, geocode: str, count: str | None, columns: Mapping[str, str]
-) -> pl.DataFrame:
-    """One row a distinct (geocode, values); summed before anything else, so memory follows the histogram."""
-    keys = [pl.col(geocode).cast(pl.String).alias("__geocode")]
-    keys += [pl.col(column).cast(pl.String).alias(f"__{name}") for name, column in columns.items()]
-    if count is None:
-        weights = [pl.len().cast(pl.Int64).alias(WEIGHT)]
-    else:
+def _coded(geocode: str, count: str | None, columns: Mapping[str, str], schema: Schema) -> list[pl.Expr]:
+    """The geocode as text, level codes (null: no level), and the count (null: none that is whole)."""
+    coded = [pl.col(geocode).cast(pl.String).alias(GEOCODE)]
+    for attribute in schema.attributes:
+        levels = pl.Enum(list(attribute.levels))
+        code = pl.col(columns[attribute.name]).cast(pl.String).cast(levels, strict=False).to_physical()
+        coded.append(code.alias(_code_column(attribute.name)))
+    if count is not None:
         # A count that is no whole number becomes null and is refused below; a strict cast would quote it.
         whole = pl.col(count).cast(pl.Int64, strict=False)
-        exact = pl.when(whole.cast(pl.Float64) == pl.col(count).cast(pl.Float64, strict=False)).then(whole)
-        weights = [exact.sum().alias(WEIGHT), exact.fill_null(-1).min().alias(SMALLEST)]
-    return collect(frame.group_by(keys).agg(weights), path, "records")
+        exact = whole.cast(pl.Float64) == pl.col(count).cast(pl.Float64, strict=False)
+        coded.append(pl.when(exact).then(whole).alias(WEIGHT))
+    return coded
 
 
-def _count_problems(groups: pl.DataFrame, path: Path, count: str) -> list[TallyveilError]:
-    if groups.is_empty() or bool((groups[SMALLEST] >= 0).all()):
-        return []
-    return [
-        SchemaError(
-            f"column '{count}' of the records file {path} has negative, missing or fractional counts; wanted "
-            "whole numbers, 0 or more. Mend or remove those rows (filter the column for values below 0, "
+def _code_column(attribute: str) -> str:
+    return f"__code_{attribute}"
+
+
+def _cells(batch: pl.DataFrame, schema: Schema) -> np.ndarray:
+    codes = [batch[_code_column(name)].to_numpy() for name in schema.attribute_names]
+    return schema.encode(np.stack(codes, axis=1))
+
+
+@dataclass(slots=True)
+class _Problems:
+    """What is wrong with the records so far: which rules are broken, never where."""
+
+    path: Path
+    geocode: str
+    count: str | None
+    columns: Mapping[str, str]
+    schema: Schema
+    spine: Spine
+    bad_counts: bool = False
+    bad_attributes: set[str] = field(default_factory=set)
+    bad_geocodes: bool = False
+    impossible: bool = False
+
+    def look(self, batch: pl.DataFrame, rows: np.ndarray, counts: pl.Series | None) -> bool:
+        """Note what is wrong with a batch; returns whether its cells can be numbered."""
+        self.bad_counts |= counts is not None and bool((counts.null_count() > 0) or (counts < 0).any())
+        bad = {name for name in self.schema.attribute_names if batch[_code_column(name)].null_count()}
+        self.bad_attributes |= bad
+        self.bad_geocodes |= bool((rows < 0).any())
+        return not (self.bad_counts or self.bad_attributes or self.bad_geocodes)
+
+    def look_at_cells(self, cells: np.ndarray) -> None:
+        """Note whether a cell is in a structural zero."""
+        self.impossible |= not bool(self.schema.possible(cells).all())
+
+    def refuse(self) -> None:
+        """Raise one error that tells every problem, if there is any."""
+        problems: list[TallyveilError] = []
+        if self.bad_counts:
+            problems.append(self._counts_problem())
+        for attribute in self.schema.attributes:
+            if attribute.name in self.bad_attributes:
+                problems.append(self._attribute_problem(attribute))
+        if self.bad_geocodes:
+            problems.append(self._geocode_problem())
+        if problems:
+            raise _together(problems)
+        if self.impossible:
+            raise self._impossible_problem()
+
+    def _counts_problem(self) -> SchemaError:
+        return SchemaError(
+            f"column '{self.count}' of the records file {self.path} has negative, missing or fractional counts; "
+            "wanted whole numbers, 0 or more. Mend or remove those rows (filter the column for values below 0, "
             "nulls and fractions to find them).",
             code="bad-counts",
         )
-    ]
 
-
-def _codes(
-    groups: pl.DataFrame,
-    path: Path,
-    columns: Mapping[str, str],
-    schema: Schema,
-    problems: list[TallyveilError],
-) -> np.ndarray:
-    codes = np.zeros((groups.height, len(schema.attributes)), dtype=np.int64)
-    for position, attribute in enumerate(schema.attributes):
-        values = groups[f"__{attribute.name}"]
-        found = values.replace_strict(
-            list(attribute.levels), list(range(attribute.size)), default=-1, return_dtype=pl.Int64
-        ).fill_null(-1)
-        if bool((found < 0).any()):
-            shown = ", ".join(attribute.levels[:12]) + (", ..." if attribute.size > 12 else "")
-            problems.append(
-                SchemaError(
-                    f"column '{columns[attribute.name]}' of the records file {path} has values (or nulls) that "
-                    f"are no level of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
-                    "Recode the column, or add the level to the schema.",
-                    code="unknown-level",
-                )
-            )
-        codes[:, position] = found.to_numpy()
-    return codes
-
-
-def _geounits(
-    groups: pl.DataFrame, path: Path, geocode: str, spine: Spine, problems: list[TallyveilError]
-) -> np.ndarray:
-    finest = spine.finest
-    rows = spine.locate(finest, groups["__geocode"].fill_null("").to_numpy())
-    if bool((rows < 0).any()):
-        problems.append(
-            GeographyError(
-                f"the records file {path} has records whose '{geocode}' is missing or is no "
-                f"{spine.geolevels[finest]} of the geography table. Add the missing geounits to the table "
-                "(every geounit belongs there, also the empty ones), or correct the records; an anti-join of "
-                "the two files finds them.",
-                code="unknown-geounit",
-            )
+    def _attribute_problem(self, attribute: Attribute) -> SchemaError:
+        shown = ", ".join(attribute.levels[:12]) + (", ..." if attribute.size > 12 else "")
+        return SchemaError(
+            f"column '{self.columns[attribute.name]}' of the records file {self.path} has values (or nulls) that "
+            f"are no level of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
+            "Recode the column, or add the level to the schema.",
+            code="unknown-level",
         )
-    return rows
 
+    def _geocode_problem(self) -> GeographyError:
+        return GeographyError(
+            f"the records file {self.path} has records whose '{self.geocode}' is missing or is no "
+            f"{self.spine.geolevels[self.spine.finest]} of the geography table. Add the missing geounits to the "
+            "table (every geounit belongs there, also the empty ones), or correct the records; an anti-join of "
+            "the two files finds them.",
+            code="unknown-geounit",
+        )
 
-def _refuse_structural_zeros(cells: np.ndarray, schema: Schema, path: Path) -> None:
-    if not bool(schema.possible(cells).all()):
-        names = ", ".join(f"'{zero.name}'" for zero in schema.structural_zeros)
-        raise SchemaError(
-            f"the records file {path} has records in a structural zero of schema '{schema.name}' ({names}). "
-            "Edit those records before the release, or remove the structural zero from the schema.",
+    def _impossible_problem(self) -> SchemaError:
+        names = ", ".join(f"'{zero.name}'" for zero in self.schema.structural_zeros)
+        return SchemaError(
+            f"the records file {self.path} has records in a structural zero of schema '{self.schema.name}' "
+            f"({names}). Edit those records before the release, or remove the structural zero from the schema.",
             code="structural-zero",
         )
 

@@ -23,7 +23,7 @@ from tallyveil.kernels.family_chunk import (
 )
 from tallyveil.kernels.family_program import Booleans, Floats
 from tallyveil.measurements.family_answers import FamilyAnswers
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import Int64Array, NarrowArray, PublicCounts, narrow
 
 CHUNKS_WANTED = 24
 SMALLEST, LARGEST = 1 << 15, 1 << 21
@@ -64,8 +64,8 @@ class ChunkOutcome:
 
     span: Span
     lengths: Int64Array
-    cells: np.ndarray
-    counts: Int64Array
+    cells: NarrowArray
+    counts: NarrowArray
     statuses: tuple[EstimateStatus, ...]
     methods: tuple[RoundingMethod, ...]
     widened: int
@@ -161,8 +161,8 @@ def _with_left(
     return ChunkOutcome(
         span=span,
         lengths=lengths,
-        cells=cells,
-        counts=counts,
+        cells=narrow(cells),
+        counts=narrow(counts),
         statuses=tuple(statuses),
         methods=tuple(methods),
         widened=sum(solution.rounding.widened for solution in left.values()),

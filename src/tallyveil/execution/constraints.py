@@ -16,9 +16,12 @@ from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
 from tallyveil.execution.plan import Bounds, Invariant, ReleasePlan
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import read_table
-from tallyveil.universe.counts import Int64Array
+from tallyveil.universe.counts import Int64Array, NarrowArray, row_ranges
+from tallyveil.universe.limits import narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
+
+GEOUNITS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,34 +31,43 @@ class ConstraintTable:
     Attributes:
         name: Shown in errors and checks.
         query: The bounded query.
-        lower: One array a geolevel from the root down, shape (n_geounits, query.size).
-        upper: Likewise; `UNBOUNDED` where there is none. Equal to `lower` for an invariant.
+        lower: One array a geolevel from the root down, shape (n_geounits, query.size). Kept narrow: int32
+            where all bounds of the geolevel fit, else int64 (`narrow_limits`). Read it with `bounds_of`.
+        upper: Likewise; the largest int32 (int64: `UNBOUNDED`) where there is none. Equal to `lower` for an
+            invariant.
     """
 
     name: str
     query: QueryGroup
-    lower: tuple[Int64Array, ...]
-    upper: tuple[Int64Array, ...]
+    lower: tuple[NarrowArray, ...]
+    upper: tuple[NarrowArray, ...]
+
+    def __post_init__(self) -> None:
+        # An invariant's two bounds are one array, and stay one.
+        narrowed = {id(array): narrow_limits(array) for array in (*self.lower, *self.upper)}
+        for side in ("lower", "upper"):
+            object.__setattr__(self, side, tuple(narrowed[id(array)] for array in getattr(self, side)))
+
+    def bounds_of(self, level: int, start: int, stop: int) -> tuple[Int64Array, Int64Array]:
+        """Lower and upper bounds of geounits start..stop as int64, with `UNBOUNDED` where there is none."""
+        return widen_limits(self.lower[level][start:stop]), widen_limits(self.upper[level][start:stop])
 
     def digest(self) -> bytes:
         """SHA-256 of the bounds, so that a resumed run can tell that they have changed."""
         digest = hashlib.sha256(f"{self.name}\0{self.query.name}".encode())
         for array in (*self.lower, *self.upper):
-            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+            for start in range(0, len(array), GEOUNITS_AT_ONCE):
+                digest.update(widen_limits(array[start : start + GEOUNITS_AT_ONCE]).astype("<i8").tobytes())
         return digest.digest()
 
     def reaches(self, level: int) -> bool:
         """Whether the constraint holds at geolevel number `level`."""
         return level < len(self.lower)
 
-    def between(self, level: int, start: int, stop: int) -> tuple[Int64Array, Int64Array]:
-        """Lower and upper bounds of geounits start..stop, each of shape (stop - start, query.size), int64."""
-        return self.lower[level][start:stop], self.upper[level][start:stop]
-
     def on_support(self, level: int, start: int, stop: int, support: Int64Array) -> LinearConstraint:
         """The constraint for geounits start..stop, with only the answers that matter on a support."""
         found = self.query.answers_of(support)
-        lower, upper = self.between(level, start, stop)
+        lower, upper = self.bounds_of(level, start, stop)
         present = np.zeros(self.query.size, dtype=bool)
         present[found[found >= 0]] = True
         # An answer that no cell of the support can reach is zero; it matters only if it must not be.
@@ -101,20 +113,35 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
         reachable = np.zeros(table.query.size, dtype=bool)
         answers = table.query.answers_of(cells)
         reachable[answers[answers >= 0]] = True
+        if reachable.all():
+            continue
         for level, lower in enumerate(table.lower):
-            _refuse(
-                np.any(lower[:, ~reachable] > 0, axis=1), spine, level, table.name, "the structural zeros"
-            )
+            conflict = np.any(lower[:, ~reachable] > 0, axis=1)
+            _refuse(conflict, spine, level, table.name, "the structural zeros")
     for one, other in permutations(tables, 2):
         covers = bool((other.query.answers_of(cells) >= 0).all())
+        if not covers and one.query != other.query:
+            continue
         for level in range(min(len(one.lower), len(other.lower))):
-            lower, upper = one.lower[level], other.upper[level]
-            if one.query == other.query:
-                _refuse(np.any(lower > upper, axis=1), spine, level, one.name, other.name)
-            if covers:
-                bounded = np.all(upper < UNBOUNDED, axis=1)
-                most = np.where(upper < UNBOUNDED, upper, 0).sum(axis=1)
-                _refuse(bounded & (lower.sum(axis=1) > most), spine, level, one.name, other.name)
+            starts = range(0, spine.n_geounits(level), GEOUNITS_AT_ONCE)
+            found = [_conflicts(one, other, level, start, covers) for start in starts]
+            _refuse(np.concatenate(found), spine, level, one.name, other.name)
+
+
+def _conflicts(
+    one: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
+) -> NDArray[np.bool_]:
+    """Whether `one` asks for more than `other` allows, in some geounits from `start` on."""
+    stop = start + GEOUNITS_AT_ONCE
+    lower, upper = one.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
+    conflict = np.zeros(len(lower), dtype=np.bool_)
+    if one.query == other.query:
+        conflict |= np.any(lower > upper, axis=1)
+    if covers:
+        bounded = np.all(upper < UNBOUNDED, axis=1)
+        most = np.where(upper < UNBOUNDED, upper, 0).sum(axis=1)
+        conflict |= bounded & (lower.sum(axis=1) > most)
+    return conflict
 
 
 def _refuse(conflict: NDArray[np.bool_], spine: Spine, level: int, one: str, other: str) -> None:
@@ -141,21 +168,33 @@ def _bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> Constraint
     query = plan.query(bounds.query)
     level = spine.level_index(bounds.geolevel)
     rows, answers, lower_values, upper_values = _read_bounds(bounds, query, spine, level)
-    shape = spine.n_geounits(level), query.size
-    missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
-    lower = np.zeros(shape, dtype=np.int64)
-    upper = np.full(shape, missing, dtype=np.int64)
-    lower[rows, answers] = lower_values
-    upper[rows, answers] = upper_values
-    if bool((lower > upper).any()):
+    if bool((lower_values > upper_values).any()):
         raise ConstraintError(
             f"the bounds '{bounds.name}' in {bounds.path} have a lower bound above its upper bound; "
             "correct those rows.",
             code="bounds-crossed",
         )
+    missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
+    lower = _filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
+    upper = _filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
     return ConstraintTable(
         bounds.name, query, _summed_upward(lower, level, spine), _summed_upward(upper, level, spine)
     )
+
+
+def _filled(
+    n_geounits: int,
+    query: QueryGroup,
+    rows: Int64Array,
+    answers: Int64Array,
+    values: Int64Array,
+    missing: int,
+) -> NarrowArray:
+    """Bounds of every geounit and answer, narrow from the start: as int64 they would be the largest array."""
+    given = narrow_limits(np.append(values, missing))
+    table = np.full((n_geounits, query.size), given[-1], dtype=given.dtype)
+    table[rows, answers] = given[:-1]
+    return table
 
 
 def _read_bounds(
@@ -163,24 +202,23 @@ def _read_bounds(
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     names = query.factor_names
     table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
-    rows = spine.locate(level, table["geocode"].cast(pl.String).fill_null("").to_numpy())
+    rows = spine.locate(level, table["geocode"].cast(pl.String))
     if bool((rows < 0).any()):
-        unknown = table["geocode"].to_numpy()[rows < 0]
+        unknown = table["geocode"].filter(rows < 0)
         raise ConstraintError(
             f"the bounds table {bounds.path} has {len(unknown)} row(s) whose geocode is no {bounds.geolevel} of the "
             f"geography table, such as '{unknown[0]}'. Correct them, or add the geounits to the geography table.",
             code="bounds-geocode",
         )
-    answers = query.answers_from_labels(
-        {name: table[name].cast(pl.String).to_list() for name in names}, table.height
-    )
+    answers = _answers(table, query)
     if bool((answers < 0).any()):
         raise ConstraintError(
             f"the bounds table {bounds.path} has {int((answers < 0).sum())} row(s) whose {', '.join(names)} is no "
             f"answer of query '{query.name}'. Its answers are: {'; '.join(query.labels()[:12])}.",
             code="bounds-answer",
         )
-    if len(np.unique(rows * query.size + answers)) != len(rows):
+    places = np.sort(rows * query.size + answers)
+    if bool((places[1:] == places[:-1]).any()):
         raise ConstraintError(
             f"the bounds table {bounds.path} bounds the same answer of the same geounit twice; keep one row each.",
             code="bounds-twice",
@@ -190,15 +228,39 @@ def _read_bounds(
     return rows, answers, lower, upper
 
 
-def _summed_upward(values: Int64Array, level: int, spine: Spine) -> tuple[Int64Array, ...]:
-    """Sums over children at every geolevel from the root to `level`; UNBOUNDED stays UNBOUNDED."""
-    sums = [values]
+def _answers(table: pl.DataFrame, query: QueryGroup) -> Int64Array:
+    """Answer of each row of labels, -1 where a label is none of its factor's; every combination is read once."""
+    names = list(query.factor_names)
+    if not names:
+        return np.zeros(table.height, dtype=np.int64)
+    labels = table.select(pl.col(names).cast(pl.String))
+    different = labels.unique()
+    numbers = query.answers_from_labels({name: different[name].to_list() for name in names}, different.height)
+    found = labels.join(
+        different.with_columns(pl.Series("__answer", numbers)),
+        on=names,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return found["__answer"].to_numpy()
+
+
+def _summed_upward(values: NarrowArray, level: int, spine: Spine) -> tuple[NarrowArray, ...]:
+    """Sums over children at every geolevel from the root to `level`; what is unbounded stays so."""
+    sums = [narrow_limits(values)]
     for finer in range(level, 0, -1):
-        offsets = spine.child_offsets[finer - 1]
-        current = sums[-1]
-        open_ended = np.add.reduceat((current >= UNBOUNDED).astype(np.int64), offsets[:-1], axis=0) > 0
-        finite = np.add.reduceat(np.where(current >= UNBOUNDED, 0, current), offsets[:-1], axis=0)
-        sums.append(np.where(open_ended, UNBOUNDED, finite))
-    for array in sums:
-        array.setflags(write=False)
+        sums.append(_sum_children(sums[-1], spine.child_offsets[finer - 1]))
     return tuple(reversed(sums))
+
+
+def _sum_children(values: NarrowArray, child_offsets: Int64Array) -> NarrowArray:
+    summed = np.zeros((len(child_offsets) - 1, values.shape[1]), dtype=np.int64)
+    for start, stop in row_ranges(child_offsets, GEOUNITS_AT_ONCE):
+        begin, end = int(child_offsets[start]), int(child_offsets[stop])
+        children = widen_limits(values[begin:end])
+        starts = child_offsets[start:stop] - begin
+        open_ended = np.logical_or.reduceat(children >= UNBOUNDED, starts, axis=0)
+        finite = np.add.reduceat(np.where(children >= UNBOUNDED, 0, children), starts, axis=0)
+        summed[start:stop] = np.where(open_ended, UNBOUNDED, finite)
+    return narrow_limits(summed)

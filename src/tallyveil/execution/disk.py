@@ -5,22 +5,19 @@ from pathlib import Path
 
 from tallyveil.errors import StoreError
 from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.resources import predict, sizes_of_spine
 from tallyveil.geography.spine import Spine
 
 
 def refuse_small_disk(plan: ReleasePlan, spine: Spine, out: Path) -> None:
     """Refuse a disk too small for the release before anything is spent.
 
-    The estimate uses only the plan and the geography: about two bytes a noisy value, one a table row, and
-    room for histograms and microdata of a usual population of forty people a finest geounit.
+    The estimate uses only the plan and the geography, with a usual population of forty people a finest geounit.
+
+    Raises:
+        StoreError: less is free than the release is expected to take.
     """
-    values = rows = 0
-    table_answers = sum(plan.query(name).size for name in plan.tables)
-    for level, geolevel in enumerate(spine.geolevels):
-        n_geounits = spine.n_geounits(level)
-        values += n_geounits * sum(plan.query(name).size for name in plan.strategy.queries(geolevel))
-        rows += n_geounits * table_answers
-    wanted = 2 * values + rows + 400 * spine.n_geounits(spine.finest) + (8 << 20)
+    wanted = predict(plan, sizes_of_spine(spine)).disk
     folder = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
     free = shutil.disk_usage(folder).free
     if free < wanted:

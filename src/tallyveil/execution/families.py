@@ -104,7 +104,7 @@ class FamilyBuilder:
         offsets, cells, persons = counts.slice(first, last)
         start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         none = np.zeros((stop - start, 0), dtype=np.int64)
-        bounding = [table.between(self.level, start, stop) for table in self.bounding]
+        bounding = [table.bounds_of(self.level, start, stop) for table in self.bounding]
         return Chunk(
             offsets=offsets,
             cells=cells,

@@ -17,7 +17,7 @@ from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.observer import Observer
 from tallyveil.execution.unsolved import estimate_or_keep
 from tallyveil.measurements.family_answers import FamilyAnswers
-from tallyveil.universe.counts import Int64Array, PublicCounts, compress_rows
+from tallyveil.universe.counts import Int64Array, PublicCounts, compress_rows, narrow
 
 KeepMeasurements = Callable[[int, FamilyAnswers, Int64Array], None]
 
@@ -124,11 +124,9 @@ def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
     """Chunks put one after the other: geounits stand depth first, so nothing need be sorted."""
     lengths = np.concatenate([one.lengths for one in outcomes])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    cells = np.concatenate([one.cells for one in outcomes]).astype(np.int64, copy=False)
-    counts = np.concatenate([one.counts for one in outcomes])
-    for array in (offsets, cells, counts):
-        array.setflags(write=False)
-    return PublicCounts(geolevel, offsets, cells, counts)
+    offsets.setflags(write=False)
+    cells = narrow(np.concatenate([one.cells for one in outcomes]))
+    return PublicCounts(geolevel, offsets, cells, narrow(np.concatenate([one.counts for one in outcomes])))
 
 
 def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path | None) -> LevelOutcome:

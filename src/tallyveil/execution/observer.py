@@ -18,6 +18,10 @@ class Observer(Protocol):
         """The stage has ended after that many seconds."""
         ...
 
+    def warned(self, message: str) -> None:
+        """Something that the user should know, and that does not stop the run."""
+        ...
+
 
 class SilentObserver:
     """Shows nothing."""
@@ -29,4 +33,7 @@ class SilentObserver:
         """Pass over."""
 
     def stage_finished(self, stage: str, seconds: float) -> None:
+        """Pass over."""
+
+    def warned(self, message: str) -> None:
         """Pass over."""

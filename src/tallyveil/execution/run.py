@@ -22,6 +22,7 @@ from tallyveil.execution.inputs import read_histograms, read_spine
 from tallyveil.execution.level import KeepMeasurements, estimate_level, n_families, usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.execution.run_folder import (
     LEDGER,
     MANIFEST,
@@ -137,6 +138,9 @@ class _Run:
         watch = Stopwatch(observer)
         with watch.stage("read geography"):
             spine = read_spine(plan.geography)
+        warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
+        if warning is not None:
+            observer.warned(warning)
         with watch.stage("read records"):
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):

@@ -12,7 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography.columns import TextColumn, fixed_width, row_order, text_column
+from tallyveil.geography.columns import TextColumn, row_order, text_column
+from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
 
 
@@ -34,7 +35,7 @@ def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths:
     column = text_column(geocodes, f"geocodes of {names[-1]}")
     _refuse_missing(names[-1], column)
     _check_whole_length(names, lengths, column)
-    ordered = column.sort()
+    ordered = (column if column.is_sorted() else column.sort()).set_sorted()
     _refuse_duplicates(names[-1], ordered, (ordered == ordered.shift(1)).fill_null(False))
     prefixes = (
         ordered.str.slice(0, length)
@@ -74,14 +75,16 @@ def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[st
         )
     for name, column in given.items():
         _refuse_missing(name, column)
-    paths = pl.DataFrame(given)[row_order([given[name] for name in names])]
+    paths = pl.DataFrame(given)
+    if not _in_order(paths):
+        paths = paths[row_order([given[name] for name in names])]
     _refuse_duplicates(names[-1], paths[names[-1]], _repeats_row_above(paths))
     return _spine_of_paths(names, (paths[name] for name in names))
 
 
 def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spine:
     """Read the tree off rows sorted by path; columns come root first, one at a time to keep memory low."""
-    geocodes: list[NDArray[np.str_]] = []
+    geocodes: list[Geocodes] = []
     child_offsets: list[NDArray[np.int64]] = []
     starts_here: NDArray[np.bool_] | None = None
     starts_above: NDArray[np.int64] | None = None
@@ -98,7 +101,7 @@ def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spi
             )
             _refuse_two_parents(name, codes, codes_above, offsets)
             child_offsets.append(offsets)
-        geocodes.append(fixed_width(codes))
+        geocodes.append(geocodes_of(codes, name))
         starts_above, codes_above = starts, codes
     return Spine(names, tuple(geocodes), tuple(child_offsets))
 
@@ -178,6 +181,17 @@ def _repeats_row_above(paths: pl.DataFrame) -> pl.Series:
     for column in paths.get_columns():
         same = same & (column == column.shift(1)).fill_null(False)
     return same
+
+
+def _in_order(paths: pl.DataFrame) -> bool:
+    """Whether every row comes after the one before it, or beside it, read from the first column on."""
+    undecided = pl.repeat(True, len(paths), dtype=pl.Boolean, eager=True)
+    for column in paths.get_columns():
+        above = column.shift(1)
+        if (undecided & (column < above).fill_null(False)).any():
+            return False
+        undecided = undecided & (column == above).fill_null(False)
+    return True
 
 
 def _refuse_two_parents(

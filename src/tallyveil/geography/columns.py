@@ -1,9 +1,7 @@
 """Columns of geocodes: what is accepted, and the two forms they are kept in.
 
-While a spine is built and looked up, geocodes are a polars text Series, whose sorts and joins are several
-times faster than numpy's. A finished spine keeps numpy fixed-width text ('U'): one element is a plain `str`,
-comparison and slicing work as everywhere in numpy, and no library version beyond numpy 1.26 is needed. It
-costs four bytes a character (8 million blocks of 15 digits: 480 MB), paid once and shared by every reader.
+Geocodes are polars text Series throughout, whose sorts and joins are several times faster than numpy's;
+`Geocodes` wraps one for readers.
 """
 
 from collections.abc import Sequence
@@ -80,6 +78,8 @@ def _is_ascii(column: pl.Series) -> bool:
 
 
 def _as_series(values: TextColumn, where: str) -> pl.Series:
+    if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pl.Series):
+        values = pl.Series(values)
     if isinstance(values, pl.Series):
         if values.dtype == pl.String:
             return values

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
+from tallyveil.geography.geocodes import Geocodes, geocodes_of
 
 _DIGEST_CHUNK = 1 << 16
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -30,12 +31,13 @@ class Spine:
 
     Attributes:
         geolevels: Names, root first, each once.
-        geocodes: One read-only array of text a geolevel, shape (n_geounits,); unique within the geolevel.
+        geocodes: The text of every geounit, by geolevel; unique within the geolevel. Any column of text may be
+            given.
         child_offsets: One read-only int64 array, shape (n_geounits + 1,), for every geolevel but the finest.
     """
 
     geolevels: tuple[str, ...]
-    geocodes: tuple[NDArray[np.str_], ...]
+    geocodes: tuple[Geocodes, ...]
     child_offsets: tuple[NDArray[np.int64], ...]
 
     def __post_init__(self) -> None:
@@ -48,7 +50,8 @@ class Spine:
             )
         for level, offsets in enumerate(self.child_offsets):
             self._check_offsets(level, offsets)
-        object.__setattr__(self, "geocodes", tuple(_read_only(array) for array in self.geocodes))
+        codes = zip(self.geocodes, self.geolevels, strict=True)
+        object.__setattr__(self, "geocodes", tuple(geocodes_of(text, level) for text, level in codes))
         object.__setattr__(self, "child_offsets", tuple(_read_only(array) for array in self.child_offsets))
 
     def _check_offsets(self, level: int, offsets: NDArray[np.int64]) -> None:
@@ -129,19 +132,35 @@ class Spine:
     def locate(self, level: int, geocodes: TextColumn) -> NDArray[np.int64]:
         """Index of each geocode in a geolevel, or -1 where there is none (nulls too); in the order asked.
 
-        One hash join of the whole column: look many up at once rather than one by one.
+        One hash join of the runs of equal geocodes with the stretch of the geolevel they can lie in: look many
+        up at once rather than one by one, sorted ones in as many pieces as memory likes.
 
         Raises:
             GeographyError: the geocodes are not text.
         """
-        wanted = pl.DataFrame(
-            {"geocode": text_column(geocodes, f"geocodes to find in {self.geolevels[level]}")}
+        wanted = text_column(geocodes, f"geocodes to find in {self.geolevels[level]}")
+        if len(wanted) == 0:
+            return np.empty(0, dtype=np.int64)
+        runs = wanted.rle().struct.unnest()
+        first, known = self._candidates(level, runs["value"])
+        rows = pl.int_range(first, first + len(known), eager=True).alias("row")
+        found = runs.join(
+            pl.DataFrame([known.alias("value"), rows]), on="value", how="left", maintain_order="left"
         )
-        known = pl.DataFrame(
-            {"geocode": self.geocodes[level], "index": np.arange(self.n_geounits(level), dtype=np.int64)}
+        return np.repeat(found["row"].fill_null(-1).to_numpy(), runs["len"].to_numpy()).astype(
+            np.int64, copy=False
         )
-        found = wanted.join(known, on="geocode", how="left", maintain_order="left")["index"]
-        return found.fill_null(-1).to_numpy().astype(np.int64, copy=False)
+
+    def _candidates(self, level: int, wanted: pl.Series) -> tuple[int, pl.Series]:
+        """A stretch of a geolevel that holds every geocode wanted that is there, and where it starts."""
+        codes = self.geocodes[level]
+        smallest, largest = wanted.min(), wanted.max()
+        if not codes.rises or smallest is None:
+            return 0, codes.text
+        ends = pl.Series([smallest, largest], dtype=pl.String)
+        start = codes.text.search_sorted(ends[:1], side="left")[0]
+        stop = codes.text.search_sorted(ends[1:], side="right")[0]
+        return start, codes.text.slice(start, stop - start)
 
     def digest(self) -> bytes:
         """SHA-256 of the spine's names, geocodes and offsets; depends on nothing else.
@@ -155,7 +174,7 @@ class Spine:
         for codes in self.geocodes:
             for start in range(0, len(codes), _DIGEST_CHUNK):
                 # NUL ends every geocode and can be in none, so no two spines write the same bytes.
-                chunk = "\0".join(codes[start : start + _DIGEST_CHUNK].tolist())
+                chunk = codes.text.slice(start, _DIGEST_CHUNK).str.join("\0").item()
                 digest.update(chunk.encode("utf-8") + b"\0")
         for offsets in self.child_offsets:
             digest.update(offsets.astype("<i8", copy=False).tobytes())

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
@@ -92,7 +93,7 @@ def write_support_measurements(
         geounits = np.arange(wanted.child_begin[0], wanted.child_begin[-1])[measured]
         frame = pl.DataFrame(
             {
-                "geocode": pl.Series(codes[geounits], dtype=pl.String),
+                "geocode": codes[geounits].text,
                 "answers": _lists(answers, lengths[measured], pl.Int32),
                 "values": _lists(own, lengths[measured], pl.Int64),
                 "variance": np.full(len(geounits), variances[q]),
@@ -214,12 +215,12 @@ def _joined_lists(column: pl.Series) -> Int64Array:
     return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
 
 
-def _frame(measured: NoisyMeasurements, geocodes: np.ndarray) -> pl.DataFrame:
+def _frame(measured: NoisyMeasurements, geocodes: Geocodes) -> pl.DataFrame:
     n_geounits, n_answers = measured.values.shape
     values = pl.Series("values", measured.values.ravel()).reshape((n_geounits, n_answers))
     return pl.DataFrame(
         {
-            "geocode": pl.Series(geocodes, dtype=pl.String),
+            "geocode": geocodes.text,
             "values": values.cast(pl.List(pl.Int64)),
             "variance": np.full(n_geounits, measured.variance),
         }

@@ -1,4 +1,7 @@
-"""The last look before a release is finished: the written files are read back and held to every promise."""
+"""The last look before a release is finished: the written files are read back and held to every promise.
+
+Files are read geolevel by geolevel, finest last, and never more than two geolevels of counts are held.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -6,16 +9,20 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tallyveil.errors import SolverError
 from tallyveil.geography.spine import Spine
-from tallyveil.release.histograms import MICRODATA, cells_of, read_histogram
-from tallyveil.release.tables import table_folder
-from tallyveil.universe.counts import Int64Array, PublicCounts, compress_rows
+from tallyveil.release.columns import code_expression
+from tallyveil.release.histograms import read_histogram, read_microdata
+from tallyveil.release.tables import has_zeros, table_folder, table_rows
+from tallyveil.storage.read import collect
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, row_ranges, sum_families
+from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-Bounded = tuple[str, QueryGroup, Sequence[Int64Array], Sequence[Int64Array]]
+Bounded = tuple[str, QueryGroup, Sequence[NDArray[Any]], Sequence[NDArray[Any]]]
 
 
 def check_release(
@@ -25,7 +32,7 @@ def check_release(
     tables: Iterable[str],
     constraints: Iterable[Bounded],
     *,
-    microdata: bool,
+    microdata: bool = True,
 ) -> list[dict[str, Any]]:
     """Read the published files back and verify them.
 
@@ -34,87 +41,122 @@ def check_release(
         schema: The universe.
         spine: The hierarchy.
         tables: Names of the published queries.
-        constraints: (name, query, lower by geolevel, upper by geolevel) of every invariant and bound.
-        microdata: Whether there are microdata to check.
+        constraints: (name, query, lower by geolevel, upper by geolevel) of every invariant and bound; bounds as
+            int64, or narrow (`narrow_limits`).
+        microdata: Whether the release has microdata.
     Returns:
         One record a check: its name and `passed`, always True.
     Raises:
         SolverError: a check failed; the release must not be published.
+        StoreError: a file is missing or damaged.
     """
-    counts = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
-    done = [
-        _check("no count is negative", all(bool((level.counts >= 0).all()) for level in counts)),
-        _check(
-            "no structural zero is filled", all(bool(schema.possible(level.cells).all()) for level in counts)
-        ),
-    ]
-    for level in range(len(counts) - 1):
-        name = f"every {spine.geolevels[level]} is the sum of its {spine.geolevels[level + 1]} geounits in every cell"
-        done.append(_check(name, _adds_up(counts[level], counts[level + 1], spine, level)))
-    for name, query, lower, upper in constraints:
-        held = all(
-            _within(level, query, low, high) for level, low, high in zip(counts, lower, upper, strict=False)
-        )
-        done.append(_check(f"{name} holds at {', '.join(spine.geolevels[: len(lower)])}", held))
-    if microdata:
-        held = _same(root, counts[-1], schema, spine)
-        done.append(_check("microdata hold exactly the persons of the finest counts", held))
-    for name in tables:
-        held = all(_table_agrees(root, level, schema.query(name), spine) for level in counts)
-        done.append(_check(f"table {name} agrees with the counts", held))
-    return done
+    groups = [schema.query(name) for name in tables]
+    bounded = list(constraints)
+    above: PublicCounts | None = None
+    for level, geolevel in enumerate(spine.geolevels):
+        counts = read_histogram(root, geolevel, schema, spine)
+        _require(_NOT_NEGATIVE, bool((counts.counts >= 0).all()))
+        _require(_POSSIBLE, _are_possible(counts, schema))
+        if above is not None:
+            _require(_sum_name(spine, level), _adds_up(above, counts, spine, level, schema.size))
+        for name, query, lower, upper in bounded:
+            if level < len(lower):
+                _require(_bounds_name(name, lower, spine), _within(counts, query, lower[level], upper[level]))
+        for group in groups:
+            _require(_table_name(group), _table_agrees(root, counts, group, spine))
+        above = counts
+    names = [_NOT_NEGATIVE, _POSSIBLE]
+    names += [_sum_name(spine, level) for level in range(1, spine.n_levels)]
+    names += [_bounds_name(name, lower, spine) for name, _, lower, _ in bounded]
+    if microdata and above is not None:
+        _require(_MICRODATA, _equal(read_microdata(root, schema, spine), above))
+        names.append(_MICRODATA)
+    names += [_table_name(group) for group in groups]
+    return [{"check": name, "passed": True} for name in names]
 
 
-def _check(name: str, passed: bool) -> dict[str, Any]:
+_NOT_NEGATIVE = "no count is negative"
+_POSSIBLE = "no structural zero is filled"
+_MICRODATA = "microdata hold exactly the persons of the finest counts"
+
+
+def _sum_name(spine: Spine, level: int) -> str:
+    above, below = spine.geolevels[level - 1 : level + 1]
+    return f"every {above} is the sum of its {below} geounits in every cell"
+
+
+def _bounds_name(name: str, lower: Sequence[NDArray[Any]], spine: Spine) -> str:
+    return f"{name} holds at {', '.join(spine.geolevels[: len(lower)])}"
+
+
+def _table_name(group: QueryGroup) -> str:
+    return f"table {group.name} agrees with the counts"
+
+
+def _require(name: str, passed: bool) -> None:
     if not passed:
         raise SolverError(
             f"final check failed: {name}. The release must not be published; keep the folder and report this.",
             code="check-failed",
         )
-    return {"check": name, "passed": True}
 
 
-def _adds_up(parent: PublicCounts, child: PublicCounts, spine: Spine, level: int) -> bool:
-    owners = spine.parents(level + 1)[child.geounits]
-    offsets, cells, counts = compress_rows(parent.n_geounits, owners, child.cells, child.counts)
+def _are_possible(counts: PublicCounts, schema: Schema) -> bool:
+    pieces = range(0, len(counts.cells), ENTRIES_AT_ONCE)
+    return all(bool(schema.possible(counts.cells[at : at + ENTRIES_AT_ONCE]).all()) for at in pieces)
+
+
+def _adds_up(parent: PublicCounts, child: PublicCounts, spine: Spine, level: int, n_cells: int) -> bool:
+    offsets = spine.child_offsets[level - 1]
+    summed = sum_families(child.offsets, child.cells, child.counts, offsets, n_cells)
+    return _equal(parent, PublicCounts(parent.geolevel, *summed))
+
+
+def _equal(one: PublicCounts, other: PublicCounts) -> bool:
     return (
-        np.array_equal(offsets, parent.offsets)
-        and np.array_equal(cells, parent.cells)
-        and np.array_equal(counts, parent.counts)
+        np.array_equal(one.offsets, other.offsets)
+        and np.array_equal(one.cells, other.cells)
+        and np.array_equal(one.counts, other.counts)
     )
 
 
-def _within(level: PublicCounts, query: QueryGroup, lower: Int64Array, upper: Int64Array) -> bool:
-    answers = query.apply(level.geounits, level.cells, level.counts, level.n_geounits)
-    return bool((answers >= lower).all() and (answers <= upper).all())
+def _within(counts: PublicCounts, query: QueryGroup, lower: NDArray[Any], upper: NDArray[Any]) -> bool:
+    for start, stop in row_ranges(counts.offsets, ENTRIES_AT_ONCE // query.size + 1):
+        answers = query.apply(*counts.rows(start, stop), stop - start)
+        low, high = widen_limits(lower[start:stop]), widen_limits(upper[start:stop])
+        if not bool(((answers >= low) & (answers <= high)).all()):
+            return False
+    return True
 
 
-def _same(root: Path, finest: PublicCounts, schema: Schema, spine: Spine) -> bool:
-    level = spine.finest
-    names = ["geocode", *(attribute.name for attribute in schema.attributes)]
-    persons = pl.scan_parquet(root / MICRODATA / "part-*.parquet").group_by(names).len().collect()
-    rows = spine.locate(level, persons["geocode"].to_numpy())
-    counts = persons["len"].to_numpy().astype(np.int64)
-    offsets, cells, sums = compress_rows(finest.n_geounits, rows, cells_of(persons, schema), counts)
-    return (
-        np.array_equal(offsets, finest.offsets)
-        and np.array_equal(cells, finest.cells)
-        and np.array_equal(sums, finest.counts)
+def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine) -> bool:
+    """Whether the parts of a table, one after the other, hold what the counts say, row for row."""
+    begin = 0
+    for part in sorted(table_folder(root, counts.geolevel, group.name).glob("part-*.parquet")):
+        answer = code_expression("answer", group.labels())
+        frame = collect(pl.scan_parquet(part).select("geocode", answer, "count"), part, "table")
+        if frame.height == 0:
+            continue
+        last = int(spine.locate(spine.level_index(counts.geolevel), frame["geocode"][-1:])[0])
+        if last < begin or not _part_agrees(frame, counts, group, spine, begin, last + 1):
+            return False
+        begin = last + 1
+    # Whoever stands after the last row has, where zeros are left out, nobody; else must not be left out.
+    return begin == counts.n_geounits or (
+        not has_zeros(group) and len(table_rows(counts, group, begin, counts.n_geounits)[0]) == 0
     )
 
 
-def _table_agrees(root: Path, level: PublicCounts, query: QueryGroup, spine: Spine) -> bool:
-    parts = sorted(table_folder(root, level.geolevel, query.name).glob("part-*.parquet"))
-    row = 0
-    geocodes = spine.geocodes[spine.level_index(level.geolevel)]
-    for part in parts:
-        frame = pl.read_parquet(part, columns=["geocode", "count"])
-        n_geounits = frame.height // query.size
-        expected = query.apply(*level.rows(row, row + n_geounits), n_geounits)
-        codes = frame["geocode"].to_numpy()[:: query.size]
-        if not np.array_equal(codes, geocodes[row : row + n_geounits]):
-            return False
-        if not np.array_equal(frame["count"].to_numpy(), expected.ravel()):
-            return False
-        row += n_geounits
-    return row == level.n_geounits
+def _part_agrees(
+    frame: pl.DataFrame, counts: PublicCounts, group: QueryGroup, spine: Spine, start: int, stop: int
+) -> bool:
+    """Whether a part is the table of geounits start..stop, in order."""
+    rows, answers, persons = table_rows(counts, group, start, stop)
+    if frame.height != len(rows) or sum(frame.null_count().row(0)):
+        return False
+    codes = spine.geocodes[spine.level_index(counts.geolevel)].text.gather(start + rows)
+    return (
+        np.array_equal(frame["count"].to_numpy(), persons)
+        and np.array_equal(frame["answer"].to_numpy(), answers)
+        and bool((frame["geocode"] == codes).all())
+    )

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
-from tallyveil.release.columns import enum_column
-from tallyveil.storage.write import write_parquet
-from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.release.columns import code_expression, enum_column
+from tallyveil.storage.read import collect_batches
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
+from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.universe.schema import Schema
 
 HISTOGRAM = "histogram"
@@ -27,35 +29,56 @@ def write_histogram(
 ) -> None:
     """Write the non-zero counts of a geolevel: `geocode`, one column an attribute, `count`.
 
-    The same columns as a table of records with counts, so that a release can be read as an input.
+    The same columns as a table of records with counts, so that a release can be read as an input. A stretch of
+    geounits is put into words at a time.
     """
     level = spine.level_index(counts.geolevel)
-    frame = _described(counts.geounits, counts.cells, schema, spine, level)
-    frame = frame.with_columns(pl.Series("count", counts.counts))
-    write_parquet(histogram_path(root, counts.geolevel), frame, {**metadata, "geolevel": counts.geolevel})
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for start, stop in row_ranges(counts.offsets):
+            rows, cells, persons = counts.rows(start, stop)
+            frame = _described(start + rows, cells, schema, spine, level)
+            yield frame.with_columns(pl.Series("count", persons))
+
+    tags = {**metadata, "geolevel": counts.geolevel}
+    write_parquet_chunks(histogram_path(root, counts.geolevel), frames(), tags)
 
 
 def read_histogram(root: Path, geolevel: str, schema: Schema, spine: Spine) -> PublicCounts:
-    """Read back what `write_histogram` wrote."""
-    frame = pl.read_parquet(histogram_path(root, geolevel))
+    """Read back what `write_histogram` wrote, a batch at a time.
+
+    Raises:
+        StoreError: the file cannot be read, or does not fit the schema or the spine.
+    """
+    path = histogram_path(root, geolevel)
+    return PublicCounts(geolevel, *_read_counts(path, geolevel, schema, spine, pl.col("count")))
+
+
+def read_microdata(root: Path, schema: Schema, spine: Spine) -> PublicCounts:
+    """Counts of the finest geolevel, added up from the microdata; raises as `read_histogram` does."""
+    geolevel = spine.geolevels[spine.finest]
+    path = root / MICRODATA / "part-*.parquet"
+    return PublicCounts(geolevel, *_read_counts(path, geolevel, schema, spine, pl.lit(1, dtype=pl.Int64)))
+
+
+def _read_counts(
+    path: Path, geolevel: str, schema: Schema, spine: Spine, count: pl.Expr
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     level = spine.level_index(geolevel)
-    rows = spine.locate(level, frame["geocode"].to_numpy())
-    cells = cells_of(frame, schema)
-    counts = frame["count"].to_numpy().astype(np.int64)
-    return PublicCounts(geolevel, *compress_rows(spine.n_geounits(level), rows, cells, counts))
-
-
-def cells_of(frame: pl.DataFrame, schema: Schema) -> np.ndarray:
-    """Cell numbers of rows that hold one level name an attribute."""
-    codes = np.zeros((frame.height, len(schema.attributes)), dtype=np.int64)
-    for position, attribute in enumerate(schema.attributes):
-        codes[:, position] = (
-            frame[attribute.name]
-            .cast(pl.String)
-            .replace_strict(list(attribute.levels), list(range(attribute.size)), return_dtype=pl.Int64)
-            .to_numpy()
-        )
-    return schema.encode(codes)
+    codes = [code_expression(attribute.name, attribute.levels) for attribute in schema.attributes]
+    frame = pl.scan_parquet(path).select(pl.col("geocode"), *codes, count.alias("__count"))
+    total = TripletSum(spine.n_geounits(level), schema.size)
+    for batch in collect_batches(frame, path, "published"):
+        rows = spine.locate(level, batch["geocode"])
+        if sum(batch.null_count().row(0)) or bool((rows < 0).any()):
+            raise StoreError(
+                f"{path} holds a geocode, a level or a count that the geography and the schema of this release do "
+                "not. It was changed or damaged after it was written; make the release again.",
+                code="release-damaged",
+            )
+        cells = schema.encode(batch.select(schema.attribute_names).to_numpy())
+        total.add(rows, cells, batch["__count"].to_numpy())
+    return total.finish()
 
 
 def write_microdata(
@@ -67,13 +90,13 @@ def write_microdata(
         Persons written after each part.
     """
     level = spine.level_index(counts.geolevel)
-    ends = np.cumsum(counts.counts)
+    ends = np.cumsum(counts.counts, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    geounits = counts.geounits
     for part, begin in enumerate(range(0, max(total, 1), PERSONS_PER_PART)):
         persons = np.arange(begin, min(begin + PERSONS_PER_PART, total))
         entry = np.searchsorted(ends, persons, side="right")
-        frame = _described(geounits[entry], counts.cells[entry], schema, spine, level)
+        geounits = np.searchsorted(counts.offsets, entry, side="right") - 1
+        frame = _described(geounits, counts.cells[entry].astype(np.int64), schema, spine, level)
         write_parquet(root / MICRODATA / f"part-{part:05d}.parquet", frame, metadata)
         yield len(persons)
 
@@ -82,8 +105,7 @@ def _described(
     geounits: np.ndarray, cells: np.ndarray, schema: Schema, spine: Spine, level: int
 ) -> pl.DataFrame:
     codes = schema.decode(cells)
-    geocodes = pl.Series("geocode", spine.geocodes[level], dtype=pl.String)
-    columns = [geocodes.gather(geounits)]
+    columns = [spine.geocodes[level].text.alias("geocode").gather(geounits)]
     for position, attribute in enumerate(schema.attributes):
         columns.append(enum_column(attribute.name, attribute.levels, codes[:, position]))
     return pl.DataFrame(columns)

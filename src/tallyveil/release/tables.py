@@ -1,4 +1,10 @@
-"""Published tables: every answer of the workload for every geounit, in long form."""
+"""Published tables: the answers of the workload for every geounit, in long form.
+
+A query of few answers has a row for every geounit and answer, zeros included. One of many would be mostly zeros
+(the 2,016 cells of 8 million blocks are 16 billion), so only its counts above zero are written. Which of the two
+a table is depends on the query alone, so that it is the same at every geolevel and in every release, and every
+file says so in its metadata (`tallyveil.zeros`: "included" or "left out").
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,11 +16,13 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import query_folder
 from tallyveil.release.columns import enum_column
 from tallyveil.storage.write import write_parquet
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.counts import Int64Array, PublicCounts, row_ranges, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 
 TABLES = "tables"
 ROWS_PER_PART = 1 << 22
+ANSWERS_WITH_ZEROS = 16
+"""Most answers a query may have for its tables to hold the zeros, too."""
 
 
 def table_folder(root: Path, geolevel: str, query: str) -> Path:
@@ -22,33 +30,63 @@ def table_folder(root: Path, geolevel: str, query: str) -> Path:
     return root / TABLES / geolevel / query_folder(query)
 
 
+def has_zeros(group: QueryGroup) -> bool:
+    """Whether the tables of a query have a row for every geounit and answer."""
+    return group.size <= ANSWERS_WITH_ZEROS
+
+
+def table_size(counts: PublicCounts, group: QueryGroup) -> int:
+    """Rows of a table; where zeros are left out, the most that there can be."""
+    return counts.n_geounits * group.size if has_zeros(group) else len(counts.cells)
+
+
+def table_rows(
+    counts: PublicCounts, group: QueryGroup, start: int, stop: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """What a table holds for geounits start..stop: row (counted from `start`), answer and count, in order."""
+    if has_zeros(group):
+        answers = group.apply(*counts.rows(start, stop), stop - start)
+        size, n_rows = group.size, stop - start
+        return np.repeat(np.arange(n_rows), size), np.tile(np.arange(size), n_rows), answers.ravel()
+    rows, cells, persons = counts.rows(start, stop)
+    answer = group.answers_of(cells)
+    kept = answer >= 0
+    return sum_triplets(rows[kept], answer[kept], persons[kept], group.size)
+
+
 def write_table(
     root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine, metadata: Mapping[str, str]
 ) -> Iterator[int]:
-    """Write `geolevel, geocode, query, answer, count` for every geounit, zeros included.
+    """Write `geolevel, geocode, query, answer, count`, in order of geounit and answer.
 
     Yields:
-        Rows written after each part.
+        Rows (where zeros are left out, counts above zero) dealt with after each part; `table_size` in all.
     """
     level = spine.level_index(counts.geolevel)
     labels = group.labels()
-    size = group.size
-    geounits_per_part = max(1, ROWS_PER_PART // size)
     folder = table_folder(root, counts.geolevel, group.name)
-    for part, start in enumerate(range(0, counts.n_geounits, geounits_per_part)):
-        stop = min(start + geounits_per_part, counts.n_geounits)
-        answers = group.apply(*counts.rows(start, stop), stop - start)
-        n_rows = answers.size
-        answer = np.tile(np.arange(size), stop - start)
-        geocodes = pl.Series("geocode", spine.geocodes[level][start:stop], dtype=pl.String)
+    tags = {**metadata, "query": group.name, "zeros": "included" if has_zeros(group) else "left out"}
+    for part, (start, stop) in enumerate(_parts(counts, group)):
+        rows, answers, persons = table_rows(counts, group, start, stop)
         frame = pl.DataFrame(
             {
-                "geolevel": pl.Series([counts.geolevel]).new_from_index(0, n_rows),
-                "geocode": geocodes.gather(np.repeat(np.arange(stop - start), size)),
-                "query": pl.Series([group.name]).new_from_index(0, n_rows),
-                "answer": enum_column("answer", labels, answer),
-                "count": answers.ravel(),
+                "geolevel": pl.Series([counts.geolevel]).new_from_index(0, len(rows)),
+                "geocode": spine.geocodes[level].text.gather(start + rows),
+                "query": pl.Series([group.name]).new_from_index(0, len(rows)),
+                "answer": enum_column("answer", labels, answers),
+                "count": persons,
             }
         )
-        write_parquet(folder / f"part-{part:05d}.parquet", frame, {**metadata, "query": group.name})
-        yield n_rows
+        write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
+        done = counts.offsets[stop] - counts.offsets[start]
+        yield len(rows) if has_zeros(group) else int(done)
+
+
+def _parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, int]]:
+    """Ranges of geounits, one a part of bounded size."""
+    if not has_zeros(group):
+        yield from row_ranges(counts.offsets, ROWS_PER_PART)
+        return
+    geounits = max(1, ROWS_PER_PART // group.size)
+    for start in range(0, counts.n_geounits, geounits):
+        yield start, min(start + geounits, counts.n_geounits)

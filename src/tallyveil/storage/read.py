@@ -1,12 +1,15 @@
 """Reading input tables: Parquet or CSV, by column, with errors that say what to mend."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
+
+ROWS_AT_ONCE = 1 << 20
+"""Rows of a file that are held at a time, where it is read in batches."""
 
 
 def scan_table(path: Path, columns: Sequence[str], what: str) -> pl.LazyFrame:
@@ -54,11 +57,36 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
     try:
         return frame.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise StoreError(
-            f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is whole "
-            "and that every line has the columns of its header.",
-            code="input-unreadable",
-        ) from None
+        raise _unreadable(path, what, error) from None
+
+
+def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.DataFrame]:
+    """Run a query on a file a million rows at a time, in the file's order; raises as `collect` does.
+
+    Args:
+        frame: A query that works row by row.
+        path: The file: Parquet, or CSV.
+        what: As in `scan_table`.
+    Yields:
+        Frames of a bounded number of rows, none of them empty.
+    """
+    try:
+        batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
+        yield from (batch for batch in batches if batch.height)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _unreadable(path, what, error) from None
+
+
+def _slices(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Parquet is read from any row on, so that nothing is read ahead of its use."""
+    n_rows = int(frame.select(pl.len()).collect().item())
+    for start in range(0, n_rows, ROWS_AT_ONCE):
+        yield frame.slice(start, ROWS_AT_ONCE).collect(engine="streaming")
+
+
+def _csv_batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """CSV is read once from its start; polars reads ahead some hundred MiB of it."""
+    yield from frame.collect_batches(chunk_size=ROWS_AT_ONCE, maintain_order=True, engine="streaming")
 
 
 def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
@@ -74,6 +102,14 @@ def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> Non
             "numbers lose their leading zeros. Store the column as strings.",
             code="geocode-not-text",
         )
+
+
+def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
+    return StoreError(
+        f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is whole "
+        "and that every line has the columns of its header.",
+        code="input-unreadable",
+    )
 
 
 def _scan(path: Path) -> pl.LazyFrame:

@@ -4,17 +4,20 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from tallyveil.errors import StoreError
 
 FORMAT_VERSION = 1
 TEMPORARY_SUFFIX = ".partial"
+ROWS_PER_GROUP = 1 << 20
+"""Rows of a row group in files written chunk by chunk: what a reader must hold at least."""
 
 
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
@@ -52,12 +55,56 @@ def write_parquet(path: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) 
     Raises:
         StoreError: as `write_file`.
     """
-    tags = {"tallyveil.format": str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
+    tags = _tags(metadata)
 
     def write(temporary: Path) -> None:
         frame.write_parquet(temporary, compression="zstd", statistics=True, metadata=tags)
 
     write_file(path, write)
+
+
+def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: Mapping[str, str]) -> None:
+    """Write one Parquet file of many frames, one after the other, never holding more than a few of them.
+
+    Args:
+        path: The file.
+        chunks: Frames of the same columns, at least one; made on another thread while earlier ones are written.
+        metadata: As in `write_parquet`.
+    Raises:
+        StoreError: as `write_file`. What the making of a chunk raises goes through unchanged.
+    """
+    iterator = iter(chunks)
+    first = next(iterator)
+    raised: list[BaseException] = []
+
+    def rest(*_: object) -> Iterator[pl.DataFrame]:
+        try:
+            yield first
+            yield from iterator
+        except BaseException as error:  # handed on below, whatever it is: polars would turn it into text
+            raised.append(error)
+            raise
+
+    def write(temporary: Path) -> None:
+        frame = register_io_source(rest, schema=first.schema)
+        frame.sink_parquet(
+            temporary,
+            compression="zstd",
+            statistics=True,
+            row_group_size=ROWS_PER_GROUP,
+            metadata=_tags(metadata),
+        )
+
+    try:
+        write_file(path, write)
+    except StoreError:
+        if raised:
+            raise raised[0] from None
+        raise
+
+
+def _tags(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {"tallyveil.format": str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
 
 
 def file_digest(path: Path) -> str:

@@ -11,10 +11,11 @@ from tallyveil.errors import ConfigError
 GEOGRAPHY_COLUMNS = ("geocode", "state", "county", "tract", "block_group")
 """Columns of the geography table: the block's geocode, then those of the geounits it lies in."""
 
-# Codes after the last one given to a real state or territory (78).
-FIRST_STATE, LAST_STATE = 79, 99
+# States are numbered upwards to 99. Up to 21 of them have codes after the last one given to a real state or
+# territory (78); more reach down among the real ones.
+LAST_STATE, MOST_STATES = 99, 51
 BLOCKS_PER_STATE = 400_000
-LARGEST_COUNTRY = BLOCKS_PER_STATE * (LAST_STATE - FIRST_STATE + 1)
+LARGEST_COUNTRY = 12_000_000
 
 # Sizes of the census hierarchy, measured on published 2010 geography.
 BLOCKS_PER_BLOCK_GROUP_MEAN, BLOCKS_PER_BLOCK_GROUP_SPREAD = 30.0, 0.6
@@ -22,25 +23,34 @@ BLOCK_GROUPS_PER_TRACT_MEAN = 3.5
 TRACTS_PER_COUNTY_MEDIAN, TRACTS_PER_COUNTY_SPREAD = 20.0, 1.0
 
 
-def make_geography(n_blocks: int, generator: np.random.Generator) -> pl.DataFrame:
+def make_geography(
+    n_blocks: int, generator: np.random.Generator, n_states: int | None = None
+) -> pl.DataFrame:
     """Lay out a country.
 
     Args:
         n_blocks: Number of blocks.
         generator: Source of the made-up sizes.
+        n_states: Number of states wanted, fewer where there are fewer counties; None for one every
+            400,000 blocks.
     Returns:
         One row per block, sorted by geocode, columns `GEOGRAPHY_COLUMNS`, all strings. A geocode has 15
         digits: state 2, county 3, tract 6, block group 1, block 3; each geounit's geocode is a prefix of its
         blocks'.
     Raises:
-        ConfigError: the number of blocks is not between 1 and 8.4 million.
+        ConfigError: the number of blocks is not between 1 and 12 million, or that of states not between 1
+            and 51.
     """
     if not 1 <= n_blocks <= LARGEST_COUNTRY:
         raise ConfigError(f"number of blocks: got {n_blocks}, wanted 1 to {LARGEST_COUNTRY}.")
+    if n_states is None:
+        n_states = math.ceil(n_blocks / BLOCKS_PER_STATE)
+    if not 1 <= n_states <= MOST_STATES:
+        raise ConfigError(f"number of states: got {n_states}, wanted 1 to {MOST_STATES}.")
     block_groups = _block_group_of_block(n_blocks, generator)
     tracts = _tract_of_block_group(int(block_groups[-1]) + 1, generator)
     counties = _county_of_tract(int(tracts[-1]) + 1, generator)
-    states = _state_of_county(counties, math.ceil(n_blocks / BLOCKS_PER_STATE))
+    states = _state_of_county(counties, n_states)
     state_code = states + (LAST_STATE - states[-1])
     # Real county codes are odd, so that new counties find a place between them.
     county_code = state_code * 1_000 + 2 * _rank_within(states) + 1

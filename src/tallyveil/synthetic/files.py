@@ -1,29 +1,48 @@
 """Writing a made-up population down."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tallyveil.storage.write import write_parquet
+import polars as pl
+
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.synthetic.population import SyntheticPopulation
+
+TAGS = {"synthetic": "true"}
 
 
 def write_population(population: SyntheticPopulation, directory: Path) -> dict[str, Path]:
+    """Write a population as Parquet files; as `write_states` with one state."""
+    return write_states([population], directory)
+
+
+def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict[str, Path]:
     """Write a population as Parquet files, each complete or absent.
 
     Args:
-        population: What to write.
+        states: What to write, in order of geocode. The records of one state are held at a time.
         directory: Folder to write to; made where it is missing. Files of an earlier population are replaced.
     Returns:
         Paths by name: "records", "geography" and, where the preset has group quarters, "facilities".
     Raises:
         StoreError: a file cannot be written.
     """
-    tables = {"records": population.records, "geography": population.geography}
-    if population.facilities is not None:
-        tables["facilities"] = population.facilities
-    paths = {name: directory / f"{name}.parquet" for name in tables}
-    for name, table in tables.items():
-        write_parquet(paths[name], table, {"synthetic": "true"})
-    if "facilities" not in tables:
+    geography: list[pl.DataFrame] = []
+    facilities: list[pl.DataFrame] = []
+
+    def records() -> Iterator[pl.DataFrame]:
+        for state in states:
+            geography.append(state.geography)
+            if state.facilities is not None:
+                facilities.append(state.facilities)
+            yield state.records
+
+    paths = {name: directory / f"{name}.parquet" for name in ("records", "geography", "facilities")}
+    write_parquet_chunks(paths["records"], records(), TAGS)
+    write_parquet(paths["geography"], pl.concat(geography), TAGS)
+    if facilities:
+        write_parquet(paths["facilities"], pl.concat(facilities), TAGS)
+    else:
         # Bounds of an earlier population would contradict this one.
-        (directory / "facilities.parquet").unlink(missing_ok=True)
+        paths.pop("facilities").unlink(missing_ok=True)
     return paths

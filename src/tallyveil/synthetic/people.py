@@ -1,10 +1,13 @@
 """Made-up people of every block by voting age and race: empty blocks, skewed sizes, segregation."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+
+from tallyveil.errors import ConfigError
 
 # Axes of the table of people: voting age (under 18, 18 and over), then the eight levels of race_ethnicity.
 UNDER_18, ADULT = 0, 1
@@ -22,17 +25,37 @@ INSTITUTION_SIZE_MEDIAN, INSTITUTION_SIZE_SPREAD = 130.0, 0.9
 INSTITUTION_MINOR_SHARE = 0.003
 
 
-def make_people(geography: pl.DataFrame, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Fill a country with people.
+@dataclass(frozen=True, slots=True)
+class BlockTotals:
+    """How many people live in each block.
+
+    Attributes:
+        people: Shape (n_blocks,).
+        institution: Shape (n_blocks,): whether a large institution is in the block.
+    """
+
+    people: NDArray[np.int64]
+    institution: NDArray[np.bool_]
+
+    def rows(self, start: int, stop: int) -> "BlockTotals":
+        """Those of blocks start..stop."""
+        return BlockTotals(self.people[start:stop], self.institution[start:stop])
+
+
+def make_people(
+    geography: pl.DataFrame, totals: BlockTotals, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Give everyone a voting age and a race.
 
     Args:
         geography: One row per block.
+        totals: How many people live in each.
         generator: Source of the made-up counts.
     Returns:
         Shape (n_blocks, 2, 8): people by voting age and race.
     """
-    totals, institution = _block_totals(geography, generator)
-    races = generator.multinomial(totals, _race_shares(geography, generator))
+    institution = totals.institution
+    races = generator.multinomial(totals.people, _race_shares(geography, generator))
     shift = generator.normal(0.0, 0.5, geography.height)[:, None]
     odds = MINOR_SHARE / (1 - MINOR_SHARE) * np.exp(shift)
     minor_share = np.where(institution[:, None], INSTITUTION_MINOR_SHARE, odds / (1 + odds))
@@ -40,10 +63,18 @@ def make_people(geography: pl.DataFrame, generator: np.random.Generator) -> NDAr
     return np.stack([minors, races - minors], axis=1).astype(np.int64)
 
 
-def _block_totals(
-    geography: pl.DataFrame, generator: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """People of each block, and whether a large institution is in it."""
+def make_totals(
+    geography: pl.DataFrame, generator: np.random.Generator, n_people: int | None = None
+) -> BlockTotals:
+    """Say how many people live in each block.
+
+    Args:
+        geography: One row per block.
+        generator: Source of the made-up counts.
+        n_people: People in all, met exactly; None for whatever comes, about forty a block.
+    Raises:
+        ConfigError: so many people do not fit, or are fewer than the blocks that are not empty.
+    """
     n_blocks = geography.height
     group = _index(geography, "block_group")
     n_groups = int(group.max()) + 1
@@ -55,8 +86,37 @@ def _block_totals(
     institution = ~empty & (generator.random(n_blocks) < INSTITUTION_SHARE)
     inmates = INSTITUTION_SIZE_MEDIAN * np.exp(generator.normal(0.0, INSTITUTION_SIZE_SPREAD, n_blocks))
     size = np.where(institution, 60 + inmates, size)
-    totals = np.ceil(np.minimum(size, LARGEST_BLOCK)).astype(np.int64)
-    return np.where(empty, 0, totals), institution
+    size[empty] = 0.0
+    if n_people is not None:
+        return BlockTotals(_scaled(size, n_people), institution)
+    return BlockTotals(_whole(size), institution)
+
+
+def _whole(size: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole people of each block; a block of any size has somebody."""
+    return np.ceil(np.minimum(size, LARGEST_BLOCK)).astype(np.int64)
+
+
+def _scaled(size: NDArray[np.float64], n_people: int) -> NDArray[np.int64]:
+    """Whole people in proportion to the sizes, with the sum given."""
+    inhabited = np.flatnonzero(size)
+    fewest, most = len(inhabited), int(LARGEST_BLOCK) * len(inhabited)
+    if not fewest <= n_people <= most:
+        raise ConfigError(
+            f"number of people: got {n_people}, wanted {fewest} to {most} for the {fewest} blocks that are "
+            "not empty.",
+            code="bad-flag",
+        )
+    low, high = 0.0, LARGEST_BLOCK / float(size[inhabited].min(initial=1.0)) + 1.0
+    for _ in range(60):  # the sum rises with the factor: halving finds the last factor below it
+        middle = (low + high) / 2
+        low, high = (middle, high) if int(_whole(size * middle).sum()) <= n_people else (low, middle)
+    people = _whole(size * low)
+    # Rounding leaves a few over: one more each, block by block, where there is room.
+    people[inhabited] = np.maximum(people[inhabited], 1)
+    over = n_people - int(people.sum())
+    people[inhabited[people[inhabited] < LARGEST_BLOCK][:over]] += 1
+    return people
 
 
 def _race_shares(geography: pl.DataFrame, generator: np.random.Generator) -> NDArray[np.float64]:

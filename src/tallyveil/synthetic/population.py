@@ -1,6 +1,8 @@
 """A made-up population: records, geography and facilities of a country that does not exist."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import ConfigError
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.group_quarters import HOUSEHOLD, Dwellings, settle
-from tallyveil.synthetic.people import RACES, make_people
+from tallyveil.synthetic.people import RACES, make_people, make_totals
 from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
 from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE, draw_sets, tilt_races
 from tallyveil.universe import Schema, load_preset
@@ -51,9 +53,40 @@ class SyntheticPopulation:
 
 
 def make_population(
-    preset: str, n_blocks: int | None, seed: int, like: PublishedCounts | None = None
+    preset: str,
+    n_blocks: int | None,
+    seed: int,
+    like: PublishedCounts | None = None,
+    n_people: int | None = None,
+    n_states: int | None = None,
 ) -> SyntheticPopulation:
-    """Make up a population.
+    """Make up a population, whole; raises as `make_states` does, which takes less memory.
+
+    Args:
+        preset, n_blocks, seed, like, n_people, n_states: As in `make_states`.
+    Returns:
+        The population.
+    """
+    states = list(make_states(preset, n_blocks, seed, like, n_people, n_states))
+    facilities = [state.facilities for state in states if state.facilities is not None]
+    return SyntheticPopulation(
+        preset,
+        seed,
+        pl.concat([state.records for state in states]),
+        pl.concat([state.geography for state in states]),
+        pl.concat(facilities) if facilities else None,
+    )
+
+
+def make_states(
+    preset: str,
+    n_blocks: int | None,
+    seed: int,
+    like: PublishedCounts | None = None,
+    n_people: int | None = None,
+    n_states: int | None = None,
+) -> Iterator[SyntheticPopulation]:
+    """Make up a population one state at a time, so that memory follows the largest state.
 
     The same arguments give the same population under the same numpy release. The randomness is an ordinary
     pseudo-random generator: it has nothing to do with privacy noise, and no privacy rests on it.
@@ -65,8 +98,10 @@ def make_population(
         like: Published counts to agree with. Geocodes, and every block's counts by voting age and race
             (Hispanic of any race, non-Hispanic of each race or of several), are kept exactly; the rest is
             made up.
-    Returns:
-        The population.
+        n_people: People in all, met exactly; None for about forty a block. Not with `like`.
+        n_states: Number of states; None for one every 400,000 blocks. Not with `like`.
+    Yields:
+        The population of each state, in order of geocode; with `like`, all in one.
     Raises:
         ConfigError: an argument is out of range, or both or neither of `n_blocks` and `like` are given.
         SchemaError: the published counts do not fit preset "race-age".
@@ -76,32 +111,56 @@ def make_population(
         raise ConfigError(f"synthetic population of preset {preset!r}: {closest_hint(preset, PRESETS)}")
     if seed < 0:
         raise ConfigError(f"synthetic population: seed is {seed}, wanted 0 or more.")
+    if (n_blocks is None) == (like is None):
+        given = "neither was" if like is None else "both were"
+        raise ConfigError(f"synthetic population: wanted either n_blocks or like, {given} given.")
+    if like is not None and (n_people is not None or n_states is not None):
+        raise ConfigError(
+            "synthetic population: like fixes the people and the states; give neither of them.",
+            code="bad-flag",
+        )
     generator = np.random.Generator(np.random.PCG64(seed))
-    race_age = load_preset("race-age")
-    geography, people = _geography_and_people(n_blocks, like, race_age, generator)
+    for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
+        yield _populate(preset, seed, geography, people, generator)
+
+
+def _geography_and_people(
+    n_blocks: int | None,
+    like: PublishedCounts | None,
+    n_people: int | None,
+    n_states: int | None,
+    generator: np.random.Generator,
+) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+    """Blocks of each state with their people by voting age and race."""
+    if like is not None:
+        geography = geography_of(like)
+        yield geography, people_of(like, geography, load_preset("race-age"))
+    elif n_blocks is not None:
+        country = make_geography(n_blocks, generator, n_states)
+        totals = make_totals(country, generator, n_people)
+        ends = np.cumsum(country["state"].rle().struct.field("len").to_numpy()).tolist()
+        for start, stop in pairwise([0, *ends]):
+            geography = country.slice(start, stop - start)
+            yield geography, make_people(geography, totals.rows(start, stop), generator)
+
+
+def _populate(
+    preset: str,
+    seed: int,
+    geography: pl.DataFrame,
+    people: NDArray[np.int64],
+    generator: np.random.Generator,
+) -> SyntheticPopulation:
+    schema = load_preset(preset)
     if preset == "race-age":
         block, age, race = np.nonzero(people)
-        cells = race_age.encode(np.stack([age, race], axis=1))
-        records = _records(geography, race_age, block, cells, people[block, age, race])
+        cells = schema.encode(np.stack([age, race], axis=1))
+        records = _records(geography, schema, block, cells, people[block, age, race])
         return SyntheticPopulation(preset, seed, records, geography, None)
-    schema = load_preset(preset)
     dwellings = settle(people, generator)
     block, codes, counts = _person_cells(schema, geography, people, dwellings, generator)
     records = _records(geography, schema, block, schema.encode(codes), counts)
     return SyntheticPopulation(preset, seed, records, geography, _facilities(geography, schema, dwellings))
-
-
-def _geography_and_people(
-    n_blocks: int | None, like: PublishedCounts | None, race_age: Schema, generator: np.random.Generator
-) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-    if like is not None and n_blocks is None:
-        geography = geography_of(like)
-        return geography, people_of(like, geography, race_age)
-    if like is None and n_blocks is not None:
-        geography = make_geography(n_blocks, generator)
-        return geography, make_people(geography, generator)
-    given = "neither was" if like is None else "both were"
-    raise ConfigError(f"synthetic population: wanted either n_blocks or like, {given} given.")
 
 
 def _person_cells(

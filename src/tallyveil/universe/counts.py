@@ -1,42 +1,176 @@
-"""Sparse counts in compressed rows: the layout shared by public and confidential histograms."""
+"""Sparse counts in compressed rows: the layout shared by public and confidential histograms.
 
+Offsets are int64. Cells and counts are int32 where every one of them fits, int64 where not: a country has tens of
+millions of entries. What is handed out entry by entry (`rows`, `entries`) is int64, and so is every sum.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
+NarrowArray: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+"""Whole numbers as int32 where all fit, else as int64."""
+
+LARGEST_INT32: Final = 2**31 - 1
+LARGEST_INT64: Final = 2**63 - 1
+ENTRIES_AT_ONCE: Final = 1 << 21
+"""Entries that a job on a whole geolevel takes at a time."""
+ENTRIES_PENDING: Final = 1 << 25
+
+
+def narrow(values: NDArray[Any]) -> NarrowArray:
+    """The same whole numbers, read-only, as int32 where all of them fit, else as int64."""
+    fits = values.size == 0 or (int(values.max()) <= LARGEST_INT32 and int(values.min()) >= -LARGEST_INT32)
+    array: NarrowArray = values.astype(np.int32, copy=False) if fits else values.astype(np.int64, copy=False)
+    array.setflags(write=False)
+    return array
+
+
+def row_ranges(offsets: Int64Array, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of rows, each of at most about `entries` entries and rows, and of one row at least.
+
+    Args:
+        offsets: Entries of row r are `offsets[r]:offsets[r + 1]`; shape (n_rows + 1,).
+        entries: How many entries, and rows, a range may have; a row with more is a range of its own.
+    Yields:
+        Start and stop, from 0 to n_rows without a gap.
+    """
+    n_rows = len(offsets) - 1
+    start = 0
+    while start < n_rows:
+        stop = int(np.searchsorted(offsets, offsets[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), start + entries, n_rows)
+        yield start, stop
+        start = stop
+
+
+class TripletSum:
+    """Adds up (row, cell, count) triplets that come in pieces; holds every distinct place once.
+
+    Pieces may come in any order. Where they come in the order of their places, as from a sorted file, nothing
+    is sorted again.
+    """
+
+    def __init__(self, n_rows: int, n_cells: int) -> None:
+        self._n_rows = n_rows
+        self._n_cells = n_cells
+        self._parts: list[tuple[NDArray[Any], NDArray[Any], NarrowArray]] = []
+        self._last = (-1, -1)
+        self._ordered = True
+        self._pending = 0
+        self._limit = ENTRIES_PENDING
+
+    def add(self, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]) -> None:
+        """Add triplets: rows in 0..n_rows, cells in 0..n_cells, whole counts; a place may come many times."""
+        rows, cells, sums = sum_triplets(rows, cells, counts, self._n_cells)
+        if len(rows) == 0:
+            return
+        # Strictly after: a place that a piece shares with the one before it needs adding up.
+        self._ordered &= (int(rows[0]), int(cells[0])) > self._last
+        self._last = max(self._last, (int(rows[-1]), int(cells[-1])))
+        self._parts.append((narrow(rows), narrow(cells), narrow(sums)))
+        self._pending += len(rows)
+        if not self._ordered and self._pending > self._limit:
+            self._merge()
+            self._limit = self._pending + ENTRIES_PENDING
+
+    def finish(self) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+        """Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,); cells rise within a row."""
+        self._merge()
+        lengths = np.zeros(self._n_rows + 1, dtype=np.int64)
+        for rows, _, _ in self._parts:
+            np.add.at(lengths, rows.astype(np.int64) + 1, 1)
+        offsets = np.cumsum(lengths)
+        offsets.setflags(write=False)
+        cells = narrow(_joined([part[1] for part in self._parts]))
+        counts = narrow(_joined([part[2] for part in self._parts]))
+        self._parts = []
+        return offsets, cells, counts
+
+    def _merge(self) -> None:
+        if self._ordered:
+            return
+        rows, cells, counts = (_joined([part[index] for part in self._parts]) for index in range(3))
+        self._parts = []
+        rows, cells, counts = sum_triplets(rows, cells, counts, self._n_cells)
+        self._parts = [(narrow(rows), narrow(cells), narrow(counts))]
+        self._pending = len(rows)
+        self._ordered = True
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def sum_triplets(
-    rows: Int64Array, cells: Int64Array, counts: Int64Array
+    rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any], n_cells: int | None = None
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Sorted (row, cell, count) triplets with equal places added up; sums of zero are dropped."""
-    order = np.lexsort((cells, rows))
-    rows, cells, counts = rows[order], cells[order], counts[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (rows[1:] != rows[:-1]) | (cells[1:] != cells[:-1])
-    starts = np.flatnonzero(first)
-    sums = np.add.reduceat(counts, starts) if len(starts) else counts
+    """Sorted (row, cell, count) triplets with equal places added up, int64; sums of zero are dropped.
+
+    Args:
+        rows, cells: Places, 0 or more.
+        counts: Whole numbers, of either sign.
+        n_cells: More than every cell, where it is known.
+    """
+    if len(rows) == 0:
+        return tuple(np.empty(0, dtype=np.int64) for _ in range(3))  # type: ignore[return-value]
+    width = n_cells if n_cells is not None else int(cells.max()) + 1
+    if (int(rows.max()) + 1) * width > LARGEST_INT64:
+        order = np.lexsort((cells, rows))
+        rows, cells, counts = rows[order].astype(np.int64), cells[order].astype(np.int64), counts[order]
+        changes = (rows[1:] != rows[:-1]) | (cells[1:] != cells[:-1])
+        starts, sums = _runs(changes, counts)
+        return rows[starts], cells[starts], sums
+    places = rows.astype(np.int64) * width + cells
+    if bool((places[1:] < places[:-1]).any()):
+        order = np.argsort(places)
+        places, counts = places[order], counts[order]
+    starts, sums = _runs(places[1:] != places[:-1], counts)
+    return (*np.divmod(places[starts], width), sums)
+
+
+def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Int64Array, Int64Array]:
+    """Start and sum of every run of equal places whose sum is not zero."""
+    starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    sums = np.add.reduceat(counts, starts, dtype=np.int64)
     kept = sums != 0
-    return rows[starts][kept], cells[starts][kept], sums[kept]
+    return starts[kept], sums[kept]
 
 
 def compress_rows(
-    n_rows: int, rows: Int64Array, cells: Int64Array, counts: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+    n_rows: int, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]
+) -> tuple[Int64Array, NarrowArray, NarrowArray]:
     """Sum (row, cell, count) triplets into compressed rows; zero sums are dropped.
 
     Returns:
         Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,): the entries of row r are
         `offsets[r]:offsets[r + 1]`, cells ascending.
     """
-    rows, cells, sums = sum_triplets(rows, cells, counts)
-    offsets = np.searchsorted(rows, np.arange(n_rows + 1)).astype(np.int64)
-    arrays = offsets, cells.astype(np.int64, copy=False), sums.astype(np.int64, copy=False)
-    for array in arrays:
-        array.setflags(write=False)
-    return arrays
+    total = TripletSum(n_rows, int(cells.max()) + 1 if len(cells) else 1)
+    total.add(rows, cells, counts)
+    return total.finish()
+
+
+def sum_families(
+    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, child_offsets: Int64Array, n_cells: int
+) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+    """Compressed rows of the parents: the sum over each one's children, a stretch of families at a time.
+
+    Args:
+        offsets, cells, counts: Compressed rows of the children.
+        child_offsets: Children of parent p are rows `child_offsets[p]:child_offsets[p + 1]`.
+        n_cells: Number of cells of the schema.
+    """
+    total = TripletSum(len(child_offsets) - 1, n_cells)
+    for start, stop in row_ranges(offsets[child_offsets]):
+        begin, end = offsets[child_offsets[start]], offsets[child_offsets[stop]]
+        lengths = np.diff(offsets[child_offsets[start : stop + 1]])
+        total.add(np.repeat(np.arange(start, stop), lengths), cells[begin:end], counts[begin:end])
+    return total.finish()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,15 +179,15 @@ class PublicCounts:
 
     Attributes:
         geolevel: Name of the geolevel.
-        offsets: Entries of geounit g are `offsets[g]:offsets[g + 1]`; shape (n_geounits + 1,).
-        cells: Cell numbers of the schema, ascending within a geounit; shape (n_entries,).
-        counts: Persons; shape (n_entries,).
+        offsets: Entries of geounit g are `offsets[g]:offsets[g + 1]`; int64, shape (n_geounits + 1,).
+        cells: Cell numbers of the schema, ascending within a geounit; int32 or int64, shape (n_entries,).
+        counts: Persons; int32 or int64, shape (n_entries,).
     """
 
     geolevel: str
     offsets: Int64Array
-    cells: Int64Array
-    counts: Int64Array
+    cells: NarrowArray
+    counts: NarrowArray
 
     @property
     def n_geounits(self) -> int:
@@ -65,10 +199,15 @@ class PublicCounts:
         """Row of every entry, shape (n_entries,)."""
         return np.repeat(np.arange(self.n_geounits), np.diff(self.offsets))
 
+    @property
+    def total(self) -> int:
+        """Persons of all geounits."""
+        return int(self.counts.sum(dtype=np.int64))
+
     def entries(self, geounit: int) -> tuple[Int64Array, Int64Array]:
-        """Cells and counts of one geounit."""
+        """Cells and counts of one geounit, int64."""
         begin, end = int(self.offsets[geounit]), int(self.offsets[geounit + 1])
-        return self.cells[begin:end], self.counts[begin:end]
+        return self.cells[begin:end].astype(np.int64), self.counts[begin:end].astype(np.int64)
 
     def slice(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Offsets from 0, cells and counts of geounits start..stop; writable copies, as kernels want them."""
@@ -78,7 +217,14 @@ class PublicCounts:
         return offsets - begin, cells, np.array(self.counts[begin:end], dtype=np.int64)
 
     def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Triplets (row counted from `start`, cell, count) of geounits start..stop."""
-        begin, end = int(self.offsets[start]), int(self.offsets[stop])
-        rows = np.repeat(np.arange(stop - start), np.diff(self.offsets[start : stop + 1]))
-        return rows, self.cells[begin:end], self.counts[begin:end]
+        """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
+        return triplets_of(self.offsets, self.cells, self.counts, start, stop)
+
+
+def triplets_of(
+    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Triplets (row counted from `start`, cell, count) of compressed rows start..stop, int64."""
+    begin, end = int(offsets[start]), int(offsets[stop])
+    rows = np.repeat(np.arange(stop - start), np.diff(offsets[start : stop + 1]))
+    return rows, cells[begin:end].astype(np.int64), counts[begin:end].astype(np.int64)

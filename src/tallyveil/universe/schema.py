@@ -149,6 +149,12 @@ class Schema:
             SchemaError: a cell lies outside the schema.
         """
         wanted = self._checked(cells)
+        if wanted.size > self.size:
+            # Asking more often than there are cells: answer each cell once, then look up.
+            return self._possible(np.arange(self.size, dtype=np.int64))[wanted]
+        return self._possible(wanted)
+
+    def _possible(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
         possible = np.ones(wanted.shape, dtype=np.bool_)
         for zero in self.structural_zeros:
             barred = np.ones(wanted.shape, dtype=np.bool_)

@@ -55,3 +55,38 @@ def test_a_pure_budget_has_no_delta(plan, edit):
 
 def test_the_schema_of_the_file(plan):
     assert json.loads(plan("--schema"))["title"] == "ReleaseFile"
+
+
+def test_nothing_is_predicted_unless_asked(plan, small_release):
+    assert "resources" not in json.loads(plan(small_release, "--json"))
+    assert "is expected to need" not in plan(small_release)
+
+
+def test_a_run_is_predicted_without_data(plan, small_release):
+    for path in small_release.parent.glob("*.parquet"):
+        path.unlink()
+    text = plan(small_release, "--blocks", 8_000_000, "--people", 330_000_000)
+    assert "no data was opened" in text
+    assert "8,000,000 Block geounits and 330,000,000 people" in text
+    record = json.loads(plan(small_release, "--json", "--blocks", 1_000))["resources"]
+    assert record["people"] == 40_000
+    assert record["geounits"]["Block"] == 1_000
+    assert record["memory_bytes"] > 1 << 28
+    assert record["seconds"] == pytest.approx(sum(record["stages"].values()), abs=1)
+
+
+def test_the_public_geography_is_opened_when_asked(plan, small_release):
+    (small_release.parent / "people.parquet").unlink()
+    assert "only the public geography was opened" in plan(small_release, "--geography")
+    record = json.loads(plan(small_release, "--json", "--geography", "--people", 500))["resources"]
+    assert record["geounits"] == {"Region": 2, "Town": 8, "Block": 48}
+    assert record["people"] == 500
+
+
+@pytest.mark.parametrize("flags", [["--people", "5"], ["--blocks", "5", "--geography"]])
+def test_flags_that_do_not_go_together(monkeypatch, capsys, small_release, flags):
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "plan", str(small_release), *flags])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--blocks" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.records import read_records
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError, TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
@@ -132,3 +133,49 @@ def test_aggregation_keeps_every_person(tmp_path):
     assert region.offsets.tolist() == [0, 2, 3]
     assert region.counts.tolist() == [7, 2, 5]
     assert np.sum(region.counts) == np.sum(town.counts)
+
+
+@pytest.mark.parametrize("count", ["count", None])
+def test_batches_give_what_the_whole_table_gives(tmp_path, monkeypatch, count):
+    rng = np.random.default_rng(4)
+    n = 500
+    table = pl.DataFrame(
+        {
+            "geocode": [("A1", "A2", "B1")[code] for code in rng.integers(0, 3, n)],
+            "age": [("young", "old")[code] for code in rng.integers(0, 2, n)],
+            "home": ["house"] * n,
+            "count": rng.integers(0, 5, n),
+        }
+    )
+    path = tmp_path / "records.parquet"
+    table.write_parquet(path)
+    whole = read(path, count)
+    monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("tallyveil.universe.counts.ENTRIES_PENDING", 20)
+    assert read(path, count).digest() == whole.digest()
+    table.sort("geocode", "home", "age").write_parquet(path)
+    assert read(path, count).digest() == whole.digest()
+
+
+def test_a_problem_in_a_late_batch_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", 1)
+    with pytest.raises(TallyveilError, match="2 problems"):
+        read(write(tmp_path, age=["young", "old", "old", CANARY], count=[1, 1, -1, 1]))
+
+
+def test_the_digest_does_not_see_the_dtype(tmp_path):
+    narrow = read(write(tmp_path))
+    assert narrow.cells.dtype == narrow.counts.dtype == np.int32
+    wide = ConfidentialHistogram(
+        narrow.geolevel, narrow.offsets, narrow.cells.astype(np.int64), narrow.counts.astype(np.int64)
+    )
+    assert wide.digest() == narrow.digest()
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["A1", "A2", "B1"])])
+def test_words_kept_once_read_the_same(tmp_path, kind):
+    path = write(tmp_path)
+    digest = read(path).digest()
+    frame = pl.read_parquet(path)
+    frame.with_columns(pl.col("geocode").cast(kind), pl.col("age").cast(pl.Categorical)).write_parquet(path)
+    assert read(path).digest() == digest

@@ -1,5 +1,7 @@
 """Constraints are summed upward, restricted to a support, and refused where they contradict each other."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,44 @@ def test_people_asked_for_in_structural_zeros():
     lower[1, impossible] = 1
     with pytest.raises(ConstraintError, match="structural zeros"):
         refuse_conflicts([ConstraintTable("odd", query, (lower,), (lower + 5,))], SPINE, SCHEMA)
+
+
+def test_bounds_are_kept_narrow_and_read_wide():
+    bound = table("facilities", HHGQ, [[0] * 8, [1] * 8], [[UNBOUNDED] * 8, [5] * 8])
+    assert bound.lower[0].dtype == bound.upper[0].dtype == np.int32
+    lower, upper = bound.bounds_of(0, 0, 2)
+    assert lower.dtype == upper.dtype == np.int64
+    assert upper.tolist() == [[UNBOUNDED] * 8, [5] * 8]
+    linear = bound.on_support(0, 0, 2, np.arange(4, dtype=np.int64))
+    assert linear.upper[0].tolist() == [UNBOUNDED] * 8
+
+
+def test_the_digest_does_not_see_how_bounds_are_kept():
+    # Noise is bound to this digest: it was that of the int64 arrays.
+    lower = np.array([[0, 3], [1, 2]], dtype=np.int64)
+    upper = np.array([[UNBOUNDED, 3], [1, UNBOUNDED]], dtype=np.int64)
+    query = SCHEMA.query("votingage")
+    expected = hashlib.sha256(b"bounds\0votingage" + lower.tobytes() + upper.tobytes()).digest()
+    assert ConstraintTable("bounds", query, (lower,), (upper,)).digest() == expected
+
+
+def test_an_invariant_keeps_one_array():
+    values = np.array([[4], [5]])
+    invariant = ConstraintTable("invariant total", TOTAL, (values,), (values,))
+    assert invariant.lower[0] is invariant.upper[0]
+
+
+def test_sums_that_outgrow_the_narrow_form_are_exact():
+    from tallyveil.execution.constraints import _summed_upward
+
+    blocks = np.array([[2**31 - 2], [2**31 - 2], [UNBOUNDED]])
+    above, _ = _summed_upward(blocks, 1, SPINE)
+    assert above.tolist() == [[2**32 - 4], [UNBOUNDED]]
+
+
+def test_conflicts_are_found_in_every_piece(monkeypatch):
+    monkeypatch.setattr("tallyveil.execution.constraints.GEOUNITS_AT_ONCE", 1)
+    one = table("facilities", HHGQ, [[0] * 8, [1] * 8], [[UNBOUNDED] * 8, [UNBOUNDED] * 8])
+    other = table("invariant total", TOTAL, [[10], [7]], [[10], [7]])
+    with pytest.raises(ConstraintError, match="Region 'B'"):
+        refuse_conflicts([one, other], SPINE, SCHEMA)

@@ -4,12 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.errors import SolverError
+from tallyveil.errors import SolverError, StoreError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.release import histograms, tables
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import read_geography, write_geography
-from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.universe.counts import PublicCounts, compress_rows, row_ranges
+from tallyveil.universe.limits import NO_LIMIT, narrow_limits
 from tallyveil.universe.presets import load_preset
 
 SCHEMA = load_preset("race-age")
@@ -40,7 +41,7 @@ def release(tmp_path, monkeypatch):
 
 
 def check(root):
-    return check_release(root, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT, microdata=True)
+    return check_release(root, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT)
 
 
 def test_a_sound_release_passes(release):
@@ -97,4 +98,75 @@ def test_every_broken_promise_is_seen(release, path, change, said):
 def test_a_broken_invariant_is_seen(release):
     wrong = [("invariant total", TOTAL, [np.array([[9], [4]])], [np.array([[9], [4]])])]
     with pytest.raises(SolverError, match="invariant total"):
-        check_release(release, SCHEMA, SPINE, ["total"], wrong, microdata=True)
+        check_release(release, SCHEMA, SPINE, ["total"], wrong)
+
+
+@pytest.fixture
+def sparse(tmp_path, monkeypatch):
+    """A release whose table by voting age leaves out its zeros, two counts a part."""
+    monkeypatch.setattr(tables, "ANSWERS_WITH_ZEROS", 1)
+    monkeypatch.setattr(tables, "ROWS_PER_PART", 2)
+    for level in (REGIONS, BLOCKS):
+        histograms.write_histogram(tmp_path, level, SCHEMA, SPINE, {})
+        for name in ("total", "voting_age"):
+            group = SCHEMA.query(name)
+            done = sum(tables.write_table(tmp_path, level, group, SPINE, {}))
+            assert done == tables.table_size(level, group)
+    return tmp_path
+
+
+def test_a_table_of_many_answers_leaves_out_zeros_and_says_so(sparse):
+    parts = sorted((sparse / "tables" / "Block" / "voting_age").glob("*.parquet"))
+    table = pl.concat([pl.read_parquet(part) for part in parts])
+    assert len(parts) == 2
+    assert table["geocode"].to_list() == ["A1", "A1", "A3", "B1"]
+    assert table["count"].to_list() == [2, 5, 1, 4]
+    assert pl.read_parquet_metadata(parts[0])["tallyveil.zeros"] == "left out"
+    total = sparse / "tables" / "Block" / "total" / "part-00000.parquet"
+    assert pl.read_parquet_metadata(total)["tallyveil.zeros"] == "included"
+    assert pl.read_parquet(sparse / "tables" / "Block" / "total" / "*.parquet")["count"].to_list() == [
+        7,
+        0,
+        1,
+        4,
+    ]
+
+
+def test_without_microdata_they_are_not_checked(sparse):
+    done = check_release(sparse, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT, microdata=False)
+    assert [item["check"] for item in done if "microdata" in item["check"]] == []
+    with pytest.raises(StoreError):
+        check_release(sparse, SCHEMA, SPINE, [], INVARIANT)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 0), slice(0, 1), slice(1, None)])
+def test_a_row_missing_from_a_table_without_zeros_is_seen(sparse, rows):
+    path = sparse / "tables" / "Block" / "voting_age" / "part-00001.parquet"
+    pl.read_parquet(path)[rows].write_parquet(path)
+    with pytest.raises(SolverError, match="table voting_age"):
+        check_release(sparse, SCHEMA, SPINE, ["voting_age"], INVARIANT, microdata=False)
+
+
+def test_bounds_may_be_narrow_and_open(release):
+    lower = [narrow_limits(np.array([[0], [4]]))]
+    upper = [narrow_limits(np.array([[NO_LIMIT], [4]]))]
+    assert lower[0].dtype == upper[0].dtype == np.int32
+    assert check_release(release, SCHEMA, SPINE, [], [("bounds", TOTAL, lower, upper)])
+    with pytest.raises(SolverError, match="bounds holds at Region"):
+        check_release(release, SCHEMA, SPINE, [], [("bounds", TOTAL, upper, upper)])
+
+
+@pytest.mark.parametrize("change", [pl.lit("Z9").alias("geocode"), pl.lit("child").alias("voting_age")])
+def test_a_word_that_nobody_knows_is_damage(release, change):
+    rewrite(release / "histogram" / "Block.parquet", change)
+    with pytest.raises(StoreError) as caught:
+        check(release)
+    assert caught.value.code == "release-damaged"
+
+
+def test_histograms_are_written_and_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(histograms, "row_ranges", lambda offsets: row_ranges(offsets, 1))
+    histograms.write_histogram(tmp_path, BLOCKS, SCHEMA, SPINE, {})
+    read = histograms.read_histogram(tmp_path, "Block", SCHEMA, SPINE)
+    assert np.array_equal(read.cells, BLOCKS.cells)
+    assert np.array_equal(read.offsets, BLOCKS.offsets)

@@ -2,17 +2,21 @@
 
 import errno
 import json
+from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.errors import StoreError
+from tallyveil.errors import GeographyError, StoreError
+from tallyveil.storage import write
 from tallyveil.storage.write import (
     file_digest,
     store_error,
     write_file,
     write_json,
     write_parquet,
+    write_parquet_chunks,
     write_text,
 )
 
@@ -72,3 +76,40 @@ def test_digest_is_of_the_bytes(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"abc")
     assert file_digest(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def pieces(rows: int, size: int) -> Iterator[pl.DataFrame]:
+    whole = pl.DataFrame({"a": np.arange(rows), "b": [f"word {row % 7}" for row in range(rows)]})
+    for start in range(0, rows, size):
+        yield whole[start : start + size]
+
+
+def test_a_file_of_many_chunks_is_one_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "ROWS_PER_GROUP", 100)
+    path = tmp_path / "new" / "table.parquet"
+    write_parquet_chunks(path, pieces(1_000, 130), {"run": "abc"})
+    read = pl.read_parquet(path)
+    assert read.equals(next(pieces(1_000, 1_000)))
+    assert pl.read_parquet_metadata(path)["tallyveil.run"] == "abc"
+    assert [entry.name for entry in path.parent.iterdir()] == ["table.parquet"]
+
+
+def test_the_same_chunks_give_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        write_parquet_chunks(tmp_path / name, pieces(50_000, 7_000), {})
+    assert file_digest(tmp_path / "one") == file_digest(tmp_path / "two")
+
+
+def test_one_empty_chunk_is_an_empty_table(tmp_path):
+    write_parquet_chunks(tmp_path / "table.parquet", [pl.DataFrame({"a": [1]}).clear()], {})
+    assert pl.read_parquet(tmp_path / "table.parquet").shape == (0, 1)
+
+
+def test_what_goes_wrong_in_a_chunk_is_told_unchanged(tmp_path):
+    def broken() -> Iterator[pl.DataFrame]:
+        yield from pieces(10, 5)
+        raise GeographyError("a bad chunk")
+
+    with pytest.raises(GeographyError, match="a bad chunk"):
+        write_parquet_chunks(tmp_path / "table.parquet", broken(), {})
+    assert list(tmp_path.iterdir()) == []

@@ -42,7 +42,7 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError("no space left on device")
 
     population = make_population("race-age", 5, 4)
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", no_space)
+    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", no_space)
     with pytest.raises(StoreError, match="no space left"):
         write_population(population, tmp_path)
     assert list(tmp_path.iterdir()) == []

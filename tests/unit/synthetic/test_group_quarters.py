@@ -2,7 +2,7 @@ import numpy as np
 
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.group_quarters import HOUSEHOLD, JUVENILE, LARGE_BLOCK, N_TYPES, RESIDENTS, settle
-from tallyveil.synthetic.people import ADULT, UNDER_18, make_people
+from tallyveil.synthetic.people import ADULT, UNDER_18, make_people, make_totals
 from tallyveil.universe import load_preset
 
 
@@ -16,7 +16,8 @@ def test_codes_are_those_of_the_preset() -> None:
 
 def test_everyone_lives_somewhere_once() -> None:
     generator = np.random.Generator(np.random.PCG64(2))
-    people = make_people(make_geography(8_000, generator), generator)
+    geography = make_geography(8_000, generator)
+    people = make_people(geography, make_totals(geography, generator), generator)
     before = people.copy()
     dwellings = settle(people, generator)
     assert np.array_equal(people, before)

@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 
+from tallyveil.errors import ConfigError
 from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.people import ADULT, RACES, UNDER_18, make_people
+from tallyveil.synthetic.people import ADULT, RACES, UNDER_18, make_people, make_totals
 from tallyveil.universe import load_preset
 
 
@@ -15,7 +17,7 @@ def test_axes_are_those_of_the_preset() -> None:
 def test_blocks_are_empty_skewed_and_segregated() -> None:
     generator = np.random.Generator(np.random.PCG64(11))
     geography = make_geography(20_000, generator)
-    people = make_people(geography, generator)
+    people = make_people(geography, make_totals(geography, generator), generator)
     assert people.shape == (20_000, 2, 8)
     assert people.min() == 0
     totals = people.sum(axis=(1, 2))
@@ -33,3 +35,20 @@ def test_blocks_are_empty_skewed_and_segregated() -> None:
     black = np.bincount(tract, people[:, :, RACES.index("black")].sum(axis=1))
     everyone = np.bincount(tract, totals)
     assert np.std((black / np.maximum(everyone, 1))[everyone > 0]) > 0.05
+
+
+@pytest.mark.parametrize("n_people", [130_000, 500_000, 3_000_000])
+def test_the_people_asked_for_are_there_to_the_last(n_people: int) -> None:
+    generator = np.random.Generator(np.random.PCG64(5))
+    geography = make_geography(8_000, generator)
+    totals = make_totals(geography, generator, n_people)
+    assert totals.people.sum() == n_people
+    assert totals.people.max() <= 2_500
+    assert 0.3 < (totals.people == 0).mean() < 0.5
+
+
+@pytest.mark.parametrize("n_people", [10, 20_000_000])
+def test_people_that_do_not_fit_are_refused(n_people: int) -> None:
+    generator = np.random.Generator(np.random.PCG64(5))
+    with pytest.raises(ConfigError, match=f"number of people: got {n_people}"):
+        make_totals(make_geography(5_000, generator), generator, n_people)

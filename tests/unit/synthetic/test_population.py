@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError
-from tallyveil.synthetic import PublishedCounts, SyntheticPopulation, make_population
+from tallyveil.synthetic import PublishedCounts, SyntheticPopulation, make_population, make_states
 from tallyveil.universe import Schema, load_preset
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -185,3 +185,19 @@ def test_bad_arguments_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         make_population(preset, n_blocks, seed, like)
+
+
+def test_states_one_at_a_time_are_the_whole() -> None:
+    whole = make_population("pl94-persons", 6_000, 3, n_people=200_000, n_states=3)
+    states = list(make_states("pl94-persons", 6_000, 3, n_people=200_000, n_states=3))
+    assert len(states) == whole.geography["state"].n_unique() > 1
+    assert pl.concat([state.records for state in states]).equals(whole.records)
+    assert whole.n_persons == sum(state.n_persons for state in states) == 200_000
+    assert whole.geography["geocode"].is_sorted()
+    keys = whole.records.select("geocode", cells_of(load_preset("pl94-persons"), whole.records))
+    assert keys.equals(keys.sort("geocode", "cell"))
+
+
+def test_like_fixes_people_and_states() -> None:
+    with pytest.raises(ConfigError, match="like fixes the people"):
+        make_population("race-age", None, 1, published(), n_people=5)

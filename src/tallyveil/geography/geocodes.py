@@ -1,0 +1,75 @@
+"""The geocodes of one geolevel: a read-only column of text that costs little and reads like an array.
+
+Eight million block geocodes of 15 digits take 31 bytes each here (a 16-byte view and the digits), against 60 in
+numpy's fixed-width text, and are handed to tables and joins without a copy.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.geography.columns import fixed_width, text_column
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Geocodes:
+    """Geocodes of one geolevel, in the spine's order.
+
+    An integer index gives a `str`; a slice, or an array of integers or truth values, gives `Geocodes`. numpy
+    makes fixed-width text of it, which copies; polars takes it as it is.
+
+    Attributes:
+        text: The same as a polars text Series without nulls; marked as sorted where it rises. Not to be changed.
+    """
+
+    text: pl.Series
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> str: ...
+    @overload
+    def __getitem__(self, index: slice | NDArray[Any]) -> "Geocodes": ...
+    def __getitem__(self, index: int | np.integer[Any] | slice | NDArray[Any]) -> "str | Geocodes":
+        if isinstance(index, slice):
+            return Geocodes(self.text[index])
+        if isinstance(index, np.ndarray):
+            return Geocodes(self.text.filter(index) if index.dtype == np.bool_ else self.text.gather(index))
+        return str(self.text[int(index)])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.text)
+
+    def tolist(self) -> list[str]:
+        """The geocodes as Python strings."""
+        return self.text.to_list()
+
+    @property
+    def rises(self) -> bool:
+        """Whether every geocode comes after the one before it, by code point."""
+        return bool(self.text.flags["SORTED_ASC"])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = fixed_width(self.text) if len(self.text) else np.empty(0, dtype="U1")
+        return array if dtype is None else array.astype(dtype)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.text.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"Geocodes({len(self)})"
+
+
+def geocodes_of(values: Any, geolevel: str) -> Geocodes:
+    """Geocodes of any column of text; raises as `text_column` does."""
+    if isinstance(values, Geocodes):
+        return values
+    text = text_column(values, f"geocodes of {geolevel}")
+    if text.null_count() == 0 and text.is_sorted():
+        text = text.set_sorted()
+    return Geocodes(text)
