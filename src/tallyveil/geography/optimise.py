@@ -63,6 +63,7 @@ class GroupByDistance:
         children: Geolevel that is grouped.
         limit: Most children of a group.
         remainders: Count what lies outside all entities of a family as one more, as the paper does.
+        gains_first: Merge what gains before what leaves distances equal; the paper does not.
     """
 
     families: tuple[str, ...]
@@ -70,6 +71,7 @@ class GroupByDistance:
     children: str
     limit: FanOutLimit = PRODUCTION_LIMIT
     remainders: bool = True
+    gains_first: bool = False
 
 
 Step = Branch | GroupByMembership | GroupByDistance
@@ -167,12 +169,20 @@ def _apply(made: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Res
         family = _named(known, step.family).reordered(made.rows)
         return branch_spine(made.spine, family.inside(step.entities), step.geolevel, step.name)
     families = [_named(known, name).reordered(made.rows) for name in step.families]
-    group = group_by_membership
-    if isinstance(step, GroupByDistance):
-        group = group_by_distance
-        if step.remainders:
-            families = [family.with_remainder() for family in families]
-    return group(made.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit)
+    if isinstance(step, GroupByMembership):
+        return group_by_membership(
+            made.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit
+        )
+    if step.remainders:
+        families = [family.with_remainder() for family in families]
+    return group_by_distance(
+        made.spine,
+        families,
+        geolevel=step.geolevel,
+        children=step.children,
+        limit=step.limit,
+        gains_first=step.gains_first,
+    )
 
 
 def _then(first: Reshaped, second: Reshaped) -> Reshaped:

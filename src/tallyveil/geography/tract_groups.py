@@ -20,6 +20,7 @@ def group_by_distance(
     geolevel: str,
     children: str,
     limit: FanOutLimit,
+    gains_first: bool = False,
 ) -> Reshaped:
     """Group siblings greedily while the off-spine distances, sorted from the greatest down, do not grow.
 
@@ -35,6 +36,8 @@ def group_by_distance(
             otherwise it is put in above them.
         children: Geolevel whose geounits are grouped, such as the tracts; not the finest.
         limit: Most children of a group; n is the number of children of the parent.
+        gains_first: Merge only what makes the sorted distances less until nothing does, and then as above. The
+            paper merges what leaves them equal as soon as it is met, which fills groups that would gain later.
 
     Raises:
         GeographyError: an unknown geolevel, no geolevel to hold the groups, no families, or one of another spine.
@@ -52,15 +55,15 @@ def group_by_distance(
         taken = reshape(spine, [*drafts[: outer_level + 1], *drafts[child_level:]])[0]
         without, families = taken.spine, [family.reordered(taken.rows) for family in families]
         child_level -= 1
-        group_of, container_of_group = _group_of(without, families, child_level, limit)
+        group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
         made = insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
         return Reshaped(made.spine, taken.rows[made.rows])
-    group_of, container_of_group = _group_of(without, families, child_level, limit)
+    group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
     return insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
 
 
 def _group_of(
-    spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit
+    spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
 ) -> tuple[Rows, Rows]:
     """Group of every geounit of a level, and the parent of each group."""
     from tallyveil.kernels.sibling_merging import Entries, Siblings, merge_siblings
@@ -98,7 +101,7 @@ def _group_of(
     near_root, _ = near_and_far(levels[0][0])
     distance = np.zeros(family.n_entities, dtype=np.int64)
     np.add.at(distance, entity[0], near_root)
-    first_child, _ = merge_siblings(siblings, entries, distance)
+    first_child, _ = merge_siblings(siblings, entries, distance, gains_first)
     group, first = first_appearance(first_child)
     return group, spine.parents(level)[first]
 

@@ -58,7 +58,9 @@ class Siblings(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def merge_siblings(siblings: Siblings, entries: Entries, distance: Integers) -> tuple[Integers, int]:
+def merge_siblings(
+    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
+) -> tuple[Integers, int]:
     """Merge until a whole round over all parents changes nothing.
 
     In a round, parents come in order and, in each, pairs of groups in order of their first children; a merged
@@ -68,6 +70,7 @@ def merge_siblings(siblings: Siblings, entries: Entries, distance: Integers) -> 
         siblings: The geounits to be merged.
         entries: What entities touch above; `inner` and `outer` are changed in place.
         distance: [entities], distances at the start; changed in place.
+        gains_first: Merge only what makes the distances less until nothing does, then go on as else.
     Returns:
         For each child the first child of its group; and the number of rounds.
     """
@@ -87,8 +90,10 @@ def merge_siblings(siblings: Siblings, entries: Entries, distance: Integers) -> 
     excess = np.zeros(_most(siblings, entries, distance) + 2, dtype=np.int64)
     values = np.empty(2 * entries.inner.size + 2, dtype=np.int64)
     alive = np.ones(n, dtype=np.bool_)
-    trial, rounds, changed = 0, 0, True
-    while changed:
+    trial, rounds, changed, strict = 0, 0, True, gains_first
+    while changed or strict:
+        if not changed:
+            strict = False
         changed = False
         rounds += 1
         for p in range(child_begin.size - 1):
@@ -104,9 +109,10 @@ def merge_siblings(siblings: Siblings, entries: Entries, distance: Integers) -> 
                     n_merged = _merge_lists(
                         pool, start[u], length[u], n_tracts[u], start[v], length[v], n_tracts[v], merged
                     )
-                    if _grows(
+                    sign = _compare(
                         merged[:n_merged], full[:n_full], entries, distance, mark, trial, excess, values
-                    ):
+                    )
+                    if sign > 0 or (strict and sign == 0):
                         continue
                     _accept(merged[:n_merged], here, entries, distance, mark, trial)
                     n_full = _filling(here, entries, full)
@@ -197,7 +203,7 @@ def _change(e: int, d_inner: int, d_outer: int, entries: Entries) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _grows(
+def _compare(
     merged: Integers,
     full: Integers,
     entries: Entries,
@@ -206,8 +212,11 @@ def _grows(
     trial: int,
     excess: Integers,
     values: Integers,
-) -> bool:
-    """Whether the sorted distances would be greater. `excess`: how much oftener each value occurs; left at 0."""
+) -> int:
+    """Above 0 if the sorted distances would be greater, below 0 if less, 0 if equal.
+
+    `excess`: how much oftener each value occurs; left at 0.
+    """
     n = 0
     for i in range(merged.shape[0] + full.size):
         if i < merged.shape[0]:
@@ -228,10 +237,10 @@ def _grows(
     for i in range(n):
         if excess[values[i]] != 0:
             greatest = max(greatest, values[i])
-    grows = greatest >= 0 and excess[greatest] > 0
+    sign = excess[greatest] if greatest >= 0 else 0
     for i in range(n):
         excess[values[i]] = 0
-    return grows
+    return int(sign)
 
 
 @njit(nogil=True, cache=True)
@@ -277,7 +286,7 @@ def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt
 
 
 def merge_siblings_reference(
-    siblings: Siblings, entries: Entries, distance: Integers
+    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
 ) -> tuple[Integers, int]:
     """Plain twin of `merge_siblings`: every trial sums all distances afresh and compares the sorted lists."""
     n = siblings.list_begin.size - 1
@@ -314,8 +323,9 @@ def merge_siblings_reference(
         return total
 
     groups = {c: [c] for c in range(n)}
-    current, rounds, changed = distances(groups), 0, True
-    while changed:
+    current, rounds, changed, strict = distances(groups), 0, True, gains_first
+    while changed or strict:
+        strict = strict and changed
         changed, rounds = False, rounds + 1
         for p in range(siblings.limit.size):
             span = range(int(siblings.child_begin[p]), int(siblings.child_begin[p + 1]))
@@ -328,7 +338,8 @@ def merge_siblings_reference(
                     trial = {first: members for first, members in groups.items() if first != v}
                     trial[u] = groups[u] + groups[v]
                     tried = distances(trial)
-                    if sorted(tried, reverse=True) <= sorted(current, reverse=True):
+                    new, old = sorted(tried, reverse=True), sorted(current, reverse=True)
+                    if new < old or (new == old and not strict):
                         groups, current, changed = trial, tried, True
     group_of = np.empty(n, dtype=np.int64)
     for first, members in groups.items():
