@@ -1,5 +1,6 @@
 """Families of off-spine entities: areas people ask for that need not be geounits of the spine."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,13 +81,14 @@ class EntityFamily:
         Raises:
             GeographyError: there is none.
         """
-        if code not in self.codes:
+        place = bisect_left(self.codes, code)
+        if place == self.n_entities or self.codes[place] != code:
             shown = ", ".join(self.codes[:5]) + (", ..." if self.n_entities > 5 else "")
             raise GeographyError(
                 f"no entity '{code}' in family {self.name}; it has {shown or 'none'}. Use one of its names.",
                 code="unknown-entity",
             )
-        return self.codes.index(code)
+        return place
 
     def members_of(self, entity: int) -> Rows:
         """Rows of an entity's finest geounits, rising."""
@@ -119,7 +121,8 @@ class EntityFamily:
         Source: Cumings-Menon et al. 2023, section 6, which adds this entity to every family.
         """
         name = f"outside {self.name}" if code is None else code
-        if name in self.codes:
+        place = bisect_left(self.codes, name)
+        if self.codes[place : place + 1] == (name,):
             raise GeographyError(
                 f"family {self.name} has an entity '{name}' already. Give the remainder another name.",
                 code="entity-table",
@@ -127,10 +130,14 @@ class EntityFamily:
         rest = np.flatnonzero(~self.inside()).astype(np.int64, copy=False)
         if len(rest) == 0:
             return self
-        codes = tuple(sorted((*self.codes, name)))
-        parts = [rest if code == name else self.members_of(self.index(code)) for code in codes]
-        offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-        return EntityFamily(self.name, codes, offsets, np.concatenate(parts), self.n_finest)
+        start = int(self.offsets[place])
+        return EntityFamily(
+            self.name,
+            (*self.codes[:place], name, *self.codes[place:]),
+            np.concatenate([self.offsets[: place + 1], self.offsets[place:] + len(rest)]),
+            np.concatenate([self.members[:start], rest, self.members[start:]]),
+            self.n_finest,
+        )
 
     def reordered(self, rows: Rows) -> "EntityFamily":
         """The same entities on a spine whose finest geounits stand in another order.

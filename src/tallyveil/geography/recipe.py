@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.errors import GeographyError, SolverError
-from tallyveil.geography.distance import touched_levels
+from tallyveil.errors import SolverError
+from tallyveil.geography.distance import off_spine_distances, touched_levels
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.spine import Spine
 
@@ -51,10 +51,12 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
     """Shortest recipe of an entity, or of its complement; its length is the off-spine distance.
 
     Of equally short ways a geounit that lies wholly inside is taken whole, and otherwise children are added
-    rather than subtracted. The recipe is summed again and compared with the area before it is handed out.
+    rather than subtracted. The recipe is summed again and compared with the area, and its length with the
+    distance, before it is handed out.
 
     Raises:
         GeographyError: no such entity, or a family of another spine.
+        SolverError: the check failed.
     Source: Cumings-Menon et al. 2023, section 4.
     """
     entity = family.index(code)
@@ -69,24 +71,13 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
     recipe = _descend(spine, alone)
     wanted = np.zeros(family.n_finest, dtype=np.int64)
     wanted[members] = 1
-    if not np.array_equal(recipe.sums(spine), wanted):
+    length = int(off_spine_distances(spine, alone).distance[0])
+    if len(recipe) != length or not np.array_equal(recipe.sums(spine), wanted):
         raise SolverError(
-            f"the recipe of entity '{code}' of {family.name} does not sum to it. Please report this spine."
+            f"the recipe of entity '{code}' of {family.name} has {len(recipe)} geounits for a distance of {length}, "
+            "or does not sum to the entity. Please report this spine."
         )
     return recipe
-
-
-def require_length(recipe: Recipe, distance: int) -> None:
-    """Refuse a recipe that is not as long as the distance says.
-
-    Raises:
-        GeographyError: they differ.
-    """
-    if len(recipe) != distance:
-        raise GeographyError(
-            f"a recipe of {len(recipe)} geounits for an off-spine distance of {distance}. "
-            "Compute both on the same spine and family."
-        )
 
 
 def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
