@@ -1,4 +1,4 @@
-"""Off-spine distances and recipes against brute force, and the paper's statements."""
+"""Off-spine distances against brute force, and the paper's statements."""
 
 import itertools
 
@@ -9,7 +9,6 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography import (
     entities_from_pairs,
     off_spine_distances,
-    recipe_of,
     spine_from_columns,
     spine_from_prefixes,
 )
@@ -70,26 +69,6 @@ def test_entity_and_complement_are_symmetric(seed, random_spine, random_family):
             assert swapped.complement[0] == found.distance[entity]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_recipes_sum_to_the_entity_and_are_as_long_as_the_distance(seed, random_spine, random_family):
-    rng = np.random.default_rng([43, seed])
-    spine = random_spine(rng, int(rng.integers(1, 60)), int(rng.integers(1, 6)))
-    family = random_family(rng, spine, 5)
-    found = off_spine_distances(spine, family)
-    for entity, code in enumerate(family.codes):
-        inside = np.zeros(family.n_finest, dtype=np.int64)
-        inside[family.members_of(entity)] = 1
-        for complement, distance in ((False, found.distance), (True, found.complement)):
-            recipe = recipe_of(spine, family, code, complement=complement)
-            assert len(recipe) == distance[entity]
-            rebuilt = np.zeros(family.n_finest, dtype=np.int64)
-            for sign, geolevel, geocode in recipe.lines(spine):
-                level = spine.level_index(geolevel)
-                geounit = spine.geocodes[level].tolist().index(geocode)
-                rebuilt += sign * (spine.ancestors(level) == geounit)
-            assert np.array_equal(rebuilt, 1 - inside if complement else inside)
-
-
 def tract(n_groups: int, size: int):
     rows = [(g, b) for g in range(n_groups) for b in range(size)]
     return spine_from_columns(
@@ -120,11 +99,6 @@ def test_a_geounit_has_distance_one_and_a_hole_costs_one_more():
         "whole": 1,
     }
     assert found.complement.tolist() == [1, 2, 3, 6, 0]
-    assert recipe_of(spine, family, "all but a group").lines(spine) == (
-        (1, "Tract", "t"),
-        (-1, "Group", "t09"),
-    )
-    assert len(recipe_of(spine, family, "whole", complement=True)) == 0
 
 
 def test_summary_of_distances():
@@ -152,5 +126,3 @@ def test_a_family_of_another_spine_is_refused():
     with pytest.raises(GeographyError, match="4 finest geounits; this one has 1") as caught:
         off_spine_distances(other, family)
     assert caught.value.code == "entity-table"
-    with pytest.raises(GeographyError, match="no entity 'b'"):
-        recipe_of(tract(2, 2), family, "b")
