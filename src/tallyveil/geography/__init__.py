@@ -1,7 +1,52 @@
-"""Geocodes and spines: the tree of geounits every release is built on."""
+"""Geocodes and spines: the tree of geounits every release is built on, and how to optimise it."""
 
+from tallyveil.geography.aian import branch_spine
+from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.columns import TextColumn
+from tallyveil.geography.distance import OffSpineDistances, off_spine_distances
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
+from tallyveil.geography.fan_out import FanOutLimit
+from tallyveil.geography.optimise import (
+    Branch,
+    GroupByDistance,
+    GroupByMembership,
+    OptimisedSpine,
+    optimise_spine,
+)
+from tallyveil.geography.recipe import Recipe, recipe_of
+from tallyveil.geography.reshape import Reshaped
+from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
 from tallyveil.geography.spine import Spine
+from tallyveil.geography.tract_groups import group_by_distance
 
-__all__ = ["Spine", "TextColumn", "spine_from_columns", "spine_from_prefixes"]
+__all__ = [
+    "Branch",
+    "BypassRule",
+    "EntityFamily",
+    "FanOutLimit",
+    "GeounitShares",
+    "GroupByDistance",
+    "GroupByMembership",
+    "OffSpineDistances",
+    "OptimisedSpine",
+    "Recipe",
+    "Reshaped",
+    "Spine",
+    "TextColumn",
+    "branch_spine",
+    "bypass",
+    "entities_from_columns",
+    "entities_from_pairs",
+    "group_by_distance",
+    "group_by_membership",
+    "off_spine_distances",
+    "optimise_spine",
+    "path_total",
+    "recipe_of",
+    "spine_from_columns",
+    "spine_from_prefixes",
+    "uniform_shares",
+]

@@ -1,0 +1,68 @@
+"""A branch of the spine for a set of entities, such as all American Indian and Alaska Native areas."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.entities import Rows
+from tallyveil.geography.reshape import DraftLevel, Reshaped, draft_level, reshape
+from tallyveil.geography.spine import Spine
+
+
+def branch_spine(spine: Spine, inside: NDArray[np.bool_], geolevel: str, name: str) -> Reshaped:
+    """Cut every geounit, from a geolevel down, into its part inside an area and its part outside.
+
+    The area's part of a geounit of that geolevel is then on the spine. A geounit that is cut gives two, with
+    geocodes such as `44+AIAN` (inside) and `44-AIAN` (outside); one that lies wholly on one side keeps its
+    geocode. The finest geounits stay as they are.
+
+    Args:
+        spine: The spine to cut.
+        inside: Whether each finest geounit is in the area; `EntityFamily.inside` gives it.
+        geolevel: First geolevel to be cut, such as the state's; not the finest.
+        name: Name of the branch, written into the geocodes.
+
+    Raises:
+        GeographyError: an unknown or the finest geolevel, no name, a mask of another spine, an area that is
+            the whole spine, or a geocode that is taken. An area without finest geounits cuts nothing.
+    Source: Cumings-Menon et al. 2023, figure 1.
+    """
+    top = spine.level_index(geolevel)
+    n_finest = spine.n_geounits(spine.finest)
+    if top == spine.finest:
+        raise GeographyError(
+            f"a branch from {geolevel} down, which is the finest geolevel: nothing there can be cut. "
+            f"Name one of {', '.join(spine.geolevels[:-1]) or 'the geolevels above it, of which there are none'}.",
+            code="spine-step",
+        )
+    if not name:
+        raise GeographyError("a branch without a name, which its geocodes need. Name it.", code="spine-step")
+    if inside.dtype != np.bool_ or inside.shape != (n_finest,):
+        raise GeographyError(
+            f"a branch is given by {inside.shape} values of {inside.dtype}; wanted {n_finest} booleans, one for "
+            "each finest geounit of the spine. Take them from a family of this spine.",
+            code="spine-step",
+        )
+    if bool(inside.all()):
+        raise GeographyError(
+            f"the area of branch {name} is the whole spine, so that nothing would be cut. Name its entities; "
+            "a family with its remainder covers everything.",
+            code="spine-step",
+        )
+    levels = [draft_level(spine, level) for level in range(spine.finest)]
+    cut = [*levels[:top], *(_cut(level, inside, name) for level in levels[top:])]
+    return reshape(spine, cut)[0]
+
+
+def _cut(level: DraftLevel, inside: NDArray[np.bool_], name: str) -> DraftLevel:
+    n = len(level.codes)
+    n_inside = np.bincount(level.geounit_of[inside], minlength=n)
+    is_cut = (n_inside > 0) & (n_inside < np.bincount(level.geounit_of, minlength=n))
+    # Parts are numbered n_before + side: cut geounits have two, the others one.
+    first = np.concatenate([[0], np.cumsum(1 + is_cut)]).astype(np.int64)
+    part_of: Rows = first[level.geounit_of] + (is_cut[level.geounit_of] & ~inside)
+    source = np.repeat(np.arange(n, dtype=np.int64), 1 + is_cut)
+    is_second = np.arange(len(source)) > first[source]
+    ending = np.where(is_cut[source], np.where(is_second, f"-{name}", f"+{name}"), "")
+    return DraftLevel(level.name, level.codes.gather(source) + pl.Series(ending), part_of)

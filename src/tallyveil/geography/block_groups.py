@@ -1,0 +1,144 @@
+"""Optimised block groups: blocks of a tract grouped by the entities they are in."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.distance import require_same_spine
+from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.fan_out import FanOutLimit
+from tallyveil.geography.reshape import (
+    DraftLevel,
+    Reshaped,
+    draft_level,
+    draft_levels,
+    first_appearance,
+    numbered_codes,
+    reshape,
+)
+from tallyveil.geography.spine import Spine
+
+
+def group_by_membership(
+    spine: Spine,
+    families: Sequence[EntityFamily],
+    *,
+    geolevel: str,
+    children: str,
+    limit: FanOutLimit,
+) -> Reshaped:
+    """Group siblings that are in the same entities, and make the groups a geolevel.
+
+    Children of the geolevel above the groups (blocks of a tract) that are in the same entities of all
+    families form a group; a group above the limit is cut, in the spine's order, into the fewest parts that
+    keep it, as even as can be. Groups are numbered by their first child, after the geocode of what holds them.
+    Where children are not the finest geounits, one that lies wholly in an entity is told from one that
+    is cut by it.
+
+    Args:
+        spine: The spine to change.
+        families: Families of this spine.
+        geolevel: Name of the geolevel of groups. Where it is the one above the children, it is replaced;
+            otherwise it is put in above them.
+        children: Geolevel whose geounits are grouped, such as the blocks.
+        limit: Most children of a group; n is the number of children of what holds the groups.
+
+    Raises:
+        GeographyError: an unknown geolevel, no geolevel to hold the groups, or a family of another spine.
+    Source: Cumings-Menon et al. 2023, section 4 and Algorithm 2.
+    """
+    child_level, outer_level = group_levels(spine, geolevel, children)
+    for family in families:
+        require_same_spine(spine, family)
+    outer_of_finest = spine.ancestors(outer_level)
+    firsts = spine.finest_offsets(child_level)[:-1]
+    container_of = outer_of_finest[firsts]
+    alike = membership_classes(spine, families, child_level)
+    group_of, container_of_group = _groups(container_of, alike, limit)
+    return insert_groups(spine, geolevel, child_level, outer_level, group_of, container_of_group)
+
+
+def group_levels(spine: Spine, geolevel: str, children: str) -> tuple[int, int]:
+    """Level of the children, and of what is to hold the groups.
+
+    Raises:
+        GeographyError: an unknown geolevel, or none to hold the groups.
+    """
+    child_level = spine.level_index(children)
+    replaces = child_level > 0 and spine.geolevels[child_level - 1] == geolevel
+    if geolevel in spine.geolevels and not replaces:
+        raise GeographyError(
+            f"groups of {children} are to be geolevel {geolevel}, which the spine has elsewhere "
+            f"({', '.join(spine.geolevels)}). Name the geolevel just above {children}, or a new one.",
+            code="spine-step",
+        )
+    outer_level = child_level - 2 if replaces else child_level - 1
+    if outer_level < 0:
+        raise GeographyError(
+            f"groups of {children} as geolevel {geolevel} have no geolevel above to lie in: the spine is "
+            f"{', '.join(spine.geolevels)}. Group a geolevel further down, or put a root above.",
+            code="spine-step",
+        )
+    return child_level, outer_level
+
+
+def insert_groups(
+    spine: Spine, geolevel: str, child_level: int, outer_level: int, group_of: Rows, container_of_group: Rows
+) -> Reshaped:
+    """The spine with groups of children as a geolevel of their own, in the place of what lay between.
+
+    Args:
+        spine: The spine to change.
+        geolevel: Name of the geolevel of groups.
+        child_level: Level of the children.
+        outer_level: Level of what holds the groups, one or two above.
+        group_of: Group of each child.
+        container_of_group: What holds each group; never falls.
+    """
+    outer = draft_level(spine, outer_level)
+    codes = numbered_codes(outer.codes, container_of_group)
+    groups = DraftLevel(geolevel, codes, group_of[spine.ancestors(child_level)])
+    drafts = draft_levels(spine)
+    return reshape(spine, [*drafts[: outer_level + 1], groups, *drafts[child_level:]])[0]
+
+
+def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: int) -> Rows:
+    """A number for each geounit of a geolevel; equal where they lie in the same entities.
+
+    The whole is parted by one entity after the other, so that the cost is that of the entities' members
+    whether they overlap or not.
+    """
+    ancestors, size = spine.ancestors(level), np.diff(spine.finest_offsets(level))
+    number = np.zeros(spine.n_geounits(level), dtype=np.int64)
+    n_classes = 1
+    for family in families:
+        for entity in range(family.n_entities):
+            members = family.members_of(entity)
+            touched, n_inside = members, None
+            if level != spine.finest:
+                touched, n_inside = np.unique(ancestors[members], return_counts=True)
+            parts = [touched] if n_inside is None else [touched, touched[n_inside == size[touched]]]
+            for part in parts:
+                old, inverse = np.unique(number[part], return_inverse=True)
+                number[part] = n_classes + inverse.reshape(-1)
+                n_classes += len(old)
+    return number
+
+
+def _groups(container_of: Rows, alike: Rows, limit: FanOutLimit) -> tuple[Rows, Rows]:
+    """Group of every child, and what holds each group; groups are numbered by container, then first child."""
+    n = len(container_of)
+    limits = limit.limits(np.bincount(container_of, minlength=1))
+    # Classes are numbered within their container first: a class then lies in one container.
+    keys = container_of * (int(alike.max(initial=0)) + 1) + alike
+    number, first = first_appearance(keys)
+    size = np.bincount(number, minlength=len(first))
+    parts = -(-size // limits[container_of[first]])
+    order = np.argsort(number, kind="stable")
+    rank = np.empty(n, dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(size)[:-1]])
+    rank[order] = np.arange(n, dtype=np.int64) - np.repeat(starts, size)
+    part = rank * parts[number] // size[number]
+    group, first_child = first_appearance(number * (int(parts.max(initial=1))) + part)
+    return group, container_of[first_child]

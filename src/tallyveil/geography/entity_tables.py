@@ -1,0 +1,165 @@
+"""Read families of off-spine entities from a table of finest geounits."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.columns import TextColumn, text_column
+from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.spine import Spine
+
+
+def entities_from_columns(
+    spine: Spine, columns: Mapping[str, TextColumn], families: Sequence[str], geocode: str = "geocode"
+) -> tuple[EntityFamily, ...]:
+    """Disjoint families, each a column that names the entity of every finest geounit.
+
+    Args:
+        spine: The families' spine.
+        columns: By name, columns of equal length, one row a finest geounit, in any order. Others are left alone.
+        families: Columns to read; null stands for "in none".
+        geocode: The column of finest geocodes.
+
+    Raises:
+        GeographyError: a column missing or of another length, an entity without a name, a geocode that is
+            null, repeated or not on the spine, or a finest geounit of the spine without a row.
+    """
+    absent = [name for name in (geocode, *families) if name not in columns]
+    if absent:
+        raise GeographyError(
+            f"the entity table has no column {', '.join(absent)}; it has {', '.join(columns)}. "
+            "Name its columns as they are.",
+            code="entity-table",
+        )
+    codes = text_column(columns[geocode], f"column {geocode} of the entity table")
+    rows = _rows_on(spine, codes, "the entity table")
+    _refuse_repeated_rows(spine, codes, rows)
+    if len(rows) < spine.n_geounits(spine.finest):
+        raise _without_row(spine, rows)
+    found = []
+    for name in families:
+        entity = text_column(columns[name], f"column {name} of the entity table")
+        if len(entity) != len(rows):
+            raise GeographyError(
+                f"column {name} of the entity table has {len(entity)} rows, column {geocode} has {len(rows)}. "
+                "Give every finest geounit one row.",
+                code="entity-table",
+            )
+        given = entity.is_not_null()
+        found.append(_family(spine, name, rows[given.to_numpy()], entity.filter(given)))
+    return tuple(found)
+
+
+def entities_from_pairs(
+    spine: Spine, name: str, geocodes: TextColumn, entities: TextColumn, *, disjoint: bool = False
+) -> EntityFamily:
+    """One family in long form: a row for each finest geounit of each entity; entities may overlap.
+
+    Args:
+        spine: The family's spine.
+        name: Name of the family.
+        geocodes: Finest geocode of each row.
+        entities: Entity of each row.
+        disjoint: Refuse a finest geounit in two entities.
+
+    Raises:
+        GeographyError: columns of different length, a missing name, a geocode that is null or not on the
+            spine, a row given twice, or an overlap that is ruled out.
+    """
+    codes = text_column(geocodes, f"geocodes of entity family {name}")
+    entity = text_column(entities, f"entities of entity family {name}")
+    if len(codes) != len(entity):
+        raise GeographyError(
+            f"entity family {name} has {len(codes)} geocodes and {len(entity)} entities. Give pairs.",
+            code="entity-table",
+        )
+    if entity.null_count():
+        raise GeographyError(
+            f"{entity.null_count()} rows of entity family {name} name no entity. "
+            "Leave out the finest geounits that are in none.",
+            code="entity-table",
+        )
+    rows = _rows_on(spine, codes, f"entity family {name}")
+    pairs = pl.DataFrame({"row": rows, "geocode": codes, "entity": entity})
+    _refuse_repeated_pairs(name, pairs)
+    if disjoint:
+        _refuse_overlap(name, pairs)
+    return _family(spine, name, rows, entity)
+
+
+def _family(spine: Spine, name: str, rows: Rows, entity: pl.Series) -> EntityFamily:
+    if bool((entity == "").any()):
+        raise GeographyError(
+            f"entity family {name} has an entity whose name is empty. Name it, or write null for 'in none'.",
+            code="entity-table",
+        )
+    codes = entity.unique().sort()
+    place = pl.DataFrame({"entity": codes, "index": np.arange(len(codes), dtype=np.int64)})
+    index = pl.DataFrame({"entity": entity}).join(place, on="entity", how="left", maintain_order="left")[
+        "index"
+    ]
+    entity_of = index.to_numpy()
+    order = np.lexsort((rows, entity_of))
+    counts = np.bincount(entity_of, minlength=len(codes))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    n_finest = spine.n_geounits(spine.finest)
+    return EntityFamily(name, tuple(codes.to_list()), offsets, rows[order], n_finest)
+
+
+def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Rows:
+    rows = spine.locate(spine.finest, codes)
+    lost = codes.filter(pl.Series(rows < 0))
+    if len(lost):
+        shown = ", ".join(f"'{code}'" for code in lost.drop_nulls().unique().sort().head(3).to_list())
+        raise GeographyError(
+            f"{len(lost)} rows of {where} have a geocode that is no {spine.geolevels[-1]} of the spine, such as "
+            f"{shown or 'null'}. Use the geocodes of the spine's own year, as text, and leave other rows out.",
+            code="entity-geocode",
+        )
+    return rows
+
+
+def _refuse_repeated_rows(spine: Spine, codes: pl.Series, rows: NDArray[np.int64]) -> None:
+    repeated = codes.filter(codes.is_duplicated())
+    if len(repeated):
+        raise GeographyError(
+            f"{repeated.n_unique()} finest geounits have more than one row in the entity table, such as "
+            f"{spine.geolevels[-1]} '{repeated.sort()[0]}': it would be in two entities of a family. "
+            "Give each one row, or read overlapping families in long form.",
+            code="entity-overlap",
+        )
+
+
+def _without_row(spine: Spine, rows: NDArray[np.int64]) -> GeographyError:
+    seen = np.zeros(spine.n_geounits(spine.finest), dtype=np.bool_)
+    seen[rows] = True
+    lost = np.flatnonzero(~seen)
+    return GeographyError(
+        f"{len(lost)} finest geounits of the spine have no row in the entity table, such as "
+        f"{spine.geolevels[-1]} '{spine.geocodes[-1][int(lost[0])]}'. Add a row with null for 'in none'.",
+        code="entity-geocode",
+    )
+
+
+def _refuse_repeated_pairs(name: str, pairs: pl.DataFrame) -> None:
+    twice = pairs.filter(pl.struct("row", "entity").is_duplicated()).sort("row", "entity")
+    if len(twice):
+        raise GeographyError(
+            f"entity family {name} lists {twice.n_unique()} pairs more than once, such as geocode "
+            f"'{twice['geocode'][0]}' in entity '{twice['entity'][0]}'. Keep one row of each.",
+            code="entity-table",
+        )
+
+
+def _refuse_overlap(name: str, pairs: pl.DataFrame) -> None:
+    shared = pairs.filter(pl.col("row").is_duplicated()).sort("row", "entity")
+    if len(shared):
+        raise GeographyError(
+            f"entity family {name} is to be disjoint, but {shared['row'].n_unique()} finest geounits are in more "
+            f"than one entity: '{shared['geocode'][0]}' is in '{shared['entity'][0]}' and '{shared['entity'][1]}'. "
+            "Put each into one, or allow overlaps.",
+            code="entity-overlap",
+        )

@@ -1,0 +1,210 @@
+"""Optimise a spine: a list of steps, each of which makes a spine of the one before."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.aian import branch_spine
+from tallyveil.geography.block_groups import group_by_membership
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.distance import require_same_spine
+from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.fan_out import PRODUCTION_LIMIT, FanOutLimit
+from tallyveil.geography.reshape import Reshaped
+from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.tract_groups import group_by_distance
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Cut every geounit, from a geolevel down, by a set of entities (`branch_spine`).
+
+    Attributes:
+        family: Family the entities are of.
+        geolevel: First geolevel to be cut.
+        name: Name of the branch, written into the geocodes.
+        entities: The entities; None for all of the family.
+    """
+
+    family: str
+    geolevel: str
+    name: str
+    entities: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupByMembership:
+    """Make optimised block groups (`group_by_membership`).
+
+    Attributes:
+        families: Families whose entities tell children apart.
+        geolevel: Geolevel of the groups.
+        children: Geolevel that is grouped.
+        limit: Most children of a group.
+    """
+
+    families: tuple[str, ...]
+    geolevel: str
+    children: str
+    limit: FanOutLimit = PRODUCTION_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class GroupByDistance:
+    """Make tract groups (`group_by_distance`).
+
+    Attributes:
+        families: Families whose distances must not grow.
+        geolevel: Geolevel of the groups.
+        children: Geolevel that is grouped.
+        limit: Most children of a group.
+        remainders: Count what lies outside all entities of a family as one more, as the paper does.
+        gains_first: Merge what gains before what leaves distances equal; the paper does not.
+    """
+
+    families: tuple[str, ...]
+    geolevel: str
+    children: str
+    limit: FanOutLimit = PRODUCTION_LIMIT
+    remainders: bool = True
+    gains_first: bool = False
+
+
+Step = Branch | GroupByMembership | GroupByDistance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimisedSpine:
+    """A spine made from another by steps, with what a later stage needs to know of the other.
+
+    Attributes:
+        spine: The new spine; its finest geounits are those of the original, with the same geocodes.
+        rows: Row on the original spine of each finest geounit; read-only. `EntityFamily.reordered(rows)`
+            brings a family along.
+        origins: For each geolevel, the geounit of the original geolevel of that name that holds each geounit
+            whole, or -1 where none does, as for all geounits of a new geolevel. Geounits with the same
+            origin share what is known of it: an invariant of a state binds the sum of its two halves.
+        shares: Share of every geounit; None where no shares were given.
+    """
+
+    spine: Spine
+    rows: Rows
+    origins: tuple[Rows, ...]
+    shares: GeounitShares | None
+
+    def keeps(self, level: int) -> bool:
+        """Whether every original geounit of the geolevel is the sum of geounits of the new one."""
+        return not bool(np.any(self.origins[level] < 0))
+
+
+def optimise_spine(
+    spine: Spine,
+    families: Sequence[EntityFamily],
+    steps: Sequence[Step],
+    *,
+    shares: Mapping[str, Fraction] | None = None,
+    bypassing: BypassRule | None = None,
+    most_children: int | None = None,
+) -> OptimisedSpine:
+    """Apply steps in order and, last, bypass geounits.
+
+    The steps use public geography only.
+
+    Args:
+        spine: The spine to start from.
+        families: Families on that spine, which steps name.
+        steps: What to do, in order.
+        shares: Share of every geolevel the steps leave, summing to exactly 1; needed for bypassing.
+        bypassing: Rule for bypassing; None to bypass nothing.
+        most_children: Never bypass a geounit with more children.
+
+    Raises:
+        GeographyError: a step that does not fit the spine or names no family; families with the same name.
+        BudgetError: shares that do not fit the spine the steps make, or none where they are needed.
+    Source: Cumings-Menon et al. 2023.
+    """
+    known = _by_name(spine, families)
+    made = Reshaped(spine, np.arange(spine.n_geounits(spine.finest), dtype=np.int64))
+    for step in steps:
+        made = _then(made, _apply(made, known, step))
+    geounit_shares = None
+    if shares is not None:
+        geounit_shares = uniform_shares(made.spine, shares)
+    if bypassing is not None:
+        if geounit_shares is None:
+            raise GeographyError(
+                "bypassing moves shares of the budget, and none are given. Give a share for each geolevel.",
+                code="spine-step",
+            )
+        bypassed, geounit_shares = bypass(made.spine, geounit_shares, bypassing, most_children=most_children)
+        made = _then(made, bypassed)
+    if geounit_shares is not None:
+        path_total(made.spine, geounit_shares)
+    rows = made.rows.copy()
+    rows.flags.writeable = False
+    return OptimisedSpine(made.spine, rows, origins_of(spine, made.spine, rows), geounit_shares)
+
+
+def origins_of(original: Spine, made: Spine, rows: Rows) -> tuple[Rows, ...]:
+    """For each geolevel of a spine, the original geounit of the geolevel of that name that holds each, or -1."""
+    found = []
+    for level, name in enumerate(made.geolevels):
+        origin = np.full(made.n_geounits(level), -1, dtype=np.int64)
+        if name in original.geolevels:
+            ancestors = original.ancestors(original.level_index(name))[rows]
+            starts = made.finest_offsets(level)[:-1]
+            least, most = np.minimum.reduceat(ancestors, starts), np.maximum.reduceat(ancestors, starts)
+            origin = np.where(least == most, least, -1)
+        origin.flags.writeable = False
+        found.append(origin)
+    return tuple(found)
+
+
+def _apply(made: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Reshaped:
+    if isinstance(step, Branch):
+        family = _named(known, step.family).reordered(made.rows)
+        return branch_spine(made.spine, family.inside(step.entities), step.geolevel, step.name)
+    families = [_named(known, name).reordered(made.rows) for name in step.families]
+    if isinstance(step, GroupByMembership):
+        return group_by_membership(
+            made.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit
+        )
+    if step.remainders:
+        families = [family.with_remainder() for family in families]
+    return group_by_distance(
+        made.spine,
+        families,
+        geolevel=step.geolevel,
+        children=step.children,
+        limit=step.limit,
+        gains_first=step.gains_first,
+    )
+
+
+def _then(first: Reshaped, second: Reshaped) -> Reshaped:
+    return Reshaped(second.spine, first.rows[second.rows])
+
+
+def _by_name(spine: Spine, families: Sequence[EntityFamily]) -> dict[str, EntityFamily]:
+    known: dict[str, EntityFamily] = {}
+    for family in families:
+        require_same_spine(spine, family)
+        if family.name in known:
+            raise GeographyError(
+                f"two entity families are called {family.name}. Give each its own name.", code="entity-table"
+            )
+        known[family.name] = family
+    return known
+
+
+def _named(known: Mapping[str, EntityFamily], name: str) -> EntityFamily:
+    if name not in known:
+        raise GeographyError(
+            f"a step names the entity family {name}; there are {', '.join(known) or 'none'}. Use one of these.",
+            code="unknown-entity",
+        )
+    return known[name]

@@ -1,0 +1,134 @@
+"""Recipe of an entity: the geounits to add and subtract, as few as can be."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import SolverError
+from tallyveil.geography.distance import off_spine_distances, touched_levels
+from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.spine import Spine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """Geounits whose signed sum is an area; coarser geolevels first, then in the spine's order.
+
+    Attributes:
+        levels: Geolevel of each geounit; read-only.
+        geounits: Its index there; read-only.
+        signs: +1 to add it, -1 to subtract it; read-only.
+    """
+
+    levels: Rows
+    geounits: Rows
+    signs: Rows
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    def lines(self, spine: Spine) -> tuple[tuple[int, str, str], ...]:
+        """Sign, geolevel and geocode of each geounit."""
+        steps = zip(self.signs.tolist(), self.levels.tolist(), self.geounits.tolist(), strict=True)
+        return tuple(
+            (sign, spine.geolevels[level], str(spine.geocodes[level][geounit]))
+            for sign, level, geounit in steps
+        )
+
+    def sums(self, spine: Spine) -> Rows:
+        """What the signed sum counts every finest geounit for; shape (n_finest,)."""
+        steps = np.zeros(spine.n_geounits(spine.finest) + 1, dtype=np.int64)
+        for level in np.unique(self.levels).tolist():
+            here = self.levels == level
+            offsets = spine.finest_offsets(level)
+            np.add.at(steps, offsets[self.geounits[here]], self.signs[here])
+            np.subtract.at(steps, offsets[self.geounits[here] + 1], self.signs[here])
+        return np.cumsum(steps[:-1])
+
+
+def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool = False) -> Recipe:
+    """Shortest recipe of an entity, or of its complement; its length is the off-spine distance.
+
+    Of equally short ways a geounit that lies wholly inside is taken whole, and otherwise children are added
+    rather than subtracted. The recipe is summed again and compared with the area, and its length with the
+    distance, before it is handed out.
+
+    Raises:
+        GeographyError: no such entity, or a family of another spine.
+        SolverError: the check failed.
+    Source: Cumings-Menon et al. 2023, section 4.
+    """
+    entity = family.index(code)
+    members = family.members_of(entity)
+    if complement:
+        members = np.setdiff1d(np.arange(family.n_finest, dtype=np.int64), members, assume_unique=True)
+    if len(members) == 0:
+        return _recipe([], [], [])
+    alone = EntityFamily(
+        family.name, (code,), np.array([0, len(members)], dtype=np.int64), members, family.n_finest
+    )
+    recipe = _descend(spine, alone)
+    wanted = np.zeros(family.n_finest, dtype=np.int64)
+    wanted[members] = 1
+    length = int(off_spine_distances(spine, alone).distance[0])
+    if len(recipe) != length or not np.array_equal(recipe.sums(spine), wanted):
+        raise SolverError(
+            f"the recipe of entity '{code}' of {family.name} has {len(recipe)} geounits for a distance of {length}, "
+            "or does not sum to the entity. Please report this spine."
+        )
+    return recipe
+
+
+def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
+    """From the roots down, keep for each touched geounit whether it is counted in so far."""
+    levels = touched_levels(spine, alone)
+    found_levels: list[Rows] = []
+    found_geounits: list[Rows] = []
+    found_signs: list[Rows] = []
+
+    def emit(level: int, geounits: Rows, signs: Rows) -> None:
+        found_levels.append(np.full(len(geounits), level, dtype=np.int64))
+        found_geounits.append(geounits)
+        found_signs.append(signs)
+
+    counted_above: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+    for level, (touched, above) in enumerate(levels):
+        counted = np.zeros(len(touched.geounit), np.bool_) if above is None else counted_above[above]
+        if above is not None:
+            untouched = _untouched_children(
+                spine, level, levels[level - 1][0].geounit[counted_above], touched.geounit
+            )
+            emit(level, untouched, np.full(len(untouched), -1, dtype=np.int64))
+        wanted = _wanted(touched.inner, touched.outer, counted, finest=level == spine.finest)
+        changed = np.flatnonzero(wanted != counted)
+        emit(level, touched.geounit[changed], np.where(wanted[changed], 1, -1).astype(np.int64))
+        counted_above = wanted
+    return _recipe(found_levels, found_geounits, found_signs)
+
+
+def _wanted(inner: Rows, outer: Rows, counted: NDArray[np.bool_], *, finest: bool) -> NDArray[np.bool_]:
+    """Whether each touched geounit is to be counted in, below which children are subtracted."""
+    if finest:
+        return np.ones(len(inner), dtype=np.bool_)
+    taken: NDArray[np.bool_] = (outer + 1 < inner) | (outer == 0)
+    kept: NDArray[np.bool_] = outer <= inner + 1
+    return np.where(counted, kept, taken)
+
+
+def _untouched_children(spine: Spine, level: int, parents: Rows, touched: Rows) -> Rows:
+    offsets = spine.child_offsets[level - 1]
+    counts = offsets[parents + 1] - offsets[parents]
+    first = np.repeat(offsets[parents] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    children = first + np.arange(int(counts.sum()), dtype=np.int64)
+    return np.setdiff1d(children, touched, assume_unique=True)
+
+
+def _recipe(levels: list[Rows], geounits: list[Rows], signs: list[Rows]) -> Recipe:
+    empty = np.zeros(0, dtype=np.int64)
+    columns = [np.concatenate([empty, *parts]) for parts in (levels, geounits, signs)]
+    order = np.lexsort((columns[1], columns[0]))
+    sorted_columns = [column[order] for column in columns]
+    for column in sorted_columns:
+        column.flags.writeable = False
+    return Recipe(*sorted_columns)

@@ -1,0 +1,141 @@
+"""Exact budget shares of single geounits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import BudgetError
+from tallyveil.geography.entities import Rows
+from tallyveil.geography.spine import Spine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GeounitShares:
+    """Share of the budget of every geounit of a spine, as exact fractions.
+
+    A geounit with share 0 is not measured. A few fractions serve all geounits, so each geounit holds the
+    position of its own only.
+
+    Attributes:
+        values: The different shares, rising.
+        positions: For each geolevel, the position in `values` of each geounit's share; read-only int32.
+
+    Raises:
+        BudgetError: a share below 0, or values that do not rise or do not fit the positions.
+    """
+
+    values: tuple[Fraction, ...]
+    positions: tuple[NDArray[np.int32], ...]
+
+    def __post_init__(self) -> None:
+        exact = all(isinstance(value, Fraction) and value >= 0 for value in self.values)
+        if not exact or any(a >= b for a, b in zip(self.values, self.values[1:], strict=False)):
+            raise BudgetError(
+                f"shares of geounits are {', '.join(map(str, self.values[:9]))}; wanted Fractions of 0 or more that "
+                "rise. Build them with uniform_shares or bypass."
+            )
+        kept = []
+        for array in self.positions:
+            if len(array) and not 0 <= int(array.min()) <= int(array.max()) < len(self.values):
+                raise BudgetError(
+                    f"a geounit's share is at a position outside the {len(self.values)} shares. "
+                    "Build them with uniform_shares or bypass."
+                )
+            view = array.astype(np.int32, copy=False).view()
+            view.flags.writeable = False
+            kept.append(view)
+        object.__setattr__(self, "positions", tuple(kept))
+
+    def share(self, level: int, geounit: int) -> Fraction:
+        """Share of one geounit."""
+        return self.values[int(self.positions[level][geounit])]
+
+    def measured(self, level: int) -> NDArray[np.bool_]:
+        """Whether each geounit of a geolevel has a share above 0; shape (n_geounits,)."""
+        above = np.array([value > 0 for value in self.values], dtype=np.bool_)
+        return above[self.positions[level]]
+
+    def tally(self, level: int) -> dict[Fraction, int]:
+        """Number of geounits of a geolevel by share, smallest share first."""
+        counts = np.bincount(self.positions[level], minlength=len(self.values)).tolist()
+        return {value: count for value, count in zip(self.values, counts, strict=True) if count}
+
+
+def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShares:
+    """Shares that are the same for all geounits of a geolevel.
+
+    Args:
+        spine: The spine.
+        shares: Share of each geolevel, above 0; together exactly 1.
+
+    Raises:
+        BudgetError: a geolevel missing or unknown, a share that is no Fraction above 0, or a sum other than 1.
+    """
+    if set(shares) != set(spine.geolevels):
+        raise BudgetError(
+            f"shares are given for {', '.join(shares) or 'no geolevel'}; wanted one for each of "
+            f"{', '.join(spine.geolevels)}. Give every geolevel of the spine a share, and no other."
+        )
+    for geolevel, share in shares.items():
+        if not isinstance(share, Fraction) or share <= 0:
+            raise BudgetError(
+                f"share of {geolevel} is {share!r}; wanted a Fraction above 0. Leave out of the spine what is "
+                "not to be measured."
+            )
+    total = sum(shares.values(), Fraction(0))
+    if total != 1:
+        raise BudgetError(
+            f"shares of the geolevels sum to {total}. Change them so that they sum to exactly 1."
+        )
+    values = tuple(sorted(set(shares.values())))
+    return GeounitShares(
+        values,
+        tuple(
+            np.full(spine.n_geounits(level), values.index(shares[name]), dtype=np.int32)
+            for level, name in enumerate(spine.geolevels)
+        ),
+    )
+
+
+def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
+    """What every path from a root to a finest geounit sums to, having checked that all do.
+
+    Parallel composition lets disjoint geounits share a budget, so what a spine spends is what its dearest path
+    sums to; where all paths sum to the same, nothing is wasted either.
+
+    Raises:
+        BudgetError: shares of another spine, or two paths with different sums.
+    Source: Cumings-Menon et al. 2023, Theorem 3.
+    """
+    sizes = tuple(len(array) for array in shares.positions)
+    if sizes != tuple(spine.n_geounits(level) for level in range(spine.n_levels)):
+        raise BudgetError(
+            f"shares for {', '.join(map(str, sizes))} geounits by geolevel do not fit the spine {spine!r}. "
+            "Take the shares that were made with it."
+        )
+    sums: list[Fraction] = [Fraction(0)]
+    sum_of: Rows = np.zeros(spine.n_geounits(0), dtype=np.int64)
+    for level in range(spine.n_levels):
+        above = sum_of if level == 0 else sum_of[spine.parents(level)]
+        # Few pairs of (sum so far, share here) occur: only those are added as fractions.
+        pairs, index = np.unique(above * len(shares.values) + shares.positions[level], return_inverse=True)
+        added = [
+            sums[pair // len(shares.values)] + shares.values[pair % len(shares.values)]
+            for pair in pairs.tolist()
+        ]
+        sums = sorted(set(added))
+        place = np.array([sums.index(value) for value in added], dtype=np.int64)
+        sum_of = place[index.reshape(-1)]
+    if len(sums) > 1:
+        low, high = int(np.argmin(sum_of)), int(np.argmax(sum_of))
+        codes = spine.geocodes[-1]
+        raise BudgetError(
+            f"shares sum to {sums[0]} on the path to {spine.geolevels[-1]} '{codes[low]}' and to {sums[-1]} on the "
+            f"path to '{codes[high]}'. Every path from the root must sum to the same: give what is taken "
+            "from a geounit to all its children.",
+            code="unequal-paths",
+        )
+    return sums[0]

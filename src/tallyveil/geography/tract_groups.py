@@ -1,0 +1,130 @@
+"""Tract groups: tracts of a county grouped so that no off-spine distance grows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.block_groups import group_levels, insert_groups
+from tallyveil.geography.distance import near_and_far, touched_levels
+from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.fan_out import FanOutLimit
+from tallyveil.geography.reshape import Reshaped, draft_levels, first_appearance, reshape
+from tallyveil.geography.spine import Spine
+
+
+def group_by_distance(
+    spine: Spine,
+    families: Sequence[EntityFamily],
+    *,
+    geolevel: str,
+    children: str,
+    limit: FanOutLimit,
+    gains_first: bool = False,
+) -> Reshaped:
+    """Group siblings greedily while the off-spine distances, sorted from the greatest down, do not grow.
+
+    Groups start with one child each. Parents are visited in the spine's order and, in each, pairs of groups in
+    the order of their first children; two are merged when the limit allows and the sorted distances of
+    all entities of all families are then lexicographically no greater. A merged group keeps the place of the
+    first of the two, and the visit goes on from there. Rounds over all parents go on until one changes nothing.
+
+    Args:
+        spine: The spine to change.
+        families: Families of this spine; their distances are compared together.
+        geolevel: Name of the geolevel of groups. Where it is the one above the children, it is replaced;
+            otherwise it is put in above them.
+        children: Geolevel whose geounits are grouped, such as the tracts; not the finest.
+        limit: Most children of a group; n is the number of children of the parent.
+        gains_first: Merge only what makes the sorted distances less until nothing does, and then as above. The
+            paper merges what leaves them equal as soon as it is met, which fills groups that would gain later.
+
+    Raises:
+        GeographyError: an unknown geolevel, no geolevel to hold the groups, no families, or one of another spine.
+    Source: Cumings-Menon et al. 2023, Algorithm 2.
+    """
+    child_level, outer_level = group_levels(spine, geolevel, children)
+    if sum(family.n_entities for family in families) == 0:
+        raise GeographyError(
+            f"groups of {children} are chosen by the distances of entities, and there are none. Give a family.",
+            code="spine-step",
+        )
+    without = spine
+    if outer_level == child_level - 2:
+        drafts = draft_levels(spine)
+        taken = reshape(spine, [*drafts[: outer_level + 1], *drafts[child_level:]])[0]
+        without, families = taken.spine, [family.reordered(taken.rows) for family in families]
+        child_level -= 1
+        group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
+        made = insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
+        return Reshaped(made.spine, taken.rows[made.rows])
+    group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
+    return insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
+
+
+def _group_of(
+    spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
+) -> tuple[Rows, Rows]:
+    """Group of every geounit of a level, and the parent of each group."""
+    from tallyveil.kernels.sibling_merging import Entries, Siblings, merge_siblings
+
+    family = _together(families)
+    levels = touched_levels(spine, family)
+    # Entries of all geolevels above in one list, the parents' last.
+    sizes = [len(levels[upper][0].geounit) for upper in range(level)]
+    base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    above = [np.full(sizes[0], -1, dtype=np.int64)]
+    above += [base[upper - 1] + _above(levels[upper][1]) for upper in range(1, level)]
+    entity = [_entity_of(levels[upper][0].begin) for upper in range(level)]
+    entries = Entries(
+        np.concatenate([levels[upper][0].inner for upper in range(level)]),
+        np.concatenate([levels[upper][0].outer for upper in range(level)]),
+        np.concatenate(above),
+        np.concatenate(entity),
+    )
+    parents, children = levels[level - 1][0], levels[level][0]
+    near, far = near_and_far(children)
+    parent_entry = base[level - 1] + _above(levels[level][1])
+    by_child = np.lexsort((parent_entry, children.geounit))
+    by_parent = np.argsort(parents.geounit, kind="stable")
+    child_begin = spine.child_offsets[level - 1].copy()
+    siblings = Siblings(
+        child_begin,
+        limit.limits(np.diff(child_begin)),
+        _begin(parents.geounit, spine.n_geounits(level - 1)),
+        base[level - 1] + by_parent,
+        _begin(children.geounit, spine.n_geounits(level)),
+        parent_entry[by_child],
+        near[by_child],
+        far[by_child],
+    )
+    near_root, _ = near_and_far(levels[0][0])
+    distance = np.zeros(family.n_entities, dtype=np.int64)
+    np.add.at(distance, entity[0], near_root)
+    first_child, _ = merge_siblings(siblings, entries, distance, gains_first)
+    group, first = first_appearance(first_child)
+    return group, spine.parents(level)[first]
+
+
+def _together(families: Sequence[EntityFamily]) -> EntityFamily:
+    """All entities in one family; names do not matter here."""
+    width = len(str(sum(family.n_entities for family in families)))
+    codes = tuple(f"{number:0{width}}" for number in range(sum(family.n_entities for family in families)))
+    sizes = np.concatenate([family.sizes for family in families])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    members = np.concatenate([family.members for family in families])
+    return EntityFamily("all", codes, offsets, members, families[0].n_finest)
+
+
+def _above(above: Rows | None) -> Rows:
+    if above is None:
+        raise GeographyError("roots have nothing above them; give a geolevel below the root.")
+    return above
+
+
+def _entity_of(begin: Rows) -> Rows:
+    return np.repeat(np.arange(len(begin) - 1, dtype=np.int64), np.diff(begin))
+
+
+def _begin(labels: Rows, n: int) -> Rows:
+    return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)
