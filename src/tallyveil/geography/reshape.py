@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.geography.columns import text_column
 from tallyveil.geography.entities import Rows
 from tallyveil.geography.spine import Spine
 
@@ -54,7 +53,7 @@ def draft_level(spine: Spine, level: int) -> DraftLevel:
 
 def geocode_series(spine: Spine, level: int) -> pl.Series:
     """Geocodes of a geolevel as polars text."""
-    return text_column(spine.geocodes[level], f"geocodes of {spine.geolevels[level]}")
+    return spine.geocodes[level].text
 
 
 def numbered_codes(containers: pl.Series, container_of: Rows) -> pl.Series:
@@ -91,7 +90,7 @@ def reshape(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[
     columns = {draft.name: draft.codes.gather(draft.geounit_of) for draft in above}
     # A name given twice is left for the builder to refuse: the columns hold it once, the names twice.
     made = spine_from_columns({**columns, finest: geocode_series(spine, spine.finest)}, names)
-    rows = spine.locate(spine.finest, made.geocodes[made.finest])
+    rows = spine.locate(spine.finest, geocode_series(made, made.finest))
     rows.flags.writeable = False
     numbers = tuple(
         draft.geounit_of[rows[made.finest_offsets(level)[:-1]]] for level, draft in enumerate(above)
