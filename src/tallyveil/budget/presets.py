@@ -70,7 +70,9 @@ def load_strategy_preset(name: str) -> StrategyPreset:
     """Read a strategy that comes with the package.
 
     Args:
-        name: "redistricting-us" (six geolevels from US) or "redistricting-state-rooted" (five from State).
+        name: "redistricting-us" (six geolevels from US), "redistricting-us-from-state" (five of them, with the
+            same variances) or "redistricting-state-rooted" (five from State) for persons; the same for housing
+            units: see `strategy_preset_names`.
 
     Raises:
         BudgetError: there is no such preset.

@@ -155,7 +155,8 @@ class StrategyTable(Table):
 
     preset: Name | None = Field(
         default=None,
-        description='"redistricting-us" or "redistricting-state-rooted" (schema pl94-persons); '
+        description='"redistricting-us", "redistricting-us-from-state" or "redistricting-state-rooted" '
+        "(schema pl94-persons); "
         '"redistricting-units-us" or "redistricting-units-state-rooted" (schema pl94-units).',
     )
     rho: Exact | None = Field(default=None, description="What the discrete Gaussian strategy spends.")
