@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
@@ -32,6 +32,7 @@ class StrategyPreset:
             query is in exactly one.
         slack: Persons by which the answers of earlier passes may move in later ones.
         rounding: For each geolevel, the queries of each rounding stage, in order; nested, not always measured.
+        rounding_target: What rounded answers come near to: the estimates, or the whole numbers nearest to them.
     """
 
     name: str
@@ -42,6 +43,7 @@ class StrategyPreset:
     passes: tuple[tuple[str, Steps], ...]
     slack: Fraction
     rounding: tuple[tuple[str, Steps], ...]
+    rounding_target: Literal["fraction", "nearest"]
 
     def passes_of(self, geolevel: str) -> Steps:
         """Measured queries of each least-squares pass of a geolevel.
@@ -70,7 +72,9 @@ def load_strategy_preset(name: str) -> StrategyPreset:
     """Read a strategy that comes with the package.
 
     Args:
-        name: "redistricting-us" (six geolevels from US) or "redistricting-state-rooted" (five from State).
+        name: "redistricting-us" (six geolevels from US), "redistricting-us-from-state" (five of them, with the
+            same variances) or "redistricting-state-rooted" (five from State) for persons; the same for housing
+            units: see `strategy_preset_names`.
 
     Raises:
         BudgetError: there is no such preset.
@@ -91,6 +95,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         passes=tuple((level, _measured_steps(name, table, strategy, level)) for level in strategy.geolevels),
         slack=parse_fraction(table["slack"], f"{name}: slack"),
         rounding=tuple((level, _steps(table["rounding"][level])) for level in strategy.geolevels),
+        rounding_target=table["rounding_target"],
     )
 
 

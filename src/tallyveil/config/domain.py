@@ -275,6 +275,7 @@ def _estimation(
     passes = table.passes or (_lists(preset.passes) if preset else {})
     rounding = table.rounding or (_lists(preset.rounding) if preset else {})
     slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)
+    target = table.rounding_target or (preset.rounding_target if preset else "fraction")
     passes_of = _by_geolevel("[estimation.passes]", passes, geolevels, DEFAULT_PASSES)
     rounding_of = _by_geolevel("[estimation.rounding]", rounding, geolevels, DEFAULT_ROUNDING)
     return tuple(
@@ -287,7 +288,7 @@ def _estimation(
                     tuple(_query(schema, query, f"estimation.rounding.{name}") for query in stage)
                     for stage in rounding_of[name]
                 ),
-                target=table.rounding_target,
+                target=target,
             ),
         )
         for name in geolevels

@@ -155,7 +155,8 @@ class StrategyTable(Table):
 
     preset: Name | None = Field(
         default=None,
-        description='"redistricting-us" or "redistricting-state-rooted" (schema pl94-persons); '
+        description='"redistricting-us", "redistricting-us-from-state" or "redistricting-state-rooted" '
+        "(schema pl94-persons); "
         '"redistricting-units-us" or "redistricting-units-state-rooted" (schema pl94-units).',
     )
     rho: Exact | None = Field(default=None, description="What the discrete Gaussian strategy spends.")
@@ -194,9 +195,10 @@ class EstimationTable(Table):
     passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
     slack: Exact | None = Field(default=None, description="Persons an earlier pass's answers may still move.")
     rounding: dict[str, list[list[Name]]] = Field(default_factory=dict)
-    rounding_target: RoundingTarget = Field(
-        default="fraction",
-        description="What rounding comes near to: the estimates, or the estimates rounded to nearest (as in 2020).",
+    rounding_target: RoundingTarget | None = Field(
+        default=None,
+        description="What rounding comes near to: the estimates (fraction), or the estimates rounded to nearest "
+        "(nearest, as in 2020). Without it, that of the strategy's preset, or fraction.",
     )
 
 

@@ -49,7 +49,7 @@ from tallyveil.release.checks import check_release
 from tallyveil.release.geography import write_geography
 from tallyveil.release.histograms import read_histogram, write_histogram, write_microdata
 from tallyveil.release.manifest import make_manifest
-from tallyveil.release.tables import write_table
+from tallyveil.release.tables import table_size, write_table
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 
@@ -282,11 +282,11 @@ class _Run:
             self._stage(
                 folder,
                 "microdata",
-                int(counts[-1].counts.sum()),
+                counts[-1].total,
                 lambda: write_microdata(root, counts[-1], plan.schema, spine, tags),
             )
         groups = [plan.query(name) for name in plan.tables]
-        rows = sum(level.n_geounits for level in counts) * sum(group.size for group in groups)
+        rows = sum(table_size(level, group) for level in counts for group in groups)
         self._stage(
             folder,
             "tables",
@@ -370,7 +370,7 @@ def _stage_file(name: str) -> str:
 def _sizes(spine: Spine, counts: list[PublicCounts]) -> dict[str, Any]:
     """Sizes of what is published."""
     return {
-        "persons": int(counts[-1].counts.sum()),
+        "persons": counts[-1].total,
         "geolevels": {
             level.geolevel: {
                 "geounits": level.n_geounits,

@@ -16,6 +16,7 @@ def test_the_presets_are_listed() -> None:
         "redistricting-units-state-rooted",
         "redistricting-units-us",
         "redistricting-us",
+        "redistricting-us-from-state",
     )
 
 
@@ -59,7 +60,8 @@ def test_the_order_of_estimation_and_its_slack() -> None:
     preset = load_strategy_preset("redistricting-us")
     assert preset.slack == Fraction(1, 10)
     assert preset.delta == Fraction(1, 10**10)
-    chain = ("hhgq", "hhgq*hispanic", "hhgq*hispanic*cenrace", "detailed")
+    cells = ("hhgq*votingage*hispanic*cenrace", "detailed")  # one query, counted twice as in production
+    chain = ("hhgq", "hhgq*hispanic", "hhgq*hispanic*cenrace", *cells)
     for geolevel in ("State", "County", "Tract", "Block_Group"):
         first, second = preset.passes_of(geolevel)
         assert first == ("total",)
@@ -76,3 +78,16 @@ def test_passes_that_do_not_hold_every_measured_query_once_are_refused(passes: l
     strategy = load_strategy_preset("redistricting-us").strategy
     with pytest.raises(BudgetError, match="wanted every measured query once"):
         _measured_steps("mine", {"passes": {"State": passes}}, strategy, "State")
+
+
+def test_one_state_by_itself_is_estimated_as_in_the_national_run() -> None:
+    national, alone = (
+        load_strategy_preset(name) for name in ("redistricting-us", "redistricting-us-from-state")
+    )
+    assert alone.strategy.geolevels == national.strategy.geolevels[1:]
+    for geolevel in alone.strategy.geolevels:
+        assert alone.passes_of(geolevel) == national.passes_of(geolevel)
+        assert alone.rounding_of(geolevel) == national.rounding_of(geolevel)
+        for query in alone.strategy.queries(geolevel):
+            assert alone.strategy.share(geolevel, query) == national.strategy.share(geolevel, query)
+    assert (alone.slack, alone.delta) == (national.slack, national.delta)
