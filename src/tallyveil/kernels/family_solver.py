@@ -47,11 +47,11 @@ class Answer(NamedTuple):
 
 def solve_pass(one: PassArrays) -> Answer:
     """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
-    return Answer(*_solve_arrays(*one))
+    return Answer(*solve_arrays(*one))
 
 
 @njit(nogil=True, cache=True)
-def _solve_arrays(
+def solve_arrays(
     allowed: Booleans,
     inhabitants: Floats,
     has_sums: bool,
