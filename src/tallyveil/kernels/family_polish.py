@@ -14,7 +14,10 @@ from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
 
 EXACT_PERSONS = 1e-11
 ROUNDING = 4e-15
-"""What rounding leaves of a count, in parts of the largest: sums of many terms are no better than that."""
+"""What rounding leaves of a count at best, in parts of the largest."""
+
+ENOUGH, ENOUGH_PERSONS = 4e-14, 1e-9
+"""What is exact enough: sums of many terms miss by so many parts of the largest; but never more persons."""
 
 SLOW = 0.5
 STUCK = 0.95
@@ -51,15 +54,15 @@ def polish(
     """
     costs, activity = np.empty(x.shape), np.empty(row_price.size)
     free, side = _guess(program, x, cell_price, row_price, costs, activity)
-    _free_a_child(program, free, x)
     changed = np.ones(free.shape[0], np.bool_)
+    _free_a_child(program, free, x, changed)
     ok, factors = factor_face(
         program, free, side, row_compliance, cell_compliance, no_factors(program, free), changed
     )
     centre_x, centre_cell, centre_row = x.copy(), cell_price.copy(), row_price.copy()
     point_x, point_cell, point_row = x.copy(), cell_price.copy(), row_price.copy()
     tolerance = 1e-9 + 1e-13 * x.max()
-    exact = max(EXACT_PERSONS, ROUNDING * x.max())
+    exact = _exact(x.max())
     found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
     stiffest, stride, step, known = STIFFEST, 1.0, 0, True
     while step < full_swaps + single_swaps:
@@ -106,7 +109,7 @@ def polish(
             last, last_unmet, stride, known = np.inf, np.inf, 1.0, False
             centre_x[:] = point_x
             if step < full_swaps + single_swaps:
-                _free_a_child_where_changed(program, free, point_x, changed)
+                _free_a_child(program, free, point_x, changed)
                 ok, factors = factor_face(
                     program, free, side, row_compliance, cell_compliance, factors, changed
                 )
@@ -143,6 +146,12 @@ def polish(
         _clip(point_x, x)
         cell_price[:], row_price[:] = point_cell, point_row
     return found, step
+
+
+@njit(nogil=True, cache=True)
+def _exact(largest: float) -> float:
+    """Persons that do not count where the largest count is this."""
+    return float(max(EXACT_PERSONS, ROUNDING * largest, min(ENOUGH * largest, ENOUGH_PERSONS)))
 
 
 @njit(nogil=True, cache=True)
@@ -199,15 +208,8 @@ def _guess(
 
 
 @njit(nogil=True, cache=True)
-def _free_a_child(program: Program, free: Booleans, x: Floats) -> None:
-    """Free the largest variable of every inhabited cell that has none, so that its sum can be met."""
-    changed = np.zeros(free.shape[0], np.bool_)
-    _free_a_child_where_changed(program, free, x, changed)
-
-
-@njit(nogil=True, cache=True)
-def _free_a_child_where_changed(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
-    """`_free_a_child`, which also marks the children it changes."""
+def _free_a_child(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
+    """Free the largest variable of every inhabited cell that has none, and mark its child as changed."""
     if not program.has_sums:
         return
     for i in range(free.shape[1]):
@@ -257,7 +259,7 @@ def _solve_face(
     Solved again for what rounding left over, until that is less than what decides a swap. Reduced costs and
     activity become those of the answer; where they are `known`, they are the given point's already.
     """
-    enough = max(EXACT_PERSONS, ROUNDING * x.max())
+    enough = _exact(x.max())
     missing_rows, missing_cells = np.empty(side.size), np.empty(cell_price.size)
     for attempt in range(MOST_REFINEMENTS + 1):
         if attempt > 0 or not known:
