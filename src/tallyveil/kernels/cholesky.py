@@ -23,13 +23,14 @@ def cholesky(matrix: Floats, n: int) -> bool:
         for j in range(done, done + block):
             if not matrix[j, j] > 0.0:
                 return False
-            root = np.sqrt(matrix[j, j])
+            # a loop of divisions is slow: each must be checked for zero
+            inverse_root, pivot = 1.0 / np.sqrt(matrix[j, j]), matrix[j]
             for k in range(j, n):
-                matrix[j, k] /= root
+                pivot[k] *= inverse_root
             for i in range(j + 1, done + block):
-                factor = matrix[j, i]
+                factor, row = pivot[i], matrix[i]
                 for k in range(i, n):
-                    matrix[i, k] -= factor * matrix[j, k]
+                    row[k] -= factor * pivot[k]
         if block == 4:
             one, two, three, four = matrix[done], matrix[done + 1], matrix[done + 2], matrix[done + 3]
             for i in range(done + 4, n):
@@ -92,9 +93,9 @@ def _invert_triangle(upper: Floats, n: int, inverse: Floats) -> None:
             for j in range(k, n):
                 own[j] -= a * one[j]
             k += 1
-        pivot = upper[i, i]
+        inverse_pivot = 1.0 / upper[i, i]
         for k in range(i, n):
-            own[k] /= pivot
+            own[k] *= inverse_pivot
 
 
 @njit(nogil=True, cache=True)

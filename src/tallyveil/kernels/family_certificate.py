@@ -38,9 +38,18 @@ def residual(program: Program, x: Floats, cell_price: Floats, row_price: Floats)
     Returns:
         Of all conditions; of sums and rows alone.
     """
-    n_children, n_cells = x.shape
-    costs = np.empty(x.shape)
+    costs, activity = np.empty(x.shape), np.empty(row_price.size)
     reduced_costs(program, x, cell_price, row_price, costs)
+    row_activity(program, x, activity)
+    return violation(program, x, costs, activity, row_price)
+
+
+@njit(nogil=True, cache=True)
+def violation(
+    program: Program, x: Floats, costs: Floats, activity: Floats, row_price: Floats
+) -> tuple[float, float]:
+    """`residual` of a point whose reduced costs and row sums are known."""
+    n_children, n_cells = x.shape
     worst = 0.0
     for c in range(n_children):
         for i in range(n_cells):
@@ -54,8 +63,6 @@ def residual(program: Program, x: Floats, cell_price: Floats, row_price: Floats)
             for c in range(n_children):
                 total += x[c, i]
             unmet = _larger(unmet, abs(total - program.sums[i]))
-    activity = np.empty(row_price.size)
-    row_activity(program, x, activity)
     for row in range(row_price.size):
         shifted = activity[row] - row_price[row] / program.row_scale
         moved = min(max(shifted, program.row_lower[row]), program.row_upper[row])

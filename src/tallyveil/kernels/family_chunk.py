@@ -13,7 +13,7 @@ from numba import njit
 from tallyveil.kernels.family_answers import number_answers
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels
-from tallyveil.kernels.family_solver import _solve_arrays
+from tallyveil.kernels.family_solver import solve_arrays
 from tallyveil.kernels.network_simplex import OPTIMAL
 from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding_flow import SETTLED, attained, round_by_flow
@@ -258,7 +258,7 @@ def _solve_passes(
             return LEFT, worst, estimate
         own = np.flatnonzero(rules.pass_queries[p])
         own_labels, own_widths, values = _measured(chunk, f, own)
-        estimate, residual, rounds, _, _ = _solve_arrays(
+        estimate, residual, rounds, _, _ = solve_arrays(
             allowed,
             inhabitants,
             True,

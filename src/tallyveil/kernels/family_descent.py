@@ -14,6 +14,13 @@ import numpy as np
 from numba import njit
 
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.simplex import simplex_shift
+
+PARTIAL_SWEEPS = 2
+"""Sweeps over what is not zero after one over everything."""
+
+SUMS_CELLS = 128
+"""With more cells than this, slopes are summed from the answers: a change then touches few numbers."""
 
 
 class State(NamedTuple):
@@ -23,8 +30,8 @@ class State(NamedTuple):
         x: [C, g].
         cell_price: Prices of the parent's sums. [g]
         row_price: Positive at a lower bound, negative at an upper one. [R]
-        gradient: H x - b, for programs that hold H; else empty. [C, g]
-        excess: Weight times (sum of x - measured value), for programs that do not; else empty. [C, L]
+        gradient: H x - b, where there are at most SUMS_CELLS cells and H is held; else empty. [C, g]
+        excess: Weight times (sum of x - measured value), elsewhere; else empty. [C, L]
         activity: Sums of the rows. [R]
     """
 
@@ -34,61 +41,6 @@ class State(NamedTuple):
     gradient: Floats
     excess: Floats
     activity: Floats
-
-
-@njit(nogil=True, cache=True)
-def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
-    """The shift t with sum over the first n values of max(0, value - t) = total, which is positive.
-
-    Newton's method on a convex, piecewise linear, decreasing function: it reaches the root's piece from the left
-    after finitely many steps, wherever it starts. One value or two need no search.
-    """
-    if n == 1:
-        return float(values[0] - total)
-    if n == 2:
-        larger, smaller = max(values[0], values[1]), min(values[0], values[1])
-        if larger - smaller >= total:
-            return float(larger - total)
-        return float((larger + smaller - total) * 0.5)
-    shift = start
-    for _ in range(4 * n + 100):
-        # four sums side by side, in a fixed order, and no branch to mispredict
-        one, two, three, four = 0.0, 0.0, 0.0, 0.0
-        n_one, n_two, n_three, n_four = 0, 0, 0, 0
-        i = 0
-        while i + 4 <= n:
-            one += max(values[i] - shift, 0.0)
-            two += max(values[i + 1] - shift, 0.0)
-            three += max(values[i + 2] - shift, 0.0)
-            four += max(values[i + 3] - shift, 0.0)
-            n_one += values[i] > shift
-            n_two += values[i + 1] > shift
-            n_three += values[i + 2] > shift
-            n_four += values[i + 3] > shift
-            i += 4
-        while i < n:
-            one += max(values[i] - shift, 0.0)
-            n_one += values[i] > shift
-            i += 1
-        above, count = (one + two) + (three + four), n_one + n_two + n_three + n_four
-        if count == 0:
-            largest = values[0]
-            for i in range(1, n):
-                largest = max(largest, values[i])
-            shift = largest - total
-            continue
-        step = (above - total) / count
-        shift += step
-        if abs(step) <= 1e-15 * (1.0 + abs(shift)):
-            break
-    return shift
-
-
-def simplex_shift_reference(values: Floats, n: int, total: float, start: float) -> float:
-    """Twin of `simplex_shift`, which sorts and needs no start."""
-    largest_first = np.sort(values[:n])[::-1]
-    shifts = (np.cumsum(largest_first) - total) / np.arange(1, n + 1)
-    return float(shifts[np.flatnonzero(largest_first > shifts)[-1]])
 
 
 @njit(nogil=True, cache=True)
@@ -104,7 +56,7 @@ def new_state(program: Program) -> State:
             for c in range(n_children):
                 if program.allowed[c, i]:
                     x[c, i] = program.sums[i] / count
-    dense = program.hessian.size > 0
+    dense = program.hessian.size > 0 and n_cells <= SUMS_CELLS
     return State(
         x,
         np.zeros(n_cells),
@@ -194,6 +146,8 @@ def refresh(program: Program, state: State) -> None:
 def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tolerance: float) -> int:
     """Sweep over all cells until nothing moves by more than the tolerance.
 
+    Most variables are zero and stay so: between sweeps over everything come some over what is not zero.
+
     Args:
         program: The pass's program.
         state: Where to begin; changed in place.
@@ -205,10 +159,12 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
     """
     refresh(program, state)
     starts, members = _members(program)
+    some_starts, some_members, n_partial = np.zeros_like(starts), np.empty_like(members), 0
     bound_starts, bounds = _bounds_of_cells(program)
     proposal = np.empty(program.allowed.shape[0])
     for sweep in range(n_sweeps):
         # arrays one by one: a call that hands on a whole program costs more than a cell does
+        partial = n_partial > 0
         moved = _sweep(
             program.has_sums,
             program.sums,
@@ -229,8 +185,8 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
             state.gradient,
             state.excess,
             state.activity,
-            starts,
-            members,
+            some_starts if partial else starts,
+            some_members if partial else members,
             bound_starts,
             bounds,
             stiffness,
@@ -238,7 +194,14 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
         )
         moved = max(moved, _update_prices(program, state, stiffness))
         if moved <= tolerance:
-            return sweep + 1
+            if not partial:
+                return sweep + 1
+            n_partial = 0
+        elif partial:
+            n_partial -= 1
+        else:
+            n_partial = PARTIAL_SWEEPS
+            _not_zero(state.x, starts, members, some_starts, some_members)
     return n_sweeps
 
 
@@ -280,27 +243,29 @@ def _sweep(
             continue
         first_bound, last_bound = bound_starts[i], bound_starts[i + 1]
         curvature = curvatures[i] + stiffness * (last_bound - first_bound)
+        per_slope = 1.0 / curvature
         for k in range(n):
-            c = members[begin + k]
+            c = np.uint64(members[np.uint64(begin + k)])
             if dense:
                 slope = gradient[c, i]
             else:
                 slope = ridge[i] * x[c, i]
                 for q in range(n_partitions):
-                    if answers[i, q] >= 0:
-                        slope += excess[c, answers[i, q]]
+                    answer = answers[i, q]
+                    if answer >= 0:
+                        slope += excess[c, np.uint64(answer)]
             for t in range(first_bound, last_bound):
                 b = bounds[t]
-                row = row_number[bound_start[b] + c * bound_width[b] + bound_label[b, i]]
+                row = row_number[bound_start[b] + members[begin + k] * bound_width[b] + bound_label[b, i]]
                 if row >= 0:
                     slope -= _force(row_price, activity, row_lower, row_upper, row, stiffness)
-            proposal[k] = x[c, i] - slope / curvature
+            proposal[k] = x[c, i] - slope * per_slope
         shift = 0.0
         if has_sums:
-            shift = simplex_shift(proposal, n, sums[i], -cell_price[i] / curvature)
+            shift = simplex_shift(proposal, n, sums[i], -cell_price[i] * per_slope)
             cell_price[i] = -curvature * shift
         for k in range(n):
-            c = members[begin + k]
+            c = np.uint64(members[np.uint64(begin + k)])
             moved = max(proposal[k] - shift, 0.0)
             change = moved - x[c, i]
             if change == 0.0:
@@ -312,11 +277,12 @@ def _sweep(
                     gradient[c, j] += change * hessian[i, j]
             else:
                 for q in range(n_partitions):
-                    if answers[i, q] >= 0:
-                        excess[c, answers[i, q]] += weights[answers[i, q]] * change
+                    answer = answers[i, q]
+                    if answer >= 0:
+                        excess[c, np.uint64(answer)] += weights[np.uint64(answer)] * change
             for t in range(first_bound, last_bound):
                 b = bounds[t]
-                row = row_number[bound_start[b] + c * bound_width[b] + bound_label[b, i]]
+                row = row_number[bound_start[b] + members[begin + k] * bound_width[b] + bound_label[b, i]]
                 if row >= 0:
                     activity[row] += change
     return largest
@@ -364,6 +330,20 @@ def _members(program: Program) -> tuple[Integers, Integers]:
                     n += 1
         starts[i + 1] = n
     return starts, members
+
+
+@njit(nogil=True, cache=True)
+def _not_zero(
+    x: Floats, starts: Integers, members: Integers, some_starts: Integers, some_members: Integers
+) -> None:
+    """The members whose variable is not zero, in the form of `_members`."""
+    n = 0
+    for i in range(starts.size - 1):
+        for t in range(starts[i], starts[i + 1]):
+            if x[members[t], i] > 0.0:
+                some_members[n] = members[t]
+                n += 1
+        some_starts[i + 1] = n
 
 
 @njit(nogil=True, cache=True)

@@ -6,12 +6,19 @@ The numpy twin and specification is `tallyveil.estimation.active_set`, which exp
 import numpy as np
 from numba import njit
 
-from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, reduced_costs, residual
+from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
 from tallyveil.kernels.family_descent import row_activity
-from tallyveil.kernels.family_face import Factors, correct, factor_face, no_factors
+from tallyveil.kernels.family_face import correct, factor_face
+from tallyveil.kernels.family_inverse import Factors, no_factors
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
 
-EXACT_PERSONS = 1e-12
+EXACT_PERSONS = 1e-11
+ROUNDING = 4e-15
+"""What rounding leaves of a count at best, in parts of the largest."""
+
+ENOUGH, ENOUGH_PERSONS = 4e-14, 1e-9
+"""What is exact enough: sums of many terms miss by so many parts of the largest; but never more persons."""
+
 SLOW = 0.5
 STUCK = 0.95
 SOFTEST = 2.0**-8
@@ -34,7 +41,8 @@ def polish(
 
     Args:
         program: The pass's program.
-        x: A close point, whose face is the first guess; the answer where one is found. [C, g]
+        x: A close point, whose face is the first guess; then the answer, or the last face's point, which is
+            closer still where most of the face was right. [C, g]
         cell_price: Likewise. [g]
         row_price: Likewise. [R]
         row_compliance: Of rows, in units of an answer's own.
@@ -42,22 +50,22 @@ def polish(
         full_swaps: Steps that swap everything that is wrong.
         single_swaps: Later steps, which swap only what is most wrong.
     Returns:
-        The answer's residual in persons, or inf and nothing changed; steps made.
+        The answer's residual in persons, or inf where no face settled; steps made.
     """
-    free, side = _guess(program, x, cell_price, row_price)
-    _free_a_child(program, free, x)
+    costs, activity = np.empty(x.shape), np.empty(row_price.size)
+    free, side = _guess(program, x, cell_price, row_price, costs, activity)
     changed = np.ones(free.shape[0], np.bool_)
+    _free_a_child(program, free, x, changed)
     ok, factors = factor_face(
-        program, free, side, row_compliance, cell_compliance, no_factors(program), changed
+        program, free, side, row_compliance, cell_compliance, no_factors(program, free), changed
     )
     centre_x, centre_cell, centre_row = x.copy(), cell_price.copy(), row_price.copy()
     point_x, point_cell, point_row = x.copy(), cell_price.copy(), row_price.copy()
-    costs, activity = np.empty(x.shape), np.empty(side.size)
     tolerance = 1e-9 + 1e-13 * x.max()
-    exact = max(EXACT_PERSONS, 4e-15 * x.max())
+    exact = _exact(x.max())
     found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
-    stiffest, stride = STIFFEST, 1.0
-    for step in range(full_swaps + single_swaps):
+    stiffest, stride, step, known = STIFFEST, 1.0, 0, True
+    while step < full_swaps + single_swaps:
         while not ok:
             # rounding errors outweigh the compliance: soften
             if cell_compliance > SOFTEST:
@@ -68,7 +76,7 @@ def polish(
             changed[:] = True
             ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
         point_cell[:] = centre_cell
-        _on_face(free, side, centre_x, centre_row, point_x, point_row)
+        known &= not _on_face(free, side, centre_x, centre_row, point_x, point_row)
         _solve_face(
             program,
             factors,
@@ -80,6 +88,7 @@ def polish(
             point_row,
             costs,
             activity,
+            known,
         )
         n_wrong = _swap(
             program,
@@ -95,42 +104,75 @@ def polish(
             _manner(step, full_swaps),
             changed,
         )
-        if n_wrong == 0:
-            np.maximum(point_x, 0.0, centre_x)
-            now, unmet = residual(program, centre_x, point_cell, point_row)
-            # a price's rounding error is the floor of `now`; sums and rows can be met better than that
-            if now < found or (now <= CERTIFIED_PERSONS and unmet < found_unmet):
-                found, found_unmet = now, unmet
-                x[:], cell_price[:], row_price[:] = centre_x, point_cell, point_row
-            if now <= exact:
-                return found, step + 1
-            better = now <= STUCK * last or exact < unmet <= STUCK * last_unmet
-            if not better:
-                if now <= CERTIFIED_PERSONS:
-                    return found, step + 1
-                # no counts meet this face's rows: prices must move until it changes, ever faster
-                stride *= 2.0
-            else:
-                stride = 1.0
+        step += 1
+        if n_wrong > 0:
+            last, last_unmet, stride, known = np.inf, np.inf, 1.0, False
             centre_x[:] = point_x
-            for i in range(centre_cell.size):
-                centre_cell[i] += stride * (point_cell[i] - centre_cell[i])
-            for row in range(centre_row.size):
-                centre_row[row] += stride * (point_row[row] - centre_row[row])
-            if better and now > SLOW * last and row_compliance > stiffest:
-                # prices converge slowly: stiffen the rows
-                row_compliance = max(row_compliance / 4.0, stiffest)
-                changed[:] = True
+            if step < full_swaps + single_swaps:
+                _free_a_child(program, free, point_x, changed)
                 ok, factors = factor_face(
                     program, free, side, row_compliance, cell_compliance, factors, changed
                 )
-            last, last_unmet = now, unmet
+            continue
+        if _clip(point_x, centre_x):
+            now, unmet = residual(program, centre_x, point_cell, point_row)
         else:
-            last, last_unmet, stride = np.inf, np.inf, 1.0
-            centre_x[:] = point_x
-            _free_a_child_where_changed(program, free, point_x, changed)
+            now, unmet = violation(program, point_x, costs, activity, point_row)
+        # a price's rounding error is the floor of `now`; sums and rows can be met better than that
+        if now < found or (now <= CERTIFIED_PERSONS and unmet < found_unmet):
+            found, found_unmet = now, unmet
+            x[:], cell_price[:], row_price[:] = centre_x, point_cell, point_row
+        if now <= exact:
+            return found, step
+        better = now <= STUCK * last or exact < unmet <= STUCK * last_unmet
+        if not better:
+            if now <= CERTIFIED_PERSONS:
+                return found, step
+            # no counts meet this face's rows: prices must move until it changes, ever faster
+            stride *= 2.0
+        else:
+            stride = 1.0
+        centre_x[:] = point_x
+        _stride(stride, point_cell, centre_cell)
+        _stride(stride, point_row, centre_row)
+        known = stride == 1.0
+        if better and now > SLOW * last and row_compliance > stiffest:
+            # prices converge slowly: stiffen the rows
+            row_compliance = max(row_compliance / 4.0, stiffest)
+            changed[:] = True
             ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
-    return found, full_swaps + single_swaps
+        last, last_unmet = now, unmet
+    if found == np.inf:
+        _clip(point_x, x)
+        cell_price[:], row_price[:] = point_cell, point_row
+    return found, step
+
+
+@njit(nogil=True, cache=True)
+def _exact(largest: float) -> float:
+    """Persons that do not count where the largest count is this."""
+    return float(max(EXACT_PERSONS, ROUNDING * largest, min(ENOUGH * largest, ENOUGH_PERSONS)))
+
+
+@njit(nogil=True, cache=True)
+def _clip(x: Floats, positive: Floats) -> bool:
+    """x without its negative entries into `positive`; whether there were any."""
+    clipped = False
+    for c in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            clipped |= x[c, i] < 0.0
+            positive[c, i] = max(x[c, i], 0.0)
+    return clipped
+
+
+@njit(nogil=True, cache=True)
+def _stride(stride: float, point: Floats, centre: Floats) -> None:
+    """Move the centre to the point, or beyond."""
+    if stride == 1.0:
+        centre[:] = point
+        return
+    for i in range(centre.size):
+        centre[i] += stride * (point[i] - centre[i])
 
 
 @njit(nogil=True, cache=True)
@@ -140,9 +182,13 @@ def _manner(step: int, full_swaps: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _guess(program: Program, x: Floats, cell_price: Floats, row_price: Floats) -> tuple[Booleans, Integers]:
-    """A variable is free where it is larger than its reduced cost, both in persons; a row likewise."""
-    costs, activity = np.empty(x.shape), np.empty(row_price.size)
+def _guess(
+    program: Program, x: Floats, cell_price: Floats, row_price: Floats, costs: Floats, activity: Floats
+) -> tuple[Booleans, Integers]:
+    """A variable is free where it is larger than its reduced cost, both in persons; a row likewise.
+
+    Reduced costs and activity are left in the last two arguments.
+    """
     reduced_costs(program, x, cell_price, row_price, costs)
     row_activity(program, x, activity)
     free = np.zeros(x.shape, np.bool_)
@@ -162,15 +208,8 @@ def _guess(program: Program, x: Floats, cell_price: Floats, row_price: Floats) -
 
 
 @njit(nogil=True, cache=True)
-def _free_a_child(program: Program, free: Booleans, x: Floats) -> None:
-    """Free the largest variable of every inhabited cell that has none, so that its sum can be met."""
-    changed = np.zeros(free.shape[0], np.bool_)
-    _free_a_child_where_changed(program, free, x, changed)
-
-
-@njit(nogil=True, cache=True)
-def _free_a_child_where_changed(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
-    """`_free_a_child`, which also marks the children it changes."""
+def _free_a_child(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
+    """Free the largest variable of every inhabited cell that has none, and mark its child as changed."""
     if not program.has_sums:
         return
     for i in range(free.shape[1]):
@@ -188,13 +227,17 @@ def _free_a_child_where_changed(program: Program, free: Booleans, x: Floats, cha
 @njit(nogil=True, cache=True)
 def _on_face(
     free: Booleans, side: Integers, x: Floats, row_price: Floats, face_x: Floats, face_price: Floats
-) -> None:
-    """A point with zeros where the face has them."""
+) -> bool:
+    """A point with zeros where the face has them; whether it differs from the point given."""
+    moved = False
     for c in range(free.shape[0]):
         for i in range(free.shape[1]):
+            moved |= x[c, i] != 0.0 and not free[c, i]
             face_x[c, i] = x[c, i] if free[c, i] else 0.0
     for row in range(side.size):
+        moved |= row_price[row] != 0.0 and side[row] == 0
         face_price[row] = row_price[row] if side[row] != 0 else 0.0
+    return moved
 
 
 @njit(nogil=True, cache=True)
@@ -209,17 +252,19 @@ def _solve_face(
     row_price: Floats,
     costs: Floats,
     activity: Floats,
+    known: bool,
 ) -> None:
     """Minimise on the face, with compliance around the centre's prices; changes the point in place.
 
     Solved again for what rounding left over, until that is less than what decides a swap. Reduced costs and
-    activity are those of the answer.
+    activity become those of the answer; where they are `known`, they are the given point's already.
     """
-    enough = max(EXACT_PERSONS, 4e-15 * x.max())
+    enough = _exact(x.max())
     missing_rows, missing_cells = np.empty(side.size), np.empty(cell_price.size)
     for attempt in range(MOST_REFINEMENTS + 1):
-        reduced_costs(program, x, cell_price, row_price, costs)
-        row_activity(program, x, activity)
+        if attempt > 0 or not known:
+            reduced_costs(program, x, cell_price, row_price, costs)
+            row_activity(program, x, activity)
         error = _missing(
             program, side, softness, centre_row, x, row_price, activity, missing_rows, missing_cells
         )
@@ -234,7 +279,7 @@ def _steepest(program: Program, factors: Factors, costs: Floats) -> float:
     """Largest reduced cost of a free variable, in persons."""
     worst = 0.0
     for c in range(costs.shape[0]):
-        for t in range(factors.cells_of[c], factors.cells_of[c + 1]):
+        for t in range(factors.cells_of[c], factors.cells_of[c] + factors.n_free[c]):
             i = factors.cells[t]
             worst = max(worst, abs(costs[c, i]) / program.curvature[i])
     return worst

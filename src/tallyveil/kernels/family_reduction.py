@@ -174,31 +174,35 @@ def _partitions(one: PassArrays, first: Integers) -> tuple[Integers, Integers, F
     n_children = one.allowed.shape[0]
     answers = np.empty((n_queries, n_cells), np.int64)
     starts = np.zeros(n_queries + 1, np.int64)
-    weights = np.empty(n_queries * n_cells)
-    targets = np.zeros((n_children, n_queries * n_cells))
+    same, sizes = np.empty(n_queries, np.int64), np.zeros(n_queries, np.int64)
+    columns = np.empty((n_queries, n_cells), np.int64)
     labels = np.empty(n_cells, np.int64)
-    columns = np.empty(n_cells, np.int64)
-    n, place = 0, 0
+    n = 0
     for q in range(n_queries):
-        size = _canonical(one.labels[q], one.widths[q], first, labels, columns)
-        if size > 0:
-            same = _find(answers, starts, n, labels, size)
-            start = starts[same]
-            if same == n:
-                n += 1
-                starts[n] = start + size
-                weights[start : start + size] = 0.0
+        sizes[q] = _canonical(one.labels[q], one.widths[q], first, labels, columns[q])
+        if sizes[q] > 0:
+            same[q] = _find(answers, starts, n, labels, sizes[q])
+            if same[q] == n:
                 for i in range(n_cells):
-                    answers[same, i] = start + labels[i] if labels[i] >= 0 else -1
-            for k in range(size):
-                weights[start + k] += one.weights[q]
-                for c in range(n_children):
-                    value = one.values[place + c * one.widths[q] + columns[k]]
-                    targets[c, start + k] += one.weights[q] * value
-        place += n_children * one.widths[q]
-    sizes = starts[1 : n + 1] - starts[:n]
-    total = starts[n]
-    return answers[:n].copy(), sizes, weights[:total].copy(), targets[:, :total].copy()
+                    answers[n, i] = starts[n] + labels[i] if labels[i] >= 0 else -1
+                starts[n + 1] = starts[n] + sizes[q]
+                n += 1
+    weights, targets = np.zeros(starts[n]), np.zeros((n_children, starts[n]))
+    place = 0
+    for q in range(n_queries):
+        width, weight, column = one.widths[q], one.weights[q], columns[q]
+        if sizes[q] > 0:
+            start = starts[same[q]]
+            for k in range(sizes[q]):
+                weights[start + k] += weight
+            for c in range(n_children):
+                own = targets[c, start : start + sizes[q]]
+                for k in range(own.size):
+                    own[k] += weight * one.values[np.uint64(place + column[k])]
+                place += width
+        else:
+            place += n_children * width
+    return answers[:n].copy(), starts[1 : n + 1] - starts[:n], weights, targets
 
 
 @njit(nogil=True, cache=True)
@@ -242,8 +246,11 @@ def _hessian(answers: Integers, weights: Floats) -> Floats:
             if own[i] >= 0:
                 row = hessian[i]
                 weight = weights[own[i]]
-                for j in range(n_cells):
+                for j in range(i, n_cells):
                     row[j] += weight if own[j] == own[i] else 0.0
+    for i in range(n_cells):
+        for j in range(i):
+            hessian[i, j] = hessian[j, i]
     return hessian
 
 
@@ -252,12 +259,11 @@ def _linear(by_cell: Integers, targets: Floats) -> Floats:
     n_children, n_cells = targets.shape[0], by_cell.shape[0]
     linear = np.zeros((n_children, n_cells))
     for c in range(n_children):
-        for i in range(n_cells):
-            total = 0.0
-            for answer in by_cell[i]:
-                if answer >= 0:
-                    total += targets[c, answer]
-            linear[c, i] = total
+        own = linear[c]
+        for q in range(by_cell.shape[1]):
+            for i in range(n_cells):
+                answer = by_cell[i, q]
+                own[i] += targets[c, np.uint64(answer)] if answer >= 0 else 0.0
     return linear
 
 

@@ -11,7 +11,7 @@ from tallyveil.kernels.family_polish import polish
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels, PassArrays, Program
 from tallyveil.kernels.family_reduction import reduce_arrays
 
-DONE_PERSONS = 1e-3
+DONE_PERSONS = 1e-2
 """Where the descent stops: near enough for the face to be right, which the polish then proves."""
 
 STIFFNESS = 0.1
@@ -47,11 +47,11 @@ class Answer(NamedTuple):
 
 def solve_pass(one: PassArrays) -> Answer:
     """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
-    return Answer(*_solve_arrays(*one))
+    return Answer(*solve_arrays(*one))
 
 
 @njit(nogil=True, cache=True)
-def _solve_arrays(
+def solve_arrays(
     allowed: Booleans,
     inhabitants: Floats,
     has_sums: bool,

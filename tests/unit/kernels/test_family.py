@@ -27,10 +27,9 @@ from tallyveil.kernels.family_certificate import (
 from tallyveil.kernels.family_descent import (
     descend,
     new_state,
-    simplex_shift,
-    simplex_shift_reference,
 )
-from tallyveil.kernels.family_face import correct, factor_face, no_factors
+from tallyveil.kernels.family_face import correct, factor_face
+from tallyveil.kernels.family_inverse import MOST_UPDATES, no_factors, update_inverses
 from tallyveil.kernels.family_polish import polish
 from tallyveil.kernels.family_reduction import reduce_arrays
 from tallyveil.kernels.family_solver import solve_pass, solve_program
@@ -94,17 +93,6 @@ def as_point(twin, x, cell_price, row_price):
     return Point(x[twin.child, twin.cell], cell_price, row_price)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 200])
-def test_simplex_shift(n):
-    rng = np.random.default_rng(n)
-    for scale in (1e-3, 1.0, 1e6):
-        values = rng.normal(size=n) * scale
-        for start in (-1e9, 0.0, float(values.mean()), 1e9):
-            shift = simplex_shift(values, n, 2.5, start)
-            assert shift == pytest.approx(simplex_shift_reference(values, n, 2.5, start), abs=1e-9 * scale)
-            assert np.maximum(values - shift, 0).sum() == pytest.approx(2.5, rel=1e-6)
-
-
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
 def test_reduction(seed, detailed, root):
     (program, group, share), (twin, merging) = both(seed, detailed, root)
@@ -154,7 +142,7 @@ def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     side = np.where(rng.random(program.row_child.size) < 0.6, rng.choice([-1, 1], program.row_child.size), 0)
     compliance = 2.0**-4
     changed = np.ones(free.shape[0], np.bool_)
-    ok, factors = factor_face(program, free, side, compliance, 2.0**-40, no_factors(program), changed)
+    ok, factors = factor_face(program, free, side, compliance, 2.0**-40, no_factors(program, free), changed)
     assert ok
     costs = rng.normal(size=free.shape)
     missing_rows, missing_cells = rng.normal(size=side.size), rng.normal(size=program.sums.size)
@@ -182,20 +170,55 @@ def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     np.testing.assert_allclose(row_price[bind], solved[n : n + m], atol=1e-6 * scale)
 
 
+def free_at_random(program, rng):
+    return program.allowed & (rng.random(program.allowed.shape) < rng.choice([0.2, 0.5, 0.8]))
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_factors_of_unchanged_children_are_kept(seed):
+def test_factors_brought_from_face_to_face_answer_as_new_ones_do(seed):
+    """Cells come and go, rows bind and let go, room runs out: the equations are solved all the same."""
     (program, _, _), _ = both(seed, True, False)
     rng = np.random.default_rng([6, seed])
-    side = np.zeros(program.row_child.size, np.int64)
     everyone = np.ones(program.allowed.shape[0], np.bool_)
+    free = free_at_random(program, rng)
+    factors = no_factors(program, free & (rng.random(free.shape) < 0.3))
+    for step in range(12):
+        side = rng.choice([-1, 0, 1], program.row_child.size)
+        _, factors = factor_face(program, free, side, 0.1, 1e-9, factors, everyone)
+        _, anew = factor_face(program, free, side, 0.1, 1e-9, no_factors(program, free), everyone)
+        costs = rng.normal(size=free.shape)
+        missing_rows, missing_cells = rng.normal(size=side.size), rng.normal(size=program.sums.size)
+        found = []
+        for one in (factors, anew):
+            point = np.zeros(free.shape), np.zeros(program.sums.size), np.zeros(side.size)
+            correct(program, one, costs, missing_rows, missing_cells.copy(), *point)
+            found.append(point)
+        for mine, other in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, other, atol=1e-9 * max(1.0, np.abs(other).max()))
+        few = rng.random(free.shape) < (0.1 if step % 4 else 0.5)
+        free = np.where(few & program.allowed, ~free, free)
+
+
+@pytest.mark.parametrize(("seed", "held"), [(seed, held) for seed in range(10) for held in (True, False)])
+def test_inverses(seed, held):
+    """After any number of changes each child has the inverse of H on its free cells, in ascending order."""
+    (program, _, _), (twin, _) = both(seed, True, False)
+    program = program if held else program._replace(hessian=np.zeros((0, 0)))
+    rng = np.random.default_rng([8, seed])
     free = program.allowed.copy()
-    _, before = factor_face(program, free, side, 0.1, 1e-9, no_factors(program), everyone)
-    free[-1] &= rng.random(free.shape[1]) < 0.5
-    last = np.arange(everyone.size) == everyone.size - 1
-    _, kept = factor_face(program, free, side, 0.1, 1e-9, before, last)
-    _, anew = factor_face(program, free, side, 0.1, 1e-9, no_factors(program), everyone)
-    for one, other in zip(kept, anew, strict=True):
-        np.testing.assert_array_equal(one, other)
+    factors, everyone = no_factors(program, free), np.ones(free.shape[0], np.bool_)
+    for _ in range(2 * MOST_UPDATES):
+        assert update_inverses(program, free, factors, everyone, int(np.diff(factors.cells_of).max()))
+        for c in range(free.shape[0]):
+            first, place, f = factors.cells_of[c], factors.inverse_of[c], factors.n_free[c]
+            width = factors.cells_of[c + 1] - first
+            cells = factors.cells[first : first + f]
+            np.testing.assert_array_equal(cells, np.flatnonzero(free[c]))
+            kept = factors.inverse[place : place + width * width].reshape(width, width)[:f, :f]
+            expected = np.linalg.inv(twin.hessian[cells[:, None], cells])
+            np.testing.assert_allclose(kept, expected, atol=1e-10 * np.abs(expected).max(initial=0.0))
+        flip = rng.integers(0, free.shape[1])
+        free[:, flip] ^= program.allowed[:, flip]
 
 
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])

@@ -1,0 +1,17 @@
+"""The projection on a simplex against its twin."""
+
+import numpy as np
+import pytest
+
+from tallyveil.kernels.simplex import simplex_shift, simplex_shift_reference
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 200])
+def test_simplex_shift(n):
+    rng = np.random.default_rng(n)
+    for scale in (1e-3, 1.0, 1e6):
+        values = rng.normal(size=n) * scale
+        for start in (-1e9, 0.0, float(values.mean()), 1e9):
+            shift = simplex_shift(values, n, 2.5, start)
+            assert shift == pytest.approx(simplex_shift_reference(values, n, 2.5, start), abs=1e-9 * scale)
+            assert np.maximum(values - shift, 0).sum() == pytest.approx(2.5, rel=1e-6)
