@@ -49,7 +49,8 @@ class Rates:
             geounit; a cell or (in one row a person) a person; to compile a bound; to write a cell, a person, a row
             of a table with zeros, a row of one without; to check a cell or a row.
         measure: Seconds of a noisy value, written.
-        estimate: Seconds of a non-zero cell estimated.
+        estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
+            cores; at the finest geolevel, where families are easy.
         compile: Seconds to load the compiled kernels; on the first run of all a minute more.
         disk_*: Bytes of a file's geounit, cell, person, row or noisy value.
     """
@@ -70,7 +71,8 @@ class Rates:
     no_zeros: float = 0.3e-6
     checks: float = 0.5e-6
     measure: float = 40e-9
-    estimate: float = 25e-6
+    estimate: float = 8e-6
+    estimate_finest: float = 2e-6
     compile: float = 2.0
     disk_geounit: float = 2.0
     disk_entry: float = 3.0
@@ -249,7 +251,8 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
     ]
     for level, values, entries in zip(work.levels, work.values, work.entries, strict=True):
         stages.append((f"measure {level}", rates.measure * values))
-        stages.append((f"estimate {level}", (rates.estimate + rates.histogram) * entries))
+        rate = rates.estimate_finest if level == work.levels[-1] else rates.estimate
+        stages.append((f"estimate {level}", (rate + rates.histogram) * entries))
     stages.append(("microdata", rates.microdata * work.people))
     stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
     rows = work.zeros + work.no_zeros + work.people

@@ -96,7 +96,7 @@ def test_rates_can_be_replaced(redistricting):
     sizes = sizes_of_blocks(6, 1_000)
     usual, slow = (
         dict(predict(redistricting, sizes, rates=rates).seconds)
-        for rates in (RATES, replace(RATES, estimate=1.0))
+        for rates in (RATES, replace(RATES, estimate_finest=1.0))
     )
     assert slow["estimate Block"] > 1_000 * usual["estimate Block"]
 
