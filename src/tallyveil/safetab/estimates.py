@@ -11,10 +11,10 @@ Y1 also chose the detail: given the choice, lo <= Y1 < hi, and Y1 is biased near
 total T = S + n u (Y1 - S) is complete and sufficient for the true count, whatever the choice. So E[S | T, choice] is
 unbiased given the choice, and of all such estimates it has the smallest variance (Cohen and Sackrowitz 1989). It is
 
-    T - (w1 / w2) t m(T),   w1 = n u = 1 - w2,   t**2 = v1 - 1 / (1 / v1 + 1 / (n v2)),
+    T - (w1 / w2) (E[Y | lo <= Y < hi] - T),   w1 = n u = 1 - w2,   t**2 = v1 - 1 / (1 / v1 + 1 / (n v2)),
 
-with m(T) the mean of a standard normal number between (lo - 1/2 - T) / t and (hi - 1/2 - T) / t. Far from the
-thresholds m is 0. Where it is not ("corrected") the stated variance and margin are those of S, which the estimate's do
+with Y a whole number of law proportional to exp(-(y - T)**2 / (2 t**2)): what Y1 is given T. Far from the thresholds
+its mean is T, and nothing is corrected. Where it is not ("corrected") the stated variance and margin are those of S, which the estimate's do
 not exceed. Under Laplace noise there is no such statistic: beyond a threshold Y1 says nothing of the count (the law
 has no memory), so stage 1 is left out near thresholds and enters gradually farther away ("partly").
 """
@@ -40,6 +40,7 @@ UNIT: Final = 4096
 
 _NEAR: Final = 6.5  # beyond so many t the correction is below 1/4096
 _BITS: Final = 192
+_WHOLE_SPREAD: Final = 12  # up to this spread whole numbers are summed; beyond it an integral is as good
 
 
 class Method(IntEnum):
@@ -99,8 +100,10 @@ class DetailEstimator:
         """
         shifts = self.unit * (stage_1 - sums)
         methods = np.full(len(shifts), Method.COMBINED, np.int8)
-        if isinstance(self.stage_1, DiscreteGaussian):
-            self._correct(stage_1, sums, shifts, methods)
+        if isinstance(self.stage_1, DiscreteGaussian) and isinstance(self.stage_2, DiscreteGaussian):
+            # The parameter is the variance, to more digits than matter here.
+            v1, vs = self.stage_1.variance, self.n * self.stage_2.variance
+            self._correct(v1, vs, stage_1, sums, shifts, methods)
         else:
             self._leave_out(sums, shifts, methods)
         return shifts, methods
@@ -112,9 +115,14 @@ class DetailEstimator:
         return combined, measured
 
     def _correct(
-        self, stage_1: Int64Array, sums: Int64Array, shifts: Int64Array, methods: NDArray[np.int8]
+        self,
+        v1: Fraction,
+        vs: Fraction,
+        stage_1: Int64Array,
+        sums: Int64Array,
+        shifts: Int64Array,
+        methods: NDArray[np.int8],
     ) -> None:
-        v1, vs = _variance(self.stage_1), self.n * _variance(self.stage_2)
         w1 = vs / (v1 + vs)
         spread = float(v1 * v1 / (v1 + vs)) ** 0.5
         total = sums + float(w1) * (stage_1 - sums)
@@ -214,32 +222,46 @@ def _sum_quality(variance: float, law: NoiseSum) -> Quality:
     return Quality(variance, float(margin_of_sum(law)) if law is not NOTHING else 0.0)
 
 
-def _variance(law: Law) -> Fraction:
-    """The parameter of a discrete Gaussian, which is its variance to more digits than matter here."""
-    if not isinstance(law, DiscreteGaussian):
-        raise TypeError("the correction holds for discrete Gaussian noise only")
-    return law.variance
-
-
 def _corrected_shift(
     y1: int, total: int, w1: Fraction, spread2: Fraction, lowest: int | None, highest: int | None, n: int
 ) -> int:
     """The shift of each cell of the unbiased estimate, in multiples of 1/4096, rounded to nearest."""
     combined = total + w1 * (y1 - total)
     with precision(_BITS):
-        spread = rational(spread2).sqrt()
-        low = None if lowest is None else rational(lowest - Fraction(1, 2) - combined) / spread
-        high = None if highest is None else rational(highest - Fraction(1, 2) - combined) / spread
-        excess = spread * _truncated_mean(low, high)
+        mean = _mean_of_whole if spread2 <= _WHOLE_SPREAD**2 else _mean_of_real
+        excess = mean(combined, spread2, lowest, highest)
         estimate = rational(combined) - rational(w1 / (1 - w1)) * excess
         shift = (estimate - total) * UNIT / n
         return int((shift + arb(0.5)).floor().mid().unique_fmpz())
 
 
-def _truncated_mean(low: Any, high: Any) -> Any:
-    """Mean of a standard normal number between two bounds, in balls."""
-    root = arb(2).sqrt()
-    zero, two = arb(0), arb(2)
+def _mean_of_whole(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:
+    """E[Y] - center for whole Y in lowest <= Y < highest with P(y) proportional to exp(-(y - center)**2 / 2 spread2)."""
+    reach = 13 * _WHOLE_SPREAD
+    nearest = round(center)
+    nearest = nearest if lowest is None else max(nearest, lowest)
+    nearest = nearest if highest is None else min(nearest, highest - 1)
+    rate, mass, moment = -1 / (2 * rational(spread2)), arb(0), arb(0)
+    step = (2 * rate).exp()
+    for sign, bound in ((1, highest), (-1, None if lowest is None else lowest - 1)):
+        distance = rational(nearest - center)
+        # Weights of neighbours have a ratio, which itself changes by a constant factor.
+        weight, ratio = arb(1), ((2 * sign * distance + 1) * rate).exp()
+        for away in range(reach):
+            if nearest + sign * away == bound:
+                break
+            if away or sign > 0:
+                mass, moment = mass + weight, moment + weight * (distance + sign * away)
+            weight, ratio = weight * ratio, ratio * step
+    return moment / mass
+
+
+def _mean_of_real(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:
+    """The same for real Y between lowest - 1/2 and highest - 1/2: as good where the spread is large."""
+    spread, half = rational(spread2).sqrt(), Fraction(1, 2)
+    low = None if lowest is None else rational(lowest - half - center) / spread
+    high = None if highest is None else rational(highest - half - center) / spread
+    root, zero, two = arb(2).sqrt(), arb(0), arb(2)
     density = [zero if bound is None else (-bound * bound / 2).exp() for bound in (low, high)]
     if low is not None and low > 0:  # the upper tails, so that nothing cancels
         above = [(low / root).erfc(), zero if high is None else (high / root).erfc()]
@@ -250,4 +272,4 @@ def _truncated_mean(low: Any, high: Any) -> Any:
             two if high is None else (-high / root).erfc(),
         ]
         mass = (below[1] - below[0]) / 2
-    return (density[0] - density[1]) / (mass * (2 * arb.pi()).sqrt())
+    return spread * (density[0] - density[1]) / (mass * (2 * arb.pi()).sqrt())

@@ -133,7 +133,11 @@ def block_rows() -> list[tuple[str, ...]]:
     for state, county in (("01", "001"), ("01", "003"), ("11", "001"), ("72", "001"), ("72", "003")):
         for tract in ("000100", "000200"):
             for block in ("1000", "1001", "1002"):
-                place = "50000" if state == "11" else ("00124" if tract == "000100" and block != "1002" else "99999")
+                place = (
+                    "50000"
+                    if state == "11"
+                    else ("00124" if tract == "000100" and block != "1002" else "99999")
+                )
                 area = "0020" if block == "1001" and tract == "000200" and state != "72" else "9999"
                 rows.append((state, county, tract, block, place, area))
     return rows

@@ -47,7 +47,10 @@ def test_the_maximum_is_that_of_all_records(data, k):
     columns = [data.draw(st.lists(st.integers(-1, 4), min_size=n, max_size=n)) for _ in range(2)]
     # Alone, combination and ethnicity iterations are different iterations.
     view = view_of(
-        alone, [c + 10 if c >= 0 else -1 for c in columns[0]], [c + 20 if c >= 0 else -1 for c in columns[1]], 13
+        alone,
+        [c + 10 if c >= 0 else -1 for c in columns[0]],
+        [c + 20 if c >= 0 else -1 for c in columns[1]],
+        13,
     )
     best = max(
         groups_of(view, races, ethnicity)

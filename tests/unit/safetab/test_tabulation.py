@@ -149,7 +149,9 @@ def test_a_total_is_the_truth_plus_the_noise_at_its_documented_address(tmp_path,
                             [place * CELLS_APART + len(starts)],
                         )
                         true = sum(
-                            k for (s, age), k in truth.people.get(group, Counter()).items() if s == "2" and age < starts[1]
+                            k
+                            for (s, age), k in truth.people.get(group, Counter()).items()
+                            if s == "2" and age < starts[1]
                         )
                         assert cells[(*group, "0", last, "2")] == true + int(drawn[0])
                         continue
