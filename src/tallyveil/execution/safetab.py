@@ -29,7 +29,7 @@ from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_onc
 from tallyveil.safetab.measurements import GroupSource
 from tallyveil.safetab.outputs import check_outputs, require_passed, write_tables
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
-from tallyveil.safetab.regions import Regions, read_regions
+from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
 from tallyveil.storage.write import file_digest, write_json
 
@@ -185,6 +185,7 @@ def _tabulate(
                 one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in run.sets
             },
             "coterminous_regions": tabulation.n_twins,
+            "stability": _stability_mapping(run, regions),
             "t1_rows": t1.height,
             "t2_rows": t2.height,
         }
@@ -194,6 +195,18 @@ def _tabulate(
     _finish(
         folder, inputs, digest, watch, secrets.run_id, private=secrets.private, sizes=sizes, n=len(checks)
     )
+
+
+def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:
+    """The record that is in as many groups of every set as any can be, and whether there is one."""
+    block = first_block_in_all(regions, [one.geography for one in run.sets])
+    attained = run.witness is not None and block is not None
+    return {
+        "attained_by_one_record": attained,
+        "race_codes": list(run.witness[0]) if run.witness else None,
+        "ethnicity_code": run.witness[1] if run.witness else None,
+        "block": None if block is None else f"{block:015d}",
+    }
 
 
 def _finish(

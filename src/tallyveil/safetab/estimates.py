@@ -14,11 +14,13 @@ unbiased given the choice, and of all such estimates it has the smallest varianc
     T - (w1 / w2) (E[Y | lo <= Y < hi] - T),   w1 = n u = 1 - w2,   t**2 = v1 - 1 / (1 / v1 + 1 / (n v2)),
 
 with Y a whole number of law proportional to exp(-(y - T)**2 / (2 t**2)): what Y1 is given T. Far from the thresholds
-its mean is T, and nothing is corrected. Where it is not ("corrected") the stated variance and margin are those of S, which the estimate's do
-not exceed. Under Laplace noise there is no such statistic: beyond a threshold Y1 says nothing of the count (the law
-has no memory), so stage 1 is left out near thresholds and enters gradually farther away ("partly").
+its mean is T, and nothing is corrected. Where it is not ("corrected") the stated variance and margin are those of S,
+which the estimate's do not exceed. Under Laplace noise there is no such statistic: beyond a threshold Y1 says nothing
+of the count (the law has no memory), so stage 1 is left out near thresholds and enters gradually farther away
+("partly").
 """
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
@@ -236,8 +238,8 @@ def _corrected_shift(
 
 
 def _mean_of_whole(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:
-    """E[Y] - center for whole Y in lowest <= Y < highest with P(y) proportional to exp(-(y - center)**2 / 2 spread2)."""
-    reach = 13 * _WHOLE_SPREAD
+    """E[Y] - center for whole Y in lowest <= Y < highest, P(y) proportional to exp(-(y - center)**2 / 2 spread2)."""
+    reach = 13 * (math.isqrt(int(spread2)) + 1)
     nearest = round(center)
     nearest = nearest if lowest is None else max(nearest, lowest)
     nearest = nearest if highest is None else min(nearest, highest - 1)

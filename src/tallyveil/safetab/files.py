@@ -210,7 +210,7 @@ def check_utf8(path: Path) -> None:
     except UnicodeDecodeError as error:
         raise StoreError(
             f"{path}: byte {error.start + 1} of line {place + 1} is not UTF-8. Save the file as UTF-8.",
-            code="safetab-not-utf8",
+            code="safetab-encoding",
         ) from None
     except OSError as error:
         raise unreadable(path, error) from None

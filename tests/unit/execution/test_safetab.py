@@ -47,7 +47,13 @@ def test_a_run_spends_once_and_keeps_no_key(inputs, tmp_path):
     assert outcome.manifest["private"] is True
     assert not outcome.already_finished
     assert run_safetab(*inputs, out).already_finished
-    assert set(outcome.manifest["files"]) >= {"t1/us.csv", "t2/pr.csv", "t1-us.parquet", "ledger.jsonl", "plan.json"}
+    assert set(outcome.manifest["files"]) >= {
+        "t1/us.csv",
+        "t2/pr.csv",
+        "t1-us.parquet",
+        "ledger.jsonl",
+        "plan.json",
+    }
 
 
 def test_keys_make_the_noise(inputs, tmp_path):

@@ -68,7 +68,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "said"), RULES, ids=lambda value: str(value))
+@pytest.mark.parametrize(("changes", "said"), RULES, ids=str)
 def test_every_rule(tmp_path, toy, changes, said):
     error = refused(tmp_path, toy, **changes)
     assert error.code == "safetab-config"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.errors import SchemaError
+from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.kernels import safetab_groups as kernels
 from tallyveil.safetab.iterations import Detailing, read_iterations
 
@@ -141,3 +141,29 @@ def test_a_total_only_and_a_coarse_iteration_may_share_a_code(params):
     """They never stand side by side: one is tabulated nationwide, the other below."""
     edit(params / MAP_FILE, "2201|1020", "2201|1020\n2301|1020")
     read_iterations(params)
+
+
+def test_public_files_that_are_empty_absent_or_no_text(params):
+    path = params / RACE_FILE
+    text = path.read_text()
+    for content, code in (
+        (text.split("\n")[0].encode() + b"\n", "safetab-empty"),
+        (b"", "safetab-empty"),
+        (text.encode().replace(b"Gamma", b"Gamm\xe9", 1), "safetab-encoding"),
+        (text.replace("LEVEL|ALONE", "ALONE|LEVEL").encode(), "safetab-columns"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(TallyveilError) as raised:
+            read_iterations(params)
+        assert raised.value.code == code
+    path.unlink()
+    with pytest.raises(TallyveilError) as raised:
+        read_iterations(params)
+    assert raised.value.code == "input-missing"
+
+
+def test_windows_line_ends_and_blank_lines_are_read(params):
+    before = read_iterations(params)
+    for path in params.glob("*.txt"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
+    assert read_iterations(params) == before

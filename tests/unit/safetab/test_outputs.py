@@ -44,7 +44,9 @@ def test_estimates_of_t2_add_up_to_those_of_t1(out):
     keys = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
     t1, t2 = (pl.read_parquet(out / f"{name}-us.parquet") for name in ("t1", "t2"))
     for rows in (t2.filter(pl.col("AGESTART") == "*"), t2.filter(pl.col("AGESTART") != "*")):
-        sums = rows.group_by(keys).agg(pl.col("ESTIMATE").sum().alias("SUM"), pl.col("COUNT").sum().alias("N"))
+        sums = rows.group_by(keys).agg(
+            pl.col("ESTIMATE").sum().alias("SUM"), pl.col("COUNT").sum().alias("N")
+        )
         both = sums.join(t1, on=keys, how="left")
         assert (both["SUM"] == both["ESTIMATE"]).all()
         assert (both["N"] == both["COUNT"]).all()

@@ -28,7 +28,9 @@ def paper_plan(tmp_path, production, unit, budgets):
     folder.chmod(0o755)
     config = json.loads((folder / "config.json").read_text())
     config |= {key: 0 for key in config if key.startswith("privacy_budget_p_level")}
-    config |= {f"privacy_budget_p_level_{level}_{g}": b for (g, level), b in zip(LEVELS, budgets, strict=True)}
+    config |= {
+        f"privacy_budget_p_level_{level}_{g}": b for (g, level), b in zip(LEVELS, budgets, strict=True)
+    }
     config |= {"run_pr": False, "privacy_defn": unit, "thresholds_p": config["thresholds_p"]}
     (folder / "config.json").write_text(json.dumps(config))
     return read_plan(folder)
@@ -90,8 +92,12 @@ def test_budgets_for_a_margin(mechanism, margin, wanted):
 
 def test_the_printed_recipe_gives_table_4():
     gamma = Fraction(1, 10)
-    pure = [budget_for_margin(LAPLACE, m, stability=9, stage_1_fraction=gamma, recipe="printed") for m in MARGINS]
-    rho = [budget_for_margin(GAUSSIAN, m, stability=9, stage_1_fraction=gamma, recipe="printed") for m in MARGINS]
+    pure = [
+        budget_for_margin(LAPLACE, m, stability=9, stage_1_fraction=gamma, recipe="printed") for m in MARGINS
+    ]
+    rho = [
+        budget_for_margin(GAUSSIAN, m, stability=9, stage_1_fraction=gamma, recipe="printed") for m in MARGINS
+    ]
     assert [float(x) for x in pure[::2]] == pytest.approx([4.2796, 2.4964, 0.5874, 0.5874], abs=5e-5)
     assert [float(x) for x in rho[::2]] == pytest.approx([0.53333, 0.15868, 0.00768, 0.00768], abs=5e-6)
     assert float(sum(pure)) == pytest.approx(15.314318, abs=1e-6)
@@ -110,7 +116,9 @@ def test_a_margin_is_a_whole_number(margin):
 
 
 def test_calibration_meets_the_target_exactly_and_keeps_the_proportions(tmp_path, toy):
-    zero = {f"privacy_budget_p_level_1_{g}": 0 for g in ("usa", "state", "county", "tract", "place", "aiannh")}
+    zero = {
+        f"privacy_budget_p_level_1_{g}": 0 for g in ("usa", "state", "county", "tract", "place", "aiannh")
+    }
     plan = read_plan(toy.write_params(tmp_path / "p", run_pr=False, privacy_defn="puredp", **zero))
     target = Fraction(3)
     found = calibrate_plan(plan, epsilon=target, delta=DELTA)

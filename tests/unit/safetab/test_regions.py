@@ -46,7 +46,8 @@ def test_same_blocks_by_sets(data):
         region_of[name] = np.where(values >= 0, place, -1).astype(np.int32)
     regions = Regions("US", np.arange(n), ids, region_of)
     blocks = {
-        name: [{b for b in range(n) if region_of[name][b] == r} for r in range(len(ids[name]))] for name in "AB"
+        name: [{b for b in range(n) if region_of[name][b] == r} for r in range(len(ids[name]))]
+        for name in "AB"
     }
     wanted = [blocks["B"].index(own) if own in blocks["B"] else -1 for own in blocks["A"]]
     assert same_blocks(regions, "A", "B").tolist() == wanted

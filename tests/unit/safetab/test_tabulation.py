@@ -79,7 +79,7 @@ def test_mixed_details_follow_the_true_counts(tmp_path, toy, params):
     data = toy.write_data(tmp_path / "d", persons)
     truth = toy.slow_tabulation(persons)
     t1, t2 = tables(params, data, toy.SilentNoise())
-    seen = {row[:3]: row[3] for row in t1.select(t1.columns[:3] + ["DETAIL"]).rows()}
+    seen = {row[:3]: row[3] for row in t1.select(*t1.columns[:3], "DETAIL").rows()}
     names = ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages")
     assert set(seen.values()) == {*names, "total only"}
     for group, detail in seen.items():
@@ -209,3 +209,14 @@ def test_coterminous_regions_share_one_measurement(tmp_path, toy, params, data):
     assert ("11001", "STATE") in set(marked.select("REGION_ID", "SAME_AS").rows())
     apart, _ = tables(params, data, noise)
     assert not apart.filter(pl.col("SAME_AS") != "").height
+
+
+def test_geographies_and_runs_without_regions_or_people(tmp_path, toy, params):
+    """No tribal area, and nobody in Puerto Rico."""
+    persons = [row for row in toy.person_rows(200) if row[3] != "72"]
+    data = toy.write_data(tmp_path / "d", persons)
+    path = data / "GRF-C.txt"
+    path.write_text(path.read_text().replace("|0020", "|9999"))
+    t1, _ = tables(params, data, toy.SilentNoise(), once=True)
+    assert "AIANNH" not in set(t1["REGION_TYPE"])
+    assert t1.filter(pl.col("REGION_TYPE") == "PR-STATE")["COUNT"].to_list() == [0] * 15
