@@ -41,6 +41,7 @@ UNIT: Final = 4096
 """Estimates are whole multiples of 1/4096."""
 
 _NEAR: Final = 6.5  # beyond so many t the correction is below 1/4096
+_NOTICED: Final = 0.02  # a correction below so many standard deviations leaves the stated quality as it is
 _BITS: Final = 192
 _WHOLE_SPREAD: Final = 12  # up to this spread whole numbers are summed; beyond it an integral is as good
 
@@ -141,8 +142,10 @@ class DetailEstimator:
             _corrected_shift(y1, s, w1, v1 * v1 / (v1 + vs), self.lowest, self.highest, self.n)
             for y1, s in pairs.T.tolist()
         ]
-        shifts[where] = np.array(found, np.int64)[back.reshape(-1)]
-        methods[where] = Method.CORRECTED
+        corrected = np.array(found, np.int64)[back.reshape(-1)]
+        moved = self.n * np.abs(corrected - shifts[where]) / UNIT
+        methods[where[moved > _NOTICED * self.combined_total.variance**0.5]] = Method.CORRECTED
+        shifts[where] = corrected
 
     def _leave_out(self, sums: Int64Array, shifts: Int64Array, methods: NDArray[np.int8]) -> None:
         """Weigh stage 1 from nothing near a threshold to all of it far away, in whole numbers."""
