@@ -85,18 +85,21 @@ class RunPlan:
         """Sum of the level budgets: rho, or pure epsilon."""
         return sum((one.budget for one in self.sets), Fraction(0))
 
-    def event(self, sets: tuple[LevelSet, ...] | None = None) -> PrivacyEvent:
+    def event(self, *, total_only: bool = True) -> PrivacyEvent:
         """What is done to the people of the run, as a privacy event.
 
         Args:
-            sets: Level sets to account for; all of them by default.
+            total_only: Count total-only groups as a case of their own; without, every group counts as split, which
+                is no bound but has one loss law.
         Source: SafeTab (Haney et al.), Theorems 1 to 3. A record is in the same iterations at every geography
             of a view, so its groups there go together: each is split at all of them, or total-only at all.
         """
         by_view: dict[tuple[int, bool], list[LevelSet]] = {}
-        for one in self.sets if sets is None else sets:
+        for one in self.sets:
             by_view.setdefault((one.level, one.view.nationwide), []).append(one)
-        parts = [part for together in by_view.values() for part in _view_events(together)]
+        parts = [
+            part for together in by_view.values() for part in _view_events(together, total_only=total_only)
+        ]
         return SequentialEvent(tuple(parts))
 
 
@@ -271,11 +274,11 @@ def _level_set(
     )
 
 
-def _view_events(sets: list[LevelSet]) -> list[PrivacyEvent]:
+def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent]:
     """Events of the sets of one view; a record is in at most `groups` iterations, `total_only` of them total-only."""
     split = SequentialEvent(tuple(_split_event(one) for one in sets))
     stability = sets[0].stability
-    n_only = stability.total_only
+    n_only = stability.total_only if total_only else 0
     if not n_only:
         return [ParallelEvent((split,), stability.groups)]
     only = SequentialEvent(tuple(_release(one.total_only) for one in sets))

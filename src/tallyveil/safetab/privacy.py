@@ -11,6 +11,7 @@ from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
+from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, law_of, with_budgets
 from tallyveil.safetab.sums import CONFIDENCE
 
@@ -138,13 +139,33 @@ def calibrate_plan(plan: SafetabPlan, *, epsilon: Fraction | str, delta: Fractio
     Raises:
         BudgetError: a target out of range.
     """
-    from tallyveil.accounting.calibration import calibrate
-
     budgets: dict[tuple[str, int], Fraction] = {}
     for run in plan.runs:
-        found = calibrate(run.event(), epsilon=epsilon, delta=delta, neighbours=NEIGHBOURS, digits=DIGITS)
-        budgets |= {(one.geography, one.level): one.budget / found.factor for one in run.sets}
+        factor = _noise_factor(run, epsilon, delta)
+        budgets |= {(one.geography, one.level): one.budget / factor for one in run.sets}
     return with_budgets(plan, budgets)
+
+
+def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) -> Fraction:
+    """Factor on every variance or scale of a run that meets the target, certified for all its cases.
+
+    Gaussian groups of both kinds cost almost the same, so the one law without total-only groups finds the factor, and
+    the many cases with them certify it. The cases of Laplace noise differ, so they take part in the search.
+    """
+    from tallyveil.accounting.calibration import calibrate, scaled
+    from tallyveil.accounting.composition import compose
+
+    gaussian = isinstance(run.sets[0].stage_1, DiscreteGaussian)
+    event = run.event(total_only=not gaussian)
+    factor = calibrate(event, epsilon=epsilon, delta=delta, neighbours=NEIGHBOURS, digits=DIGITS).factor
+    for nudge in range(DIGITS):
+        found = compose(scaled(run.event(), factor), neighbours=NEIGHBOURS).epsilon(Fraction(delta))
+        if found.upper <= Fraction(epsilon):
+            return factor
+        factor *= 1 + Fraction(10) ** (nudge - DIGITS)
+    raise BudgetError(
+        f"budgets of the {run.run} run for epsilon {epsilon} at delta {delta} could not be certified."
+    )
 
 
 def _least_base(mechanism: Mechanism, margin: int) -> Fraction:

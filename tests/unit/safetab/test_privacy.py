@@ -115,11 +115,12 @@ def test_a_margin_is_a_whole_number(margin):
         budget_for_margin(GAUSSIAN, margin, stability=9, stage_1_fraction=Fraction(1, 10))
 
 
-def test_calibration_meets_the_target_exactly_and_keeps_the_proportions(tmp_path, toy):
+@pytest.mark.parametrize("unit", ["puredp", "zcdp"])
+def test_calibration_meets_the_target_exactly_and_keeps_the_proportions(tmp_path, toy, unit):
     zero = {
         f"privacy_budget_p_level_1_{g}": 0 for g in ("usa", "state", "county", "tract", "place", "aiannh")
     }
-    plan = read_plan(toy.write_params(tmp_path / "p", run_pr=False, privacy_defn="puredp", **zero))
+    plan = read_plan(toy.write_params(tmp_path / "p", run_pr=False, privacy_defn=unit, **zero))
     target = Fraction(3)
     found = calibrate_plan(plan, epsilon=target, delta=DELTA)
     (privacy,) = privacy_of(found, DELTA)
