@@ -1,0 +1,254 @@
+"""A SafeTab run: plan, public files, records, spend, then level set by level set to checked tables."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
+from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
+from tallyveil.errors import StoreError
+from tallyveil.execution.observer import Observer, SilentObserver
+from tallyveil.execution.run_folder import (
+    LEDGER,
+    MANIFEST,
+    PLAN,
+    FolderState,
+    RunFolder,
+    binding_of,
+    folder_state,
+)
+from tallyveil.execution.stopwatch import Stopwatch
+from tallyveil.noise.source import NoiseSource
+from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
+from tallyveil.safetab.measurements import GroupSource
+from tallyveil.safetab.outputs import check_outputs, require_passed, write_tables
+from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
+from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
+from tallyveil.safetab.tables import SetTables
+from tallyveil.storage.write import file_digest, write_json
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SafetabOutcome:
+    """What a SafeTab run left behind.
+
+    Attributes:
+        path: The output folder.
+        manifest: Content of `manifest.json`.
+        already_finished: True when the folder held this run's tables before, and nothing was done.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    already_finished: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class SafetabInputs:
+    """Everything a run reads, checked. Holds confidential records.
+
+    Attributes:
+        plan: From the parameter folder.
+        regions: The public geography of each run.
+        persons: The people of each run. Confidential.
+    """
+
+    plan: SafetabPlan
+    regions: dict[str, Regions]
+    persons: dict[str, ConfidentialPersons]
+
+    def __repr__(self) -> str:
+        return f"SafetabInputs(runs={[run.run for run in self.plan.runs]!r}, persons=<redacted>)"
+
+
+def read_safetab_inputs(params: Path, data: Path) -> SafetabInputs:
+    """Read and validate parameters, geography and person records; nothing is written or spent.
+
+    Raises:
+        TallyveilError: the first file that breaks its rules, with all that it breaks.
+    """
+    plan = read_plan(params)
+    regions = read_regions(data, plan.config)
+    return SafetabInputs(plan, regions, read_persons(data, plan.config, plan.files, regions))
+
+
+def run_safetab(
+    params: Path,
+    data: Path,
+    out: Path,
+    *,
+    coterminous_once: bool = True,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> SafetabOutcome:
+    """Tabulate detailed population groups, or go on with a run that was interrupted.
+
+    Args:
+        params: Folder of config.json and the four code files.
+        data: Folder of person-records and GRF-C.
+        out: Output folder; absent, empty, or holding an unfinished run of these very inputs.
+        coterminous_once: Measure regions with the same blocks once; else each by itself, as in production.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        observer: Told of progress.
+    Raises:
+        TallyveilError: nothing is spent before all inputs are checked.
+    Privacy: spends the config's budgets once, however often the run is interrupted and taken up again
+        (`SafetabPlan.event`), under neighbours that add or remove one record.
+    """
+    state = folder_state(out)
+    if state is FolderState.FOREIGN:
+        raise StoreError(
+            f"{out} holds files that are no Tallyveil run. Choose a new folder.", code="folder-taken"
+        )
+    plan = read_plan(params)
+    digest = binding_of(plan.digest(), bytes([coterminous_once]))
+    if state is FolderState.FINISHED:
+        return _already_finished(digest, out)
+    watch = Stopwatch(observer or SilentObserver())
+    with watch.stage("read geography"):
+        regions = read_regions(data, plan.config)
+    with watch.stage("read records"):
+        persons = read_persons(data, plan.config, plan.files, regions)
+    inputs = SafetabInputs(plan, regions, persons)
+    with RunFolder(out) as folder:
+        _tabulate(folder, inputs, digest, watch, test_key, once=coterminous_once)
+    return SafetabOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
+
+
+def tables_of(
+    run: RunPlan, plan: SafetabPlan, regions: Regions, source: GroupSource, tabulation: Tabulation
+) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """T1, T2 and the number of noisy counts of one run, level set by level set.
+
+    Args:
+        run: What is measured.
+        plan: The plan it belongs to.
+        regions: The run's geography.
+        source: Where the measurements come from.
+        tabulation: Which regions are measured.
+    """
+    t1, t2, n_counts = [], [], 0
+    for one in run.sets:
+        tables = SetTables(one, regions, plan.config)
+        for part in source.measure(one, tabulation.measured[one.geography, one.level]):
+            tables.add(part)
+        twins = tabulation.twins[one.geography, one.level]
+        t1.append(tables.t1(twins))
+        t2.append(tables.t2(twins))
+        n_counts += tables.n_counts
+        logger.info("%s tabulated", one.name)
+    return pl.concat(t1), pl.concat(t2), n_counts
+
+
+def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> GroupMeasurer:
+    """The measurer of one run's people."""
+    return GroupMeasurer(inputs.persons[run], inputs.regions[run], noise)
+
+
+def _tabulate(
+    folder: RunFolder,
+    inputs: SafetabInputs,
+    digest: bytes,
+    watch: Stopwatch,
+    test_key: bytes | None,
+    *,
+    once: bool,
+) -> None:
+    plan, out = inputs.plan, folder.path
+    data = [part.digest() for run in plan.runs for part in (inputs.regions[run.run], inputs.persons[run.run])]
+    secrets = folder.secrets(binding_of(digest, *data), digest, test_key)
+    write_json(out / PLAN, plan.to_mapping())
+    event = plan.event()
+    total = max(run.budget for run in plan.runs)
+    with Ledger(out / LEDGER, Declaration(plan.budget_unit, total, NEIGHBOURS), secrets.run_id) as ledger:
+        ledger.spend(event, description="SafeTab tabulation", token=f"{secrets.run_id} safetab")
+    noise = NoiseSource(secrets.noise_key)
+    sizes: dict[str, Any] = {}
+    for run in plan.runs:
+        regions = inputs.regions[run.run]
+        with watch.stage(f"tabulate {run.run}", len(run.sets)):
+            tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
+            t1, t2, n_counts = tables_of(run, plan, regions, measurer_of(inputs, run.run, noise), tabulation)
+        with watch.stage(f"write {run.run}"):
+            write_tables(out, run.run, t1, t2, secrets.file_tags())
+        sizes[run.run] = {
+            "noisy_counts": n_counts,
+            "groups": {
+                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in run.sets
+            },
+            "coterminous_regions": tabulation.n_twins,
+            "stability": _stability_mapping(run, regions),
+            "t1_rows": t1.height,
+            "t2_rows": t2.height,
+        }
+    with watch.stage("checks"):
+        checks = check_outputs(out, plan)
+        require_passed(checks)
+    _finish(
+        folder, inputs, digest, watch, secrets.run_id, private=secrets.private, sizes=sizes, n=len(checks)
+    )
+
+
+def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:
+    """The record that is in as many groups of every set as any can be, and whether there is one."""
+    block = first_block_in_all(regions, [one.geography for one in run.sets])
+    attained = run.witness is not None and block is not None
+    return {
+        "attained_by_one_record": attained,
+        "race_codes": list(run.witness[0]) if run.witness else None,
+        "ethnicity_code": run.witness[1] if run.witness else None,
+        "block": None if block is None else f"{block:015d}",
+    }
+
+
+def _finish(
+    folder: RunFolder,
+    inputs: SafetabInputs,
+    digest: bytes,
+    watch: Stopwatch,
+    run_id: str,
+    *,
+    private: bool,
+    sizes: dict[str, Any],
+    n: int,
+) -> None:
+    """Write the manifest, then remove the key."""
+    out = folder.path
+    tables = [p for p in sorted(out.rglob("*")) if p.is_file() and folder.private not in p.parents]
+    manifest = {
+        "format": 1,
+        "kind": "safetab",
+        "run": run_id,
+        "private": private,
+        "plan_digest": digest.hex(),
+        "budget_unit": inputs.plan.budget_unit,
+        "budgets": {run.run: str(run.budget) for run in inputs.plan.runs},
+        "event": inputs.plan.event().to_mapping(),
+        "sizes": sizes,
+        "checks_passed": n,
+        "files": {str(path.relative_to(out)): file_digest(path) for path in tables},
+        "performance": watch.stages,
+    }
+    write_json(out / MANIFEST, manifest)
+    folder.remove_private()
+
+
+def _already_finished(digest: bytes, out: Path) -> SafetabOutcome:
+    manifest = json.loads((out / MANIFEST).read_text())
+    if manifest.get("plan_digest") != digest.hex():
+        raise StoreError(
+            f"{out} holds a finished release of another plan. Choose another folder.", code="folder-taken"
+        )
+    folder = RunFolder(out)
+    if folder.private.exists():  # a run killed while removing its key
+        with folder:
+            folder.remove_private()
+    return SafetabOutcome(out, manifest, already_finished=True)

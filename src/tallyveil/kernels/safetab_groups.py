@@ -1,0 +1,306 @@
+"""Kernels that count people in population groups, with their plain twins.
+
+A person has up to k race codes and an ethnicity code. At one level of iterations a code maps to at most one
+Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration (-1: none). The person is
+in the Alone iteration that all of their race codes share, in the combination iteration of each of them, and in
+the iteration of their ethnicity code.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Integers = npt.NDArray[np.int64]
+Shorts = npt.NDArray[np.int16]
+Places = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.int8]
+
+MOST_ITERATIONS = 16
+"""Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""
+
+
+@njit(nogil=True, cache=True)
+def person_iterations(
+    codes: Shorts,
+    person: int,
+    ethnicity: int,
+    alone_of: Shorts,
+    combination_of: Shorts,
+    ethnicity_of: Shorts,
+    out: Places,
+) -> int:
+    """List the iterations of one person, each once; returns how many.
+
+    Args:
+        codes: [persons, k], indices of race codes, -1 after the last.
+        person: Row of `codes`.
+        ethnicity: Index of the ethnicity code.
+        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        out: Output, [MOST_ITERATIONS].
+    """
+    n = 0
+    alone = -1
+    for j in range(codes.shape[1]):
+        code = np.int64(codes[person, j])
+        if code < 0:
+            break
+        own = int(alone_of[code])
+        if j == 0:
+            alone = own
+        elif alone != own:
+            alone = -1
+        found = np.int64(combination_of[code])
+        if found >= 0:
+            known = False
+            for i in range(n):
+                known |= out[i] == found
+            if not known:
+                out[n] = found
+                n += 1
+    if alone >= 0:
+        out[n] = alone
+        n += 1
+    found = np.int64(ethnicity_of[ethnicity])
+    if found >= 0:
+        out[n] = found
+        n += 1
+    return n
+
+
+def person_iterations_reference(
+    codes: Shorts,
+    person: int,
+    ethnicity: int,
+    alone_of: Shorts,
+    combination_of: Shorts,
+    ethnicity_of: Shorts,
+    out: Places,
+) -> int:
+    """Twin of `person_iterations`, by sets."""
+    own = [int(code) for code in codes[person] if code >= 0]
+    alone = set.intersection(*({int(alone_of[code])} for code in own))
+    combined = dict.fromkeys(int(combination_of[code]) for code in own)
+    found = [*combined, *alone, int(ethnicity_of[ethnicity])]
+    found = [iteration for iteration in found if iteration >= 0]
+    out[: len(found)] = found
+    return len(found)
+
+
+@njit(nogil=True, cache=True)
+def count_totals(
+    regions: Integers,
+    start: Integers,
+    order: Places,
+    codes: Shorts,
+    ethnicity: Shorts,
+    alone_of: Shorts,
+    combination_of: Shorts,
+    ethnicity_of: Shorts,
+    totals: Integers,
+) -> None:
+    """Add the people of each population group to `totals`.
+
+    Args:
+        regions: [rows], the region of each row.
+        start: [regions + 1], where each region's people begin in `order`.
+        order: Persons, region by region.
+        codes: [persons, k], indices of race codes, -1 after the last.
+        ethnicity: [persons], index of the ethnicity code.
+        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        totals: [rows, iterations], added to.
+    """
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    for row in range(regions.size):
+        for place in range(start[regions[row]], start[regions[row] + 1]):
+            person = order[place]
+            n = person_iterations(
+                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+            )
+            for i in range(n):
+                totals[row, found[i]] += 1
+
+
+def count_totals_reference(
+    regions: Integers,
+    start: Integers,
+    order: Places,
+    codes: Shorts,
+    ethnicity: Shorts,
+    alone_of: Shorts,
+    combination_of: Shorts,
+    ethnicity_of: Shorts,
+    totals: Integers,
+) -> None:
+    """Twin of `count_totals`."""
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    for row, region in enumerate(regions):
+        for person in order[start[region] : start[region + 1]]:
+            n = person_iterations_reference(
+                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+            )
+            totals[row, found[:n]] += 1
+
+
+@njit(nogil=True, cache=True)
+def count_tables(
+    regions: Integers,
+    start: Integers,
+    order: Places,
+    codes: Shorts,
+    ethnicity: Shorts,
+    cells: Bytes,
+    alone_of: Shorts,
+    combination_of: Shorts,
+    ethnicity_of: Shorts,
+    slots: Places,
+    tables: Integers,
+) -> None:
+    """Add the people of the groups that have a slot to their tables of sex by age.
+
+    Args:
+        regions, start, order, codes, ethnicity: As in `count_totals`.
+        cells: [persons], cell of sex by age.
+        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        slots: [rows, iterations], row of a group in `tables`, -1: none.
+        tables: [slots, cells], added to.
+    """
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    for row in range(regions.size):
+        wanted = False
+        for iteration in range(slots.shape[1]):
+            wanted |= slots[row, iteration] >= 0
+        if not wanted:
+            continue
+        for place in range(start[regions[row]], start[regions[row] + 1]):
+            person = order[place]
+            n = person_iterations(
+                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+            )
+            for i in range(n):
+                if found[i] < slots.shape[1] and slots[row, found[i]] >= 0:
+                    tables[slots[row, found[i]], cells[person]] += 1
+
+
+def count_tables_reference(
+    regions: Integers,
+    start: Integers,
+    order: Places,
+    codes: Shorts,
+    ethnicity: Shorts,
+    cells: Bytes,
+    alone_of: Shorts,
+    combination_of: Shorts,
+    ethnicity_of: Shorts,
+    slots: Places,
+    tables: Integers,
+) -> None:
+    """Twin of `count_tables`."""
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    for row, region in enumerate(regions):
+        for person in order[start[region] : start[region + 1]]:
+            n = person_iterations_reference(
+                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+            )
+            for iteration in found[:n]:
+                if iteration < slots.shape[1] and slots[row, iteration] >= 0:
+                    tables[slots[row, iteration], cells[person]] += 1
+
+
+@njit(nogil=True, cache=True)
+def order_by_region(region: Places, n_regions: int, start: Integers, order: Places) -> None:
+    """Sort persons by region, keeping their order within one; -1 is no region and is left out.
+
+    Args:
+        region: [persons].
+        n_regions: Regions.
+        start: Output, [n_regions + 1].
+        order: Output, [persons], of which the first start[n_regions] are written.
+    """
+    start[:] = 0
+    for person in range(region.size):
+        if region[person] >= 0:
+            start[region[person] + 1] += 1
+    for i in range(n_regions):
+        start[i + 1] += start[i]
+    place = start[:-1].copy()
+    for person in range(region.size):
+        own = region[person]
+        if own >= 0:
+            order[place[own]] = person
+            place[own] += 1
+
+
+def order_by_region_reference(region: Places, n_regions: int, start: Integers, order: Places) -> None:
+    """Twin of `order_by_region`."""
+    (inside,) = np.nonzero(region >= 0)
+    start[0] = 0
+    start[1:] = np.cumsum(np.bincount(region[inside], minlength=n_regions))
+    order[: inside.size] = inside[np.argsort(region[inside], kind="stable")]
+
+
+@njit(nogil=True, cache=True)
+def choose_detail(stage_1: Integers, thresholds: Integers, detail: Bytes, slots: Places) -> int:
+    """Choose each group's detail by its noisy count, and number the groups that get a table.
+
+    Args:
+        stage_1: [rows, iterations], noisy counts.
+        thresholds: [3], non-decreasing.
+        detail: Output, [rows, iterations]: how many thresholds are at or below the count.
+        slots: Output, [rows, iterations]: number of a group among those of detail 1 or more, -1: detail 0.
+    Returns:
+        Groups of detail 1 or more.
+    """
+    n = 0
+    for row in range(stage_1.shape[0]):
+        for iteration in range(stage_1.shape[1]):
+            count = stage_1[row, iteration]
+            if count < thresholds[0]:
+                detail[row, iteration] = 0
+                slots[row, iteration] = -1
+            else:
+                detail[row, iteration] = 1 + (count >= thresholds[1]) + (count >= thresholds[2])
+                slots[row, iteration] = n
+                n += 1
+    return n
+
+
+def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Bytes, slots: Places) -> int:
+    """Twin of `choose_detail`."""
+    detail[:] = np.searchsorted(thresholds, stage_1, side="right")
+    chosen = detail > 0
+    slots[:] = -1
+    n = int(np.count_nonzero(chosen))
+    slots[chosen] = np.arange(n)
+    return n
+
+
+@njit(nogil=True, cache=True)
+def list_totals(totals: Integers, detail: Bytes, keep_above: int, places: Integers) -> int:
+    """List the groups whose total is published: detail 0 and a count above a bound.
+
+    Args:
+        totals: [rows, iterations], noisy counts; set to 0 where another detail was chosen.
+        detail: [rows, iterations].
+        keep_above: A count is published if it is larger.
+        places: Output, flat places of the groups, [rows * iterations].
+    Returns:
+        How many are listed.
+    """
+    n = 0
+    width = totals.shape[1]
+    for row in range(totals.shape[0]):
+        for iteration in range(width):
+            if detail[row, iteration] != 0:
+                totals[row, iteration] = 0
+            else:
+                places[n] = row * width + iteration
+                n += totals[row, iteration] > keep_above
+    return n
+
+
+def list_totals_reference(totals: Integers, detail: Bytes, keep_above: int, places: Integers) -> int:
+    """Twin of `list_totals`."""
+    totals[detail != 0] = 0
+    (found,) = np.nonzero(((detail == 0) & (totals > keep_above)).reshape(-1))
+    places[: found.size] = found
+    return int(found.size)

@@ -1,0 +1,32 @@
+"""Where SafeTab's noise lives among the addresses of `tallyveil.noise.address`. A stability contract.
+
+    geolevel   the geography: USA 0, STATE 1, COUNTY 2, TRACT 3, PLACE 4, AIANNH 5,
+               PR-STATE 6, PR-COUNTY 7, PR-TRACT 8, PR-PLACE 9
+    query      16 * iteration level + what is measured:
+               0  stage 1: the total that chooses the detail      answer = iteration
+               1  a total-only group: its total, whole budget     answer = iteration - adaptive iterations
+               2  stage 2, detail 0: the total                    answer = iteration
+               3, 4, 5  stage 2, details 1, 2, 3: sex by age      answer = 64 * iteration + cell
+    geounit    position of the region among those of its geography, by number
+    answer     as above; iterations are numbered as in `View.iterations`
+
+Each group uses the addresses of its chosen detail alone; what the others would have held is never published. The key
+is bound to the geography, the iterations and the config, so positions cannot come to mean another group.
+"""
+
+from typing import Final
+
+from tallyveil.safetab.config import GEOGRAPHIES
+
+STAGE_1: Final = 0
+TOTAL_ONLY: Final = 1
+TOTAL: Final = 2
+FIRST_TABLE: Final = 3
+CELLS_APART: Final = 64
+
+GEOLEVELS: Final = {name: n for n, name in enumerate(name for run in GEOGRAPHIES.values() for name in run)}
+
+
+def query_number(level: int, measured: int) -> int:
+    """The query of an iteration level and what is measured."""
+    return 16 * level + measured

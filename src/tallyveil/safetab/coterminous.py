@@ -1,0 +1,98 @@
+"""Regions that cover the same blocks: measured once, published under each of their names.
+
+The District of Columbia is a state, a county and a place. Three sets of noisy counts of the same people would differ.
+Of such regions the one whose level has the largest budget is measured (the earlier geography where budgets are equal),
+and the others take its numbers, provided that it has all their iterations with the same detail.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.safetab.plan import LevelSet
+from tallyveil.safetab.regions import Regions, same_blocks
+
+OWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Twin:
+    """A region that takes the numbers of another.
+
+    Attributes:
+        geography: Geography of the region.
+        region: Its position.
+        measured: Position of the region that is measured, in the geography of the level set measured.
+    """
+
+    geography: str
+    region: int
+    measured: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tabulation:
+    """Which regions of each level set are measured, and which take their numbers.
+
+    Attributes:
+        measured: For each level set (geography, level), the positions of the regions it measures; int64, ascending.
+        twins: For each level set, the regions of other sets of the level that take numbers of its regions.
+    """
+
+    measured: Mapping[tuple[str, int], NDArray[np.int64]]
+    twins: Mapping[tuple[str, int], tuple[Twin, ...]]
+
+    @property
+    def n_twins(self) -> int:
+        """Regions, by level, that are not measured themselves."""
+        return sum(len(twins) for twins in self.twins.values())
+
+
+def tabulate_all(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
+    """Every region of every level set is measured by itself, as in production."""
+    measured = {_key(one): np.arange(len(regions.ids[one.geography]), dtype=np.int64) for one in sets}
+    return Tabulation(measured, {_key(one): () for one in sets})
+
+
+def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
+    """Regions with the same blocks are measured once a level.
+
+    Args:
+        sets: Level sets of one run.
+        regions: Its geography.
+    """
+    order = sorted(range(len(sets)), key=lambda n: (-sets[n].budget, n))
+    measured: dict[tuple[str, int], NDArray[np.int64]] = {}
+    twins: dict[tuple[str, int], list[Twin]] = {_key(one): [] for one in sets}
+    own: dict[tuple[str, int], NDArray[np.bool_]] = {}
+    same: dict[tuple[str, str], NDArray[np.int32]] = {}
+    for place, number in enumerate(order):
+        one = sets[number]
+        left = np.ones(len(regions.ids[one.geography]), bool)
+        for earlier in order[:place]:
+            other = sets[earlier]
+            if other.level != one.level or not _covers(other, one):
+                continue
+            pair = one.geography, other.geography
+            if pair not in same:
+                same[pair] = same_blocks(regions, *pair)
+            found = same[pair]
+            taken = left & (found != OWN)
+            taken[taken] = own[_key(other)][found[taken]]
+            twins[_key(other)] += [Twin(one.geography, int(r), int(found[r])) for r in np.flatnonzero(taken)]
+            left &= ~taken
+        own[_key(one)] = left
+        measured[_key(one)] = np.flatnonzero(left)
+    return Tabulation(measured, {key: tuple(found) for key, found in twins.items()})
+
+
+def _covers(larger: LevelSet, smaller: LevelSet) -> bool:
+    """Whether a level set has all iterations of another, with the same detail."""
+    return set(smaller.view.iterations) <= set(larger.view.iterations)
+
+
+def _key(one: LevelSet) -> tuple[str, int]:
+    return one.geography, one.level

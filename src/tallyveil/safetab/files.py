@@ -1,0 +1,261 @@
+"""The published file formats: which columns in which order, and what each may hold.
+
+Every table is either text (`.txt`: UTF-8, `|` between columns, a header line, no quoting) or Parquet under the
+same name, whose columns hold text too. Validation has three phases: columns and formats of each file by itself
+(here), domains taken from the data (codes, iterations, states), and membership in them (`iterations`,
+`regions`, and behind the wall the person records).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
+from tallyveil.safetab.problems import raise_all, some
+
+FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
+FLAG: Final = r"^(True|False)$"
+FLAG_OR_NULL: Final = r"^(True|False|Null)$"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRule:
+    """What a column may hold.
+
+    Attributes:
+        name: Column.
+        pattern: Regular expression every value matches.
+        wanted: The same in words.
+    """
+
+    name: str
+    pattern: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """One published file.
+
+    Attributes:
+        stem: File name without its ending.
+        rules: Columns, in order.
+        extra: Whether further columns are passed over (the geography only).
+    """
+
+    stem: str
+    rules: tuple[ColumnRule, ...]
+    extra: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Column names in order."""
+        return [rule.name for rule in self.rules]
+
+
+_BLOCK = (
+    ColumnRule("TABBLKST", r"^[0-9]{2}$", "2 digits"),
+    ColumnRule("TABBLKCOU", r"^[0-9]{3}$", "3 digits"),
+    ColumnRule("TABTRACTCE", r"^[0-9]{6}$", "6 digits"),
+    ColumnRule("TABBLK", r"^[0-9]{4}$", "4 digits"),
+)
+_CODE_OR_NULL = r"^([1-9][0-9]{3}|Null)$"
+_CODE = "4 digits, the first 1 to 9"
+
+PERSONS: Final = FileFormat(
+    "person-records",
+    (
+        ColumnRule("QAGE", r"^0{0,2}([0-9]|[1-9][0-9]|10[0-9]|11[0-5])$", "a whole number from 0 to 115"),
+        ColumnRule("QSEX", r"^[12]$", "1 or 2"),
+        ColumnRule("HOUSEHOLDER", FLAG, "True or False"),
+        *_BLOCK,
+        ColumnRule("CENRACE", r"^(0[1-9]|[1-5][0-9]|6[0-3])$", "2 digits from 01 to 63"),
+        ColumnRule("QRACE1", FOUR_DIGITS, _CODE),
+        *(ColumnRule(f"QRACE{i}", _CODE_OR_NULL, f"{_CODE}, or Null") for i in range(2, 9)),
+        ColumnRule("QSPAN", FOUR_DIGITS, _CODE),
+    ),
+)
+GEOGRAPHY: Final = FileFormat(
+    "GRF-C",
+    (
+        *_BLOCK,
+        ColumnRule("PLACEFP", r"^[0-9]{5}$", "5 digits (99999: none)"),
+        ColumnRule("AIANNHCE", r"^[0-9]{4}$", "4 digits (9999: none)"),
+    ),
+    extra=True,
+)
+CODES: Final = FileFormat(
+    "race-and-ethnicity-codes",
+    (ColumnRule("RACE_ETH_CODE", FOUR_DIGITS, _CODE), ColumnRule("RACE_ETH_NAME", r"", "a name")),
+)
+_ITERATION = ColumnRule("ITERATION_CODE", r"^[0-9]{4}$", "4 digits")
+_ITERATION_START = (
+    _ITERATION,
+    ColumnRule("ITERATION_NAME", r"", "a name"),
+    ColumnRule("LEVEL", r"^[012]$", "0, 1 or 2"),
+)
+_ITERATION_END = (
+    ColumnRule("DETAILED_ONLY", FLAG_OR_NULL, "True, False or Null"),
+    ColumnRule("COARSE_ONLY", FLAG_OR_NULL, "True, False or Null"),
+)
+RACE_ITERATIONS: Final = FileFormat(
+    "race-characteristic-iterations",
+    (*_ITERATION_START, ColumnRule("ALONE", FLAG, "True or False"), *_ITERATION_END),
+)
+ETHNICITY_ITERATIONS: Final = FileFormat(
+    "ethnicity-characteristic-iterations", (*_ITERATION_START, *_ITERATION_END)
+)
+CODE_TO_ITERATION: Final = FileFormat(
+    "race-and-ethnicity-code-to-iteration", (_ITERATION, ColumnRule("RACE_ETH_CODE", FOUR_DIGITS, _CODE))
+)
+
+
+def find_file(folder: Path, form: FileFormat) -> Path:
+    """The file of a format in a folder: text, or Parquet.
+
+    Raises:
+        StoreError: neither or both are there.
+    """
+    found = [path for end in (".txt", ".parquet") if (path := folder / (form.stem + end)).is_file()]
+    if len(found) == 1:
+        return found[0]
+    said = (
+        f"{folder} holds both {form.stem}.txt and .parquet" if found else f"{folder} holds no {form.stem}.txt"
+    )
+    wanted = "Keep one of them." if found else "Add it, or a .parquet file of that name."
+    raise StoreError(f"{said}. {wanted}", code="input-missing")
+
+
+def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
+    """Open a file lazily, all columns as text, after checking its header.
+
+    Raises:
+        ConfigError: columns are missing, unexpected or out of order, or hold no text.
+        StoreError: the file cannot be read.
+    """
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.scan_parquet(path, glob=False)
+        else:
+            frame = pl.scan_csv(
+                path,
+                separator="|",
+                infer_schema=False,
+                quote_char=None,
+                glob=False,
+            )
+        schema = frame.collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if isinstance(error, pl.exceptions.NoDataError):
+            raise _empty(path) from None
+        raise unreadable(path, error) from None
+    _check_header(path, form, schema.names())
+    numbers = [name for name in form.columns if schema[name] not in (pl.String, pl.Categorical, pl.Enum)]
+    if numbers:
+        raise ConfigError(
+            f"{path}: column(s) {some(numbers)} hold no text, wanted text: codes written as numbers lose their "
+            "leading zeros. Store the columns as strings.",
+            code="geocode-not-text",
+        )
+    own = frame.select(pl.col(name).cast(pl.String) for name in form.columns)
+    if path.suffix == ".parquet":
+        return own
+    # A blank line, such as the published files have at their end, is no row.
+    return own.select(pl.all().fill_null("")).filter(pl.any_horizontal(pl.all() != ""))
+
+
+def read_file(folder: Path, form: FileFormat) -> tuple[Path, pl.DataFrame]:
+    """Read a public file whole, checking columns and formats (phase 1).
+
+    Raises:
+        ConfigError, SchemaError, StoreError: what the file breaks, all of its columns at once.
+    """
+    path = find_file(folder, form)
+    if path.suffix == ".txt":
+        check_utf8(path)
+    frame = collect_file(scan_file(path, form), path)
+    if frame.is_empty():
+        raise _empty(path)
+    raise_all([*_broken_rules(path, form, frame)], str(path))
+    return path, frame
+
+
+def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
+    """Run a query on a file; a failure never quotes a value of the file.
+
+    Raises:
+        StoreError: the file's bytes are damaged, or lines differ in their number of columns.
+    """
+    try:
+        return frame.collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise unreadable(path, error) from None
+
+
+def check_utf8(path: Path) -> None:
+    """Refuse a text file that is not UTF-8, saying where.
+
+    Raises:
+        StoreError: a byte that no UTF-8 text has, or the file cannot be read.
+    """
+    place = 0
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                line.decode("utf-8")
+                place = number
+    except UnicodeDecodeError as error:
+        raise StoreError(
+            f"{path}: byte {error.start + 1} of line {place + 1} is not UTF-8. Save the file as UTF-8.",
+            code="safetab-encoding",
+        ) from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: BaseException) -> StoreError:
+    """The error of a file that cannot be read; it names the kind of failure only."""
+    return StoreError(
+        f"{path} cannot be read: {type(error).__name__}. Expected text with '|' between columns, the same number on "
+        "every line, or Parquet.",
+        code="input-unreadable",
+    )
+
+
+def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
+    wanted = form.columns
+    missing = [name for name in wanted if name not in present]
+    unexpected = [] if form.extra else [name for name in present if name not in wanted]
+    kept = [name for name in present if name in wanted]
+    if missing or unexpected or kept != wanted:
+        said = [f"missing {some(missing)}"] if missing else []
+        said += [f"unexpected {some(unexpected)}"] if unexpected else []
+        said = said or [f"out of order: {some(kept)}"]
+        raise ConfigError(
+            f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. "
+            "Mend the header or the file.",
+            code="safetab-columns",
+        )
+
+
+def _broken_rules(path: Path, form: FileFormat, frame: pl.DataFrame) -> list[TallyveilError]:
+    found: list[TallyveilError] = []
+    for rule in form.rules:
+        bad = frame.filter(~pl.col(rule.name).str.contains(rule.pattern).fill_null(value=False))
+        if bad.height:
+            values = bad[rule.name].fill_null("").unique(maintain_order=True).to_list()
+            found.append(
+                SchemaError(
+                    f"{path}: column {rule.name} has {bad.height} row(s) that are not {rule.wanted}: {some(values)}. "
+                    "Correct them.",
+                    code="safetab-values",
+                )
+            )
+    return found
+
+
+def _empty(path: Path) -> SchemaError:
+    return SchemaError(f"{path} has no rows. Give a file with at least one.", code="safetab-empty")

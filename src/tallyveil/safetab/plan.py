@@ -1,0 +1,317 @@
+"""The plan of a SafeTab run: level sets with their budgets, laws of noise and events, before any record is read."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    Release,
+    SequentialEvent,
+)
+from tallyveil.accounting.events import DiscreteGaussian as GaussianRelease
+from tallyveil.accounting.events import DiscreteLaplace as LaplaceRelease
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import BudgetError, SchemaError
+from tallyveil.noise.balls import rational
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.safetab.ages import DETAILS
+from tallyveil.safetab.config import GEOGRAPHIES, LEVELS, NATIONWIDE, SafetabConfig, read_config
+from tallyveil.safetab.iterations import IterationFiles, View, read_iterations
+from tallyveil.safetab.stability import Stability, common_record, stability_of
+
+NEIGHBOURS = Neighbours.UNBOUNDED
+"""One person's record is added or removed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelSet:
+    """The population groups of one geography and iteration level, with a budget of their own.
+
+    Attributes:
+        geography: Such as "COUNTY".
+        level: Iteration level, 1 or 2.
+        view: Its iterations.
+        stability: Largest number of its groups that a record can be in.
+        budget: Rho or epsilon of all its groups together, exact.
+        thresholds: Noisy counts from which a group gets details 1, 2 and 3.
+        stage_1: Law of the noise that chooses the detail.
+        stage_2: Law of the noise of the total (detail 0) or of each cell.
+        total_only: Law of the noise of a total-only group.
+        keep_above: A total of detail 0 is published if it is larger; None: always.
+    """
+
+    geography: str
+    level: int
+    view: View
+    stability: Stability
+    budget: Fraction
+    thresholds: tuple[int, int, int]
+    stage_1: Law
+    stage_2: Law
+    total_only: Law
+    keep_above: int | None
+
+    @property
+    def name(self) -> str:
+        """Such as "COUNTY level 2"."""
+        return f"{self.geography} level {self.level}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunPlan:
+    """What one run (US or PR) measures.
+
+    Attributes:
+        run: "US" or "PR".
+        sets: Its level sets with a budget.
+        witness: Race codes and ethnicity code of a record that is in as many groups of every set as any record can
+            be, or None: the sum of the stabilities is then an upper bound that no record was seen to attain.
+    """
+
+    run: str
+    sets: tuple[LevelSet, ...]
+    witness: tuple[tuple[str, ...], str] | None
+
+    @property
+    def budget(self) -> Fraction:
+        """Sum of the level budgets: rho, or pure epsilon."""
+        return sum((one.budget for one in self.sets), Fraction(0))
+
+    def event(self, *, total_only: bool = True) -> PrivacyEvent:
+        """What is done to the people of the run, as a privacy event.
+
+        Args:
+            total_only: Count total-only groups as a case of their own; without, every group counts as split, which
+                is no bound but has one loss law.
+        Source: SafeTab (Haney et al.), Theorems 1 to 3. A record is in the same iterations at every geography
+            of a view, so its groups there go together: each is split at all of them, or total-only at all.
+        """
+        by_view: dict[tuple[int, bool], list[LevelSet]] = {}
+        for one in self.sets:
+            by_view.setdefault((one.level, one.view.nationwide), []).append(one)
+        parts = [
+            part for together in by_view.values() for part in _view_events(together, total_only=total_only)
+        ]
+        return SequentialEvent(tuple(parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SafetabPlan:
+    """What is asked for, from public files alone.
+
+    Attributes:
+        config: The config.
+        files: Codes and iterations.
+        runs: The runs; their people are disjoint.
+    """
+
+    config: SafetabConfig
+    files: IterationFiles
+    runs: tuple[RunPlan, ...]
+
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """ "rho" or "epsilon"."""
+        return "rho" if self.config.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+
+    def event(self) -> PrivacyEvent:
+        """Both runs: every person is in one of them, so the costlier one counts."""
+        return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
+
+    def run(self, name: str) -> RunPlan:
+        """The run of a name."""
+        return next(run for run in self.runs if run.run == name)
+
+    def digest(self) -> bytes:
+        """SHA-256 of all that the noise's meaning depends on: config, codes and iterations."""
+        text = json.dumps(self.to_mapping(), sort_keys=True)
+        return hashlib.sha256(text.encode()).digest()
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plan as plain data, budgets as exact text."""
+        config = self.config
+        return {
+            "format": 1,
+            "mechanism": config.mechanism.value,
+            "max_race_codes": config.max_race_codes,
+            "stage_1_fraction": str(config.stage_1_fraction),
+            "zero_suppression_chance": None if config.suppression is None else str(config.suppression),
+            "allow_negative_counts": config.allow_negative,
+            "states": list(config.states),
+            "codes": list(self.files.codes),
+            "mapping": [list(pair) for pair in self.files.mapping],
+            "iterations": [
+                [i.code, i.name, i.level, int(i.membership), int(i.detailing)] for i in self.files.iterations
+            ],
+            "runs": {
+                run.run: {
+                    "budget": str(run.budget),
+                    "witness": None if run.witness is None else [list(run.witness[0]), run.witness[1]],
+                    "sets": [_set_mapping(one) for one in run.sets],
+                }
+                for run in self.runs
+            },
+        }
+
+
+def read_plan(folder: Path) -> SafetabPlan:
+    """Read a parameter folder (config.json and the four code files) into a plan.
+
+    Raises:
+        ConfigError, SchemaError, BudgetError, StoreError: what is wrong with it.
+    """
+    return make_plan(read_config(folder), read_iterations(folder))
+
+
+def make_plan(config: SafetabConfig, files: IterationFiles) -> SafetabPlan:
+    """The plan of a config and its code files.
+
+    Raises:
+        SchemaError: a level with a budget has no iterations.
+        BudgetError: a budget so small or large that its noise is out of range.
+    """
+    views: dict[tuple[int, bool], tuple[View, Stability]] = {}
+    for level in LEVELS:
+        for nationwide in (True, False):
+            view = files.view(level, nationwide=nationwide)
+            views[level, nationwide] = view, stability_of(view, config.max_race_codes)
+    return SafetabPlan(config, files, tuple(_run_plan(run, config, files, views) for run in config.runs))
+
+
+def with_budgets(plan: SafetabPlan, budgets: Mapping[tuple[str, int], Fraction]) -> SafetabPlan:
+    """The same plan with other budgets at the geographies and levels given."""
+    old = plan.config
+    config = SafetabConfig(
+        old.max_race_codes,
+        old.mechanism,
+        old.stage_1_fraction,
+        {**old.budgets, **budgets},
+        old.thresholds,
+        old.suppression,
+        old.allow_negative,
+        old.runs,
+        old.states,
+    )
+    return make_plan(config, plan.files)
+
+
+def suppression_bound(law: Law, chance: Fraction) -> int:
+    """Smallest x with P(noise <= x) >= chance: an empty group's count is above it with the chance left."""
+    if chance >= Fraction(1, 2):
+        return law.margin(2 * chance - 1)
+    x = 0
+    while law.cdf(x - 1) >= rational(chance):
+        x -= 1
+    return x
+
+
+def law_of(mechanism: Mechanism, budget: Fraction) -> Law:
+    """The noise of one count with a budget of its own: rho (Gaussian) or epsilon (Laplace)."""
+    if mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return DiscreteGaussian(1 / (2 * budget))
+    return DiscreteLaplace(1 / budget)
+
+
+def _run_plan(
+    run: str,
+    config: SafetabConfig,
+    files: IterationFiles,
+    views: Mapping[tuple[int, bool], tuple[View, Stability]],
+) -> RunPlan:
+    sets = tuple(
+        _level_set(config, geography, level, *views[level, geography in NATIONWIDE])
+        for geography in GEOGRAPHIES[run]
+        for level in LEVELS
+        if config.budgets[geography, level]
+    )
+    used = list({(one.level, one.view.nationwide): None for one in sets})
+    found = common_record(
+        [views[key][0] for key in used], [views[key][1] for key in used], config.max_race_codes
+    )
+    witness = None if found is None else (tuple(files.codes[c] for c in found[0]), files.codes[found[1]])
+    return RunPlan(run, sets, witness)
+
+
+def _level_set(
+    config: SafetabConfig, geography: str, level: int, view: View, stability: Stability
+) -> LevelSet:
+    budget = config.budgets[geography, level]
+    if not view.iterations or not stability.groups:
+        raise SchemaError(
+            f"{geography} level {level} has a budget but no iteration with codes. Set its budget to 0, or add "
+            "iterations of that level.",
+            code="safetab-no-iterations",
+        )
+    share, gamma = budget / stability.groups, config.stage_1_fraction
+    try:
+        stage_1, stage_2, total_only = (
+            law_of(config.mechanism, part * share) for part in (gamma, 1 - gamma, Fraction(1))
+        )
+    except BudgetError as error:
+        raise BudgetError(f"{geography} level {level}, budget {budget}: {error}") from None
+    keep_above = None
+    if config.suppression is not None and geography not in NATIONWIDE:
+        keep_above = suppression_bound(stage_2, config.suppression)
+    return LevelSet(
+        geography,
+        level,
+        view,
+        stability,
+        budget,
+        config.thresholds[geography, level],
+        stage_1,
+        stage_2,
+        total_only,
+        keep_above,
+    )
+
+
+def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent]:
+    """Events of the sets of one view; a record is in at most `groups` iterations, `total_only` of them total-only."""
+    split = SequentialEvent(tuple(_split_event(one) for one in sets))
+    stability = sets[0].stability
+    n_only = stability.total_only if total_only else 0
+    if not n_only:
+        return [ParallelEvent((split,), stability.groups)]
+    only = SequentialEvent(tuple(_release(one.total_only) for one in sets))
+    either = ParallelEvent((split, only), n_only)
+    if n_only == stability.groups:
+        return [either]
+    return [ParallelEvent((split,), stability.groups - n_only), either]
+
+
+def _split_event(one: LevelSet) -> PrivacyEvent:
+    """Stage 1, then one of four tabulations; a record is in one cell of each."""
+    table = _release(one.stage_2)
+    return SequentialEvent((_release(one.stage_1), AdaptiveEvent((table,) * (1 + len(DETAILS)))))
+
+
+def _release(law: Law) -> Release:
+    if isinstance(law, DiscreteGaussian):
+        return GaussianRelease(law.variance)
+    return LaplaceRelease(law.scale)
+
+
+def _set_mapping(one: LevelSet) -> dict[str, Any]:
+    return {
+        "geography": one.geography,
+        "level": one.level,
+        "budget": str(one.budget),
+        "stability": one.stability.groups,
+        "stability_formula": one.stability.formula,
+        "thresholds": list(one.thresholds),
+        "keep_above": one.keep_above,
+        "iterations": len(one.view.iterations),
+        "total_only_iterations": len(one.view.iterations) - one.view.n_adaptive,
+        "standard_deviations": [
+            law.standard_deviation() for law in (one.stage_1, one.stage_2, one.total_only)
+        ],
+    }

@@ -1,0 +1,181 @@
+"""What a SafeTab run guarantees, exactly and by the paper's accountants; and budgets for an accuracy or a guarantee."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.renyi import renyi_epsilon
+from tallyveil.accounting.tails import fraction_bounds
+from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import BudgetError
+from tallyveil.noise.laws import DiscreteGaussian
+from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, law_of, with_budgets
+from tallyveil.safetab.sums import CONFIDENCE
+
+DIGITS: Final = 9
+"""Significant decimal digits of a budget found by calibration."""
+
+Recipe = Literal["exact", "printed"]
+LN_20: Final = Fraction("2.995732273553990993435223576142540775676601622989028")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPrivacy:
+    """Epsilon at a delta of one run, by every accountant; each is an upper bound, the exact one the least.
+
+    Attributes:
+        run: "US" or "PR".
+        budget: Sum of the level budgets, in rho (Gaussian) or pure epsilon (Laplace); exact.
+        delta: The delta.
+        exact: Epsilon from the exact loss law, total-only groups in their worst case; rounded up.
+        exact_lower: Lower bound of the same: how tightly it is known.
+        pure: Pure epsilon (delta 0), Laplace noise only.
+        renyi: From the (corrected) Renyi divergence.
+        zcdp: From rho by the optimal conversion; Gaussian noise only.
+        zcdp_textbook: From rho by rho + 2 sqrt(rho ln(1 / delta)); Gaussian noise only.
+    """
+
+    run: str
+    budget: Fraction
+    delta: Fraction
+    exact: float
+    exact_lower: float
+    pure: float | None
+    renyi: float
+    zcdp: float | None
+    zcdp_textbook: float | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "run": self.run,
+            "budget": str(self.budget),
+            "delta": str(self.delta),
+            "epsilon": {"lower": self.exact_lower, "upper": self.exact},
+            "pure": self.pure,
+            "renyi": self.renyi,
+            "zcdp": self.zcdp,
+            "zcdp_textbook": self.zcdp_textbook,
+        }
+
+
+def privacy_of(plan: SafetabPlan, delta: Fraction) -> tuple[RunPrivacy, ...]:
+    """The guarantee of each run, between populations that differ by one person's record.
+
+    A person is in one run, so the guarantee of both together is the worse of the two.
+
+    Args:
+        plan: What is done.
+        delta: Between 0 and 1.
+    Raises:
+        BudgetError: the delta is out of range.
+    """
+    return tuple(_run_privacy(run, plan.config.mechanism, delta) for run in plan.runs)
+
+
+def _run_privacy(run: RunPlan, mechanism: Mechanism, delta: Fraction) -> RunPrivacy:
+    from tallyveil.accounting.composition import compose
+
+    event = run.event()
+    exact = compose(event, neighbours=NEIGHBOURS).epsilon(delta)
+    gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
+    rho = rho_of(event) if gaussian else None
+    return RunPrivacy(
+        run=run.run,
+        budget=run.budget,
+        delta=delta,
+        exact=exact.upper,
+        exact_lower=exact.lower,
+        pure=None if gaussian else fraction_bounds(epsilon_of(event)).upper,
+        renyi=renyi_epsilon(event, delta).value,
+        zcdp=None if rho is None else zcdp_to_epsilon(rho, delta),
+        zcdp_textbook=None if rho is None else zcdp_to_epsilon_textbook(rho, delta),
+    )
+
+
+def budget_for_margin(
+    mechanism: Mechanism,
+    margin: int,
+    *,
+    stability: int,
+    stage_1_fraction: Fraction,
+    recipe: Recipe = "exact",
+) -> Fraction:
+    """Budget of a level at which a count of stage 2 has a 95 % margin of error.
+
+    Args:
+        mechanism: The budget is rho (Gaussian) or epsilon (Laplace).
+        margin: Wanted margin in counts, at least 1.
+        stability: Groups a record can be in.
+        stage_1_fraction: Share of stage 1.
+        recipe: "exact": the least budget, rounded up to nine digits, whose noise lies within the margin with
+            probability of 95 % or more. "printed": the paper's rho = 1.92 / M**2 and epsilon = ln 20 / (M + 1), which
+            cover a little more (Gaussian) and less (Laplace) than 95 %.
+    Raises:
+        BudgetError: the margin is not a whole number of 1 or more.
+    Source: SafeTab (Haney et al.), section F.1, with 1 / (1 - gamma) where its text has 1 / gamma.
+    """
+    if not isinstance(margin, int) or margin < 1:
+        raise BudgetError(f"the margin of error is {margin!r}, wanted a whole number of 1 or more.")
+    if recipe == "printed":
+        gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
+        base = Fraction("1.92") / margin**2 if gaussian else LN_20 / (margin + 1)
+    else:
+        base = _least_base(mechanism, margin)
+    return base * stability / (1 - stage_1_fraction)
+
+
+def calibrate_plan(plan: SafetabPlan, *, epsilon: Fraction | str, delta: Fraction | str) -> SafetabPlan:
+    """The plan with all budgets multiplied by one factor, as large as an (epsilon, delta) allows to every run.
+
+    The proportions of the budgets stay; each run gets a factor of its own, for no person is in both.
+
+    Args:
+        plan: Sets the proportions.
+        epsilon, delta: The target.
+    Raises:
+        BudgetError: a target out of range.
+    """
+    budgets: dict[tuple[str, int], Fraction] = {}
+    for run in plan.runs:
+        factor = _noise_factor(run, epsilon, delta)
+        budgets |= {(one.geography, one.level): one.budget / factor for one in run.sets}
+    return with_budgets(plan, budgets)
+
+
+def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) -> Fraction:
+    """Factor on every variance or scale of a run that meets the target, certified for all its cases.
+
+    Gaussian groups of both kinds cost almost the same, so the one law without total-only groups finds the factor, and
+    the many cases with them certify it. The cases of Laplace noise differ, so they take part in the search.
+    """
+    from tallyveil.accounting.calibration import calibrate, scaled
+    from tallyveil.accounting.composition import compose
+
+    gaussian = isinstance(run.sets[0].stage_1, DiscreteGaussian)
+    event = run.event(total_only=not gaussian)
+    factor = calibrate(event, epsilon=epsilon, delta=delta, neighbours=NEIGHBOURS, digits=DIGITS).factor
+    for nudge in range(DIGITS):
+        found = compose(scaled(run.event(), factor), neighbours=NEIGHBOURS).epsilon(Fraction(delta))
+        if found.upper <= Fraction(epsilon):
+            return factor
+        factor *= 1 + Fraction(10) ** (nudge - DIGITS)
+    raise BudgetError(
+        f"budgets of the {run.run} run for epsilon {epsilon} at delta {delta} could not be certified."
+    )
+
+
+def _least_base(mechanism: Mechanism, margin: int) -> Fraction:
+    """Least budget of one count whose margin is at most the one wanted, to nine digits, rounded up."""
+    guess = 1.92 / margin**2 if mechanism is Mechanism.DISCRETE_GAUSSIAN else math.log(20) / (margin + 1)
+    step = Fraction(10) ** (math.floor(math.log10(guess)) + 1 - DIGITS)
+    # The printed budget is within a factor of two of the least one.
+    low, high = int(Fraction(guess) / 2 / step), int(Fraction(guess) * 2 / step) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = law_of(mechanism, middle * step).margin(CONFIDENCE) <= margin
+        low, high = (low, middle) if enough else (middle, high)
+    return high * step

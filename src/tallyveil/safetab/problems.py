@@ -1,0 +1,23 @@
+"""What is wrong with public inputs, all of it told at once."""
+
+from collections.abc import Sequence
+
+from tallyveil.errors import TallyveilError
+
+SHOWN = 8
+
+
+def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
+    """Raise one error that shows every problem, of the first problem's kind; nothing where there is none."""
+    if not problems:
+        return
+    if len(problems) == 1:
+        raise problems[0]
+    lines = [f"{len(problems)} problems with {what}:", *(f"- {problem}" for problem in problems)]
+    raise type(problems[0])("\n".join(lines), code=problems[0].code)
+
+
+def some(values: Sequence[str]) -> str:
+    """The first few values of a public file, quoted."""
+    shown = ", ".join(repr(value) for value in values[:SHOWN])
+    return shown + (", ..." if len(values) > SHOWN else "")

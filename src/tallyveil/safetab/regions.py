@@ -1,0 +1,152 @@
+"""Blocks and the regions they lie in, and regions that cover the same blocks."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.safetab.config import GEOGRAPHIES, SafetabConfig
+from tallyveil.safetab.files import GEOGRAPHY, read_file
+from tallyveil.safetab.problems import some
+
+Int64Array = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
+
+NO_PLACE = 99999
+NO_AIANNH = 9999
+ID_DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
+"""Digits of a region's id; those of Puerto Rico are as long."""
+
+
+def base_name(geography: str) -> str:
+    """`COUNTY` for `PR-COUNTY`, and for itself."""
+    return geography.removeprefix("PR-")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regions:
+    """The regions of one run.
+
+    Attributes:
+        run: "US" or "PR".
+        blocks: Block numbers (state, county, tract, block: 15 digits), ascending; int64.
+        ids: For each geography, its region numbers, ascending; int64.
+        region_of: For each geography, the position in `ids` of each block's region, -1: none; int32.
+    """
+
+    run: str
+    blocks: Int64Array
+    ids: Mapping[str, Int64Array]
+    region_of: Mapping[str, Int32Array]
+
+    def names(self, geography: str) -> pl.Series:
+        """Region ids as published: digits with their leading zeros."""
+        digits = ID_DIGITS[base_name(geography)]
+        return pl.Series(self.ids[geography]).cast(pl.String).str.zfill(digits)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the blocks and their regions."""
+        digest = hashlib.sha256(self.run.encode())
+        digest.update(self.blocks.astype("<i8").tobytes())
+        for geography, ids in self.ids.items():
+            digest.update(geography.encode() + ids.astype("<i8").tobytes())
+            digest.update(self.region_of[geography].astype("<i4").tobytes())
+        return digest.digest()
+
+
+def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
+    """Read GRF-C and make the regions of each run of the config.
+
+    Raises:
+        ConfigError, SchemaError, StoreError: the file breaks its format, or has a block twice.
+        GeographyError: a run has no block, or a state of the filter has none.
+    """
+    path, frame = read_file(folder, GEOGRAPHY)
+    state, county, tract, block = GEOGRAPHY.columns[:4]
+    numbers = frame.select(
+        pl.col(state).alias("state"),
+        pl.concat_str(state, county, tract, block).cast(pl.Int64).alias("block"),
+        pl.col("PLACEFP").cast(pl.Int64).alias("place"),
+        pl.col("AIANNHCE").cast(pl.Int64).alias("aiannh"),
+    ).sort("block")
+    repeated = numbers.filter(pl.col("block").is_duplicated())
+    if repeated.height:
+        names = repeated["block"].cast(pl.String).str.zfill(15).unique(maintain_order=True).to_list()
+        raise SchemaError(
+            f"{path}: {repeated.height} rows repeat a block: {some(names)}. Keep one row a block.",
+            code="safetab-repeated",
+        )
+    runs = {}
+    for run in config.runs:
+        own = numbers.filter(pl.col("state").is_in(config.states_of(run)))
+        missing = sorted(set(config.states_of(run)) - set(own["state"].unique().to_list()))
+        if missing:
+            raise GeographyError(
+                f"{path} has no block in state(s) {some(missing)} of the {run} run. Add their blocks, or leave the "
+                "states out of state_filter_us (of run_pr).",
+                code="safetab-no-blocks",
+            )
+        runs[run] = _regions(run, own)
+    return runs
+
+
+def _regions(run: str, frame: pl.DataFrame) -> Regions:
+    blocks = frame["block"].to_numpy()
+    state = blocks // 10**13
+    place, aiannh = frame["place"].to_numpy(), frame["aiannh"].to_numpy()
+    numbers = {
+        "USA": np.ones_like(blocks),
+        "STATE": state,
+        "COUNTY": blocks // 10**10,
+        "TRACT": blocks // 10**4,
+        "PLACE": np.where(place == NO_PLACE, -1, state * 10**5 + place),
+        "AIANNH": np.where(aiannh == NO_AIANNH, -1, aiannh),
+    }
+    ids, region_of = {}, {}
+    for geography in GEOGRAPHIES[run]:
+        own = numbers[base_name(geography)]
+        ids[geography] = _frozen(np.unique(own[own >= 0]))
+        region_of[geography] = _frozen(
+            np.where(own >= 0, np.searchsorted(ids[geography], own), -1).astype(np.int32)
+        )
+    return Regions(run, _frozen(np.array(blocks)), ids, region_of)
+
+
+def same_blocks(regions: Regions, geography: str, other: str) -> Int32Array:
+    """For each region of a geography, the region of another one that has exactly the same blocks, or -1.
+
+    Public: it reads the geography alone, empty blocks included.
+    """
+    mine, theirs = regions.region_of[geography], regions.region_of[other]
+    n = len(regions.ids[geography])
+    lowest, highest = np.full(n, np.iinfo(np.int32).max, np.int32), np.full(n, -2, np.int32)
+    inside = mine >= 0
+    np.minimum.at(lowest, mine[inside], theirs[inside])
+    np.maximum.at(highest, mine[inside], theirs[inside])
+    size = np.bincount(mine[inside], minlength=n)
+    other_size = np.bincount(theirs[theirs >= 0], minlength=len(regions.ids[other]))
+    # All blocks of a region lie in one region of the other geography, which has no further ones.
+    one = (lowest == highest) & (lowest >= 0)
+    found = np.where(one, lowest, 0)
+    same = one & (other_size[found] == size) if len(other_size) else np.zeros(n, bool)
+    return np.where(same, found, -1).astype(np.int32)
+
+
+def first_block_in_all(regions: Regions, geographies: Sequence[str]) -> int | None:
+    """A block that lies in a region of every geography given, or None."""
+    inside = np.ones(len(regions.blocks), bool)
+    for geography in geographies:
+        inside &= regions.region_of[geography] >= 0
+    found = np.flatnonzero(inside)
+    return int(regions.blocks[found[0]]) if found.size else None
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,77 @@
+"""Short-form code lists to the long form: `ITERATION_CODE|1000:1999, 5010` to one row a code."""
+
+import re
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.errors import SchemaError
+from tallyveil.safetab.files import CODES, check_utf8, unreadable
+from tallyveil.storage.write import write_text
+
+_TERM = r"[0-9]{4}(?::[0-9]{4})?"
+_LINE = re.compile(rf" *([0-9]{{1,4}}) *\| *({_TERM}(?: *, *{_TERM})*) *", re.ASCII)
+_HEADER = "ITERATION_CODE|RACE_ETH_CODE"
+
+
+def convert_short_form(short_form: Path, codes: Path, output: Path) -> int:
+    """Write the long form of a short-form file.
+
+    Ranges may name codes that do not exist; codes that are not in the codes file are left out.
+
+    Args:
+        short_form: Lines of an iteration code, `|`, and codes or ranges `first:last` between commas.
+        codes: The race and ethnicity codes file.
+        output: The long-form file to write, complete or absent.
+    Returns:
+        Rows written.
+    Raises:
+        SchemaError: a line breaks the grammar, a range runs backwards, or the codes file has no codes.
+        StoreError: a file cannot be read or written.
+    """
+    known = _known_codes(codes)
+    rows = [
+        f"{iteration}|{code:04d}"
+        for iteration, spans in _parse(short_form)
+        for code in dict.fromkeys(c for first, last in spans for c in range(first, last + 1))
+        if code in known
+    ]
+    write_text(output, "\n".join([_HEADER, *rows, ""]))
+    return len(rows)
+
+
+def _known_codes(path: Path) -> set[int]:
+    check_utf8(path)
+    try:
+        frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise unreadable(path, error) from None
+    name = CODES.columns[0]
+    if name not in frame.columns:
+        raise SchemaError(f"{path} lacks the column {name}. Give the codes file.", code="safetab-short-form")
+    return {int(code) for code in frame[name].to_list() if code is not None and code.isdecimal()}
+
+
+def _parse(path: Path) -> list[tuple[str, list[tuple[int, int]]]]:
+    check_utf8(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    parsed = []
+    for number, line in enumerate(lines[1:], start=2):
+        match = _LINE.fullmatch(line)
+        spans = [_span(term) for term in match[2].split(",")] if match else []
+        if match is None or any(first > last for first, last in spans):
+            raise SchemaError(
+                f"{path}, line {number}: {line[:60]!r} is no short form. Wanted an iteration code, '|', then codes of "
+                "4 digits or rising ranges such as 1000:1999, between commas.",
+                code="safetab-short-form",
+            )
+        parsed.append((match[1], spans))
+    return parsed
+
+
+def _span(term: str) -> tuple[int, int]:
+    first, _, last = term.strip().partition(":")
+    return int(first), int(last or first)

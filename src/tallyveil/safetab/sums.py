@@ -1,0 +1,117 @@
+"""Laws of sums of independent integer noise, and exact margins of error of their combinations.
+
+Probabilities are doubles from the closed form of each law; convolutions add positive numbers. A margin is accepted
+only if its coverage is above the confidence by more than the error of these sums, so it is rounded up where the two
+cannot be told apart.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+
+from tallyveil.noise.laws import DiscreteGaussian, Law
+
+CONFIDENCE: Final = Fraction(19, 20)
+MARGIN_STEPS: Final = 64
+"""Margins of combined estimates are multiples of 1/64, rounded up."""
+
+_TAIL: Final = 1e-18
+_TOLERANCE: Final = 1e-11
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseSum:
+    """Law of a sum of independent symmetric integer noise.
+
+    Attributes:
+        reach: Largest value kept; what lies beyond has probability below 1e-15.
+        probabilities: P(X = x) for x = -reach..reach; float64.
+    """
+
+    reach: int
+    probabilities: NDArray[np.float64]
+
+    def plus(self, other: "NoiseSum") -> "NoiseSum":
+        """Law of the sum of the two, independent."""
+        both = np.maximum(fftconvolve(self.probabilities, other.probabilities), 0.0)
+        return _trimmed(both)
+
+    def within(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
+        """P(lowest <= X <= highest) for pairs of bounds; 0 where they cross."""
+        below = np.concatenate([[0.0], np.cumsum(self.probabilities)])
+        n = len(self.probabilities)
+        low = np.clip(lowest + self.reach, 0, n)
+        high = np.clip(highest + self.reach + 1, 0, n)
+        return np.where(high > low, below[high] - below[np.minimum(low, high)], 0.0)
+
+
+NOTHING: Final = NoiseSum(0, np.ones(1))
+
+
+def noise_sum(law: Law, n: int) -> NoiseSum:
+    """Law of the sum of n independent draws."""
+    total, power = NOTHING, _one(law)
+    while n:
+        total = total.plus(power) if n & 1 else total
+        n >>= 1
+        power = power.plus(power) if n else power
+    return total
+
+
+def margin_of_pair(a: int, first: NoiseSum, b: int, second: NoiseSum, scale: int) -> float:
+    """Smallest multiple m of 1/64 with P(|a X + b W| <= m scale) >= 95 %, X and W independent.
+
+    Args:
+        a, b: Whole weights; a above 0.
+        first, second: Laws of X and W.
+        scale: What the weights are divided by.
+    """
+    wanted = float(CONFIDENCE) + _TOLERANCE
+    values = np.arange(-second.reach, second.reach + 1, dtype=np.int64)
+
+    def covered(steps: int) -> bool:
+        limit = steps * scale // MARGIN_STEPS
+        inside = first.within(-((limit + b * values) // a), (limit - b * values) // a)
+        return float(second.probabilities @ inside) >= wanted
+
+    high = 1
+    while not covered(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if covered(middle) else (middle, high)
+    return (low if low and covered(low) else high) / MARGIN_STEPS
+
+
+def margin_of_sum(law: NoiseSum) -> int:
+    """Smallest whole m with P(|X| <= m) >= 95 %."""
+    middle = law.reach
+    tail = np.cumsum(law.probabilities[::-1])[:middle][::-1]  # P(X >= x) for x = 1, 2, ...
+    enough = np.flatnonzero(2 * tail <= float(1 - CONFIDENCE) - _TOLERANCE)
+    return int(enough[0]) if enough.size else middle
+
+
+def _one(law: Law) -> NoiseSum:
+    if isinstance(law, DiscreteGaussian):
+        v = float(law.variance)
+        reach = int(10 * v**0.5) + 4
+        x = np.arange(-reach, reach + 1, dtype=np.float64)
+        weights = np.exp(-x * x / (2 * v))
+    else:
+        reach = int(42 * float(law.scale)) + 4
+        weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(law.scale))
+    return _trimmed(weights / weights.sum())
+
+
+def _trimmed(probabilities: NDArray[np.float64]) -> NoiseSum:
+    """Drop symmetric ends whose probability is negligible."""
+    middle = len(probabilities) // 2
+    beyond = np.cumsum(probabilities[:middle] + probabilities[:middle:-1])
+    cut = int(np.searchsorted(beyond, _TAIL))
+    kept = probabilities[cut : len(probabilities) - cut]
+    return NoiseSum(middle - cut, kept)

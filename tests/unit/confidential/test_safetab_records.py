@@ -1,0 +1,199 @@
+"""Reading person records: every rule has its error, and no error shows a record."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tallyveil.confidential.safetab_records import read_persons
+from tallyveil.errors import TallyveilError
+from tallyveil.safetab.plan import read_plan
+from tallyveil.safetab.regions import read_regions
+
+
+@pytest.fixture(scope="module")
+def toy():
+    path = Path(__file__).parents[1] / "safetab" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("toy_country_records", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["toy_country_records"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def read(toy, tmp_path, rows=None, header=None, **changes):
+    params = toy.write_params(tmp_path / "p", **changes)
+    data = toy.write_data(tmp_path / "d", rows or toy.person_rows(50))
+    if header:
+        path = data / "person-records.txt"
+        path.write_text(header + "\n" + path.read_text().split("\n", 1)[1])
+    plan = read_plan(params)
+    return read_persons(data, plan.config, plan.files, read_regions(data, plan.config))
+
+
+def with_value(toy, column, value, n=50):
+    rows = [list(row) for row in toy.person_rows(n)]
+    rows[7][toy.PERSON_HEADER.split("|").index(column)] = value
+    return [tuple(row) for row in rows]
+
+
+def test_records_become_arrays_in_block_order(toy, tmp_path):
+    rows = toy.person_rows(400)
+    found = read(toy, tmp_path, rows)
+    assert sum(len(run.block) for run in found.values()) == 400
+    us = found["US"]
+    assert (us.block[1:] >= us.block[:-1]).all()
+    assert us.codes.shape[1] == 3
+    assert us.cells.min() >= 0 <= us.cells.max() <= 45
+    in_pr = sum(row[3] == "72" for row in rows)
+    assert len(found["PR"].block) == in_pr
+    assert "redacted" in repr(us)
+    assert str(len(us.block)) not in repr(us)
+
+
+def test_text_and_parquet_are_the_same(toy, tmp_path):
+    rows = toy.person_rows(300)
+    text = read(toy, tmp_path / "a", rows)
+    params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", rows)
+    for stem in ("person-records", "GRF-C"):
+        frame = pl.read_csv(data / f"{stem}.txt", separator="|", infer_schema=False)
+        frame.write_parquet(data / f"{stem}.parquet")
+        (data / f"{stem}.txt").unlink()
+    plan = read_plan(params)
+    found = read_persons(data, plan.config, plan.files, read_regions(data, plan.config))
+    assert {run: part.digest() for run, part in found.items()} == {run: p.digest() for run, p in text.items()}
+
+
+def test_people_of_other_states_are_left_out(toy, tmp_path):
+    rows = toy.person_rows(300)
+    found = read(toy, tmp_path, rows, state_filter_us=["11"], run_pr=False)
+    assert len(found["US"].block) == sum(row[3] == "11" for row in rows)
+
+
+def test_one_record_more_gives_another_digest(toy, tmp_path):
+    rows = toy.person_rows(100)
+    first = read(toy, tmp_path / "a", rows)
+    second = read(toy, tmp_path / "b", [*rows, next(row for row in rows if row[3] == "01")])
+    assert first["US"].digest() != second["US"].digest()
+    assert first["PR"].digest() == second["PR"].digest()
+
+
+BAD_VALUES = [
+    ("QAGE", "116"),
+    ("QAGE", "-1"),
+    ("QAGE", "4.5"),
+    ("QAGE", ""),
+    ("QSEX", "3"),
+    ("QSEX", "M"),
+    ("HOUSEHOLDER", "yes"),
+    ("TABBLKST", "1"),
+    ("TABBLKCOU", "01"),
+    ("TABTRACTCE", "1234567"),
+    ("TABBLK", "12x4"),
+    ("CENRACE", "64"),
+    ("CENRACE", "00"),
+    ("QRACE1", "Null"),
+    ("QRACE1", "0100"),
+    ("QRACE2", "12"),
+    ("QRACE8", "null"),
+    ("QSPAN", "Null"),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), BAD_VALUES)
+def test_every_column_has_its_rule(toy, tmp_path, column, value):
+    with pytest.raises(TallyveilError) as raised:
+        read(toy, tmp_path, with_value(toy, column, value))
+    said = str(raised.value)
+    assert raised.value.code == "safetab-person-values"
+    assert column in said
+    assert "person-records.txt" in said
+    assert not value or f"'{value}'" not in said
+
+
+@pytest.mark.parametrize("age", ["0", "00", "000", "028", "115", "99"])
+def test_ages_may_have_leading_zeros(toy, tmp_path, age):
+    read(toy, tmp_path, with_value(toy, "QAGE", age))
+
+
+def test_several_columns_are_told_at_once(toy, tmp_path):
+    rows = [list(row) for row in toy.person_rows(50)]
+    rows[3][0], rows[9][1] = "200", "9"
+    with pytest.raises(TallyveilError, match=r"2 problems(.|\n)*QAGE(.|\n)*QSEX"):
+        read(toy, tmp_path, [tuple(row) for row in rows])
+
+
+RACE_2, RACE_3, RACE_4 = 9, 10, 11
+
+
+@pytest.mark.parametrize(
+    ("places", "code"),
+    [
+        ({RACE_2: "Null", RACE_3: "1000"}, "safetab-null-order"),
+        ({RACE_2: "1000", RACE_3: "1000", RACE_4: "2000"}, "safetab-extra-codes"),
+        ({8: "1234"}, "safetab-person-code"),
+        ({16: "7777"}, "safetab-person-code"),
+        ({6: "2999"}, "safetab-person-block"),
+        ({3: "11", 4: "003"}, "safetab-person-block"),
+    ],
+)
+def test_rules_that_take_several_columns_or_files(toy, tmp_path, places, code):
+    rows = [list(row) for row in toy.person_rows(50)]
+    for place, value in places.items():
+        rows[4][place] = value
+    with pytest.raises(TallyveilError) as raised:
+        read(toy, tmp_path, [tuple(row) for row in rows])
+    assert raised.value.code == code
+    for value in places.values():
+        assert value == "Null" or f"'{value}'" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda header: header.replace("QSEX|", ""), "missing 'QSEX'"),
+        (lambda header: header + "|EXTRA", "unexpected 'EXTRA'"),
+        (lambda header: header.replace("QAGE|QSEX", "QSEX|QAGE"), "out of order"),
+    ],
+)
+def test_the_header_is_checked(toy, tmp_path, change, said):
+    with pytest.raises(TallyveilError) as raised:
+        read(toy, tmp_path, header=change(toy.PERSON_HEADER))
+    assert raised.value.code == "safetab-columns"
+    assert said in str(raised.value)
+
+
+def test_an_empty_or_absent_file(toy, tmp_path):
+    params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", [])
+    plan = read_plan(params)
+    regions = read_regions(data, plan.config)
+    with pytest.raises(TallyveilError) as raised:
+        read_persons(data, plan.config, plan.files, regions)
+    assert raised.value.code == "safetab-empty"
+    (data / "person-records.txt").unlink()
+    with pytest.raises(TallyveilError) as raised:
+        read_persons(data, plan.config, plan.files, regions)
+    assert raised.value.code == "input-missing"
+
+
+def test_a_ragged_or_damaged_file_shows_nothing_of_itself(toy, tmp_path):
+    params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(30))
+    plan = read_plan(params)
+    regions = read_regions(data, plan.config)
+    path = data / "person-records.txt"
+    text = path.read_text()
+    path.write_text(text + "31|1|True|secret|x|x|x|x|x|x|x|x|x|x|x|x|x|x|x|x\n")
+    with pytest.raises(TallyveilError) as raised:
+        read_persons(data, plan.config, plan.files, regions)
+    assert raised.value.code in ("input-unreadable", "safetab-person-values")
+    assert "secret" not in str(raised.value)
+    path.write_bytes(text.encode() + b"\xff\xfe|1\n")
+    with pytest.raises(TallyveilError):
+        read_persons(data, plan.config, plan.files, regions)
+    (data / "person-records.txt").unlink()
+    (data / "person-records.parquet").write_bytes(b"no parquet")
+    with pytest.raises(TallyveilError) as raised:
+        read_persons(data, plan.config, plan.files, regions)
+    assert raised.value.code == "input-unreadable"
