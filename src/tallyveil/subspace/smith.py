@@ -75,10 +75,10 @@ def smith_form(matrix: Any) -> SmithForm:
         break_at = _indivisible(diagonal)
         if break_at is None:
             break
-        # Adding the later column to the earlier one lets the next Hermite form find their common divisor.
-        mixing = _identity(d)
-        mixing[break_at + 1, break_at] = 1
-        diagonal, right = diagonal * mixing, right * mixing
+        # Adding the later row to the earlier one lets the next column operations find their common divisor.
+        mixing = _identity(k)
+        mixing[break_at, break_at + 1] = 1
+        diagonal, left = mixing * diagonal, mixing * left
     rank = sum(diagonal[i, i] != 0 for i in range(min(k, d)))
     return SmithForm(left, diagonal, right, rank)
 
