@@ -17,8 +17,8 @@ An address is 16 bytes, two 64-bit words, each little endian:
                          word site % 2 holds the first 64 binary digits of the uniform number of the site.
     kind 3, digits       low word = site << 16 | pair.
                          Words as in kind 1: digits 2 pair and 2 pair + 1 (counted in 64s) after the first 64.
-    kind 4, chains       of Markov chains; laid out where they are run.
-    kinds 5 to 15        reserved.
+    kinds 4 to 14        reserved.
+    kind 15, chains      of Markov chains; laid out in `tallyveil.subspace.mcmc_stream`.
 
 Every address is encrypted once in its own right (the electronic codebook), so no state, order or chunking
 enters. Golden vectors in the tests hold this layout fixed.
@@ -39,7 +39,6 @@ CELLS: Final = 0
 REFINEMENT: Final = 1
 NUMBERS: Final = 2
 DIGITS: Final = 3
-CHAINS: Final = 4
 
 LANES: Final = 8
 """Draws in one encrypted block."""
