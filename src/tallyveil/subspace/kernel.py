@@ -5,6 +5,7 @@ columns. They are sparse wherever the structure allows it.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -112,15 +113,15 @@ def pivot_columns(columns: Integers) -> PivotColumns:
     everything = flint_matrix(kept)
     while True:
         hermite, transform, rank = hermite_columns(flint_matrix(kept[:, chosen]))
-        square = fmpz_mat([[hermite[i, j] for j in range(rank)] for i in range(rank)]) if rank else fmpz_mat(0, 0)
+        square = (
+            fmpz_mat([[hermite[i, j] for j in range(rank)] for i in range(rank)]) if rank else fmpz_mat(0, 0)
+        )
         inverse = square.inv() if rank else fmpz_mat(0, 0)
         missing = _first_fractional(inverse * everything) if rank else None
         if missing is None:
             break
         chosen = [*chosen, missing]
-    return PivotColumns(
-        tuple(int(order[j]) for j in chosen), tuple(rows), square, transform, inverse
-    )
+    return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), square, transform, inverse)
 
 
 def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:
@@ -174,9 +175,7 @@ def sparse_columns(vectors: list[Entries], n_cells: int) -> Any:
         )
     cells = np.array([cell for vector in vectors for cell, _ in vector], dtype=np.int64)
     starts = np.cumsum([0, *(len(vector) for vector in vectors)])
-    matrix = sp.csc_matrix(
-        (np.array(values, dtype=np.int64), cells, starts), shape=(n_cells, len(vectors))
-    )
+    matrix = sp.csc_matrix((np.array(values, dtype=np.int64), cells, starts), shape=(n_cells, len(vectors)))
     matrix.sort_indices()
     for array in (matrix.data, matrix.indices, matrix.indptr):
         array.setflags(write=False)
@@ -188,11 +187,7 @@ def _unit_vectors(structure: Structure) -> list[Entries]:
 
 
 def _differences(structure: Structure) -> list[Entries]:
-    return [
-        [(int(a), 1), (int(b), -1)]
-        for block in structure.blocks
-        for a, b in zip(block[:-1], block[1:], strict=True)
-    ]
+    return [[(int(a), 1), (int(b), -1)] for block in structure.blocks for a, b in pairwise(block)]
 
 
 def _first_fractional(coordinates: Any) -> int | None:

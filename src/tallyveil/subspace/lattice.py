@@ -178,9 +178,7 @@ def require_totals(system: ConstraintSystem, totals: npt.ArrayLike) -> npt.NDArr
     """
     found = particular_solution(system, totals)
     if isinstance(found, NoIntegerSolution):
-        involved = [
-            name for name, m in zip(system.names, found.multipliers, strict=True) if m != 0
-        ]
+        involved = [name for name, m in zip(system.names, found.multipliers, strict=True) if m != 0]
         raise ConstraintError(
             f"Constraints {', '.join(repr(name) for name in involved[:8])}: no table of whole numbers has the "
             f"totals given. Combined with multipliers {', '.join(str(m) for m in found.multipliers if m)[:200]} "

@@ -68,7 +68,9 @@ class GeneralisedLaplace:
         return self.norm is Norm.L2
 
     def __str__(self) -> str:
-        return f"generalised Laplace, {self.norm.value} norm, epsilon {self.epsilon} for each unit of distance"
+        return (
+            f"generalised Laplace, {self.norm.value} norm, epsilon {self.epsilon} for each unit of distance"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,13 @@ def lll_reduced(columns: Any) -> Any | None:
         columns: Sparse int64 [n_cells, dimension].
     Source: Lenstra, Lenstra, Lovász 1982, with delta = 0.99.
     """
+    return None if columns.shape[1] > LARGEST_REDUCED else _lll(columns)
+
+
+def _lll(columns: Any) -> Any:
     from tallyveil.subspace.kernel import sparse_columns
 
     n_cells, dimension = columns.shape
-    if dimension > LARGEST_REDUCED:
-        return None
     dense = columns.T.toarray()
     reduced = fmpz_mat(dimension, n_cells, [int(v) for v in dense.ravel()]).lll().tolist()
     vectors = [[(cell, int(v)) for cell, v in enumerate(row) if v != 0] for row in reduced]
@@ -53,7 +55,7 @@ def shortest_vectors(columns: Any) -> npt.NDArray[np.int64]:
             "search takes time exponential in it.",
             code="subspace-too-large",
         )
-    basis = lll_reduced(columns).toarray()
+    basis = _lll(columns).toarray()
     dimension = basis.shape[1]
     factors, squares = gram_schmidt(basis)
     least = min(int(basis[:, j] @ basis[:, j]) for j in range(dimension))
@@ -68,9 +70,7 @@ def shortest_vectors(columns: Any) -> npt.NDArray[np.int64]:
                     least = int(used)
                 found.append(tuple(coefficients))
             return
-        centre = -sum(
-            (coefficients[j] * factors[j][level] for j in range(level + 1, dimension)), Fraction(0)
-        )
+        centre = -sum((coefficients[j] * factors[j][level] for j in range(level + 1, dimension)), Fraction(0))
         for value in _outward(centre):
             cost = used + (value - centre) ** 2 * squares[level]
             if cost > least:

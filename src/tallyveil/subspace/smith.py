@@ -131,12 +131,7 @@ def _identity(n: int) -> Any:
 
 
 def _is_diagonal(matrix: Any) -> bool:
-    return all(
-        value == 0
-        for i, row in enumerate(matrix.tolist())
-        for j, value in enumerate(row)
-        if i != j
-    )
+    return all(value == 0 for i, row in enumerate(matrix.tolist()) for j, value in enumerate(row) if i != j)
 
 
 def _indivisible(diagonal: Any) -> int | None:

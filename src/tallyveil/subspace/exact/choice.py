@@ -81,7 +81,9 @@ def _floors(cumulated: Cumulated, bits: int) -> list[int]:
         if all(floor is not None for floor in floors):
             return [floor for floor in floors if floor is not None]
         working *= 2
-    raise SolverError(f"A choice has probabilities whose first {bits} digits are undecided. Change a parameter.")
+    raise SolverError(
+        f"A choice has probabilities whose first {bits} digits are undecided. Change a parameter."
+    )
 
 
 def is_below(bound: Callable[[], arb], word: int, digits: Callable[[], Iterator[int]]) -> bool:

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -144,9 +145,8 @@ class MixtureSampler:
             accepted &= (component.least <= sizes) & (sizes <= component.most)
             for i in np.flatnonzero(accepted).tolist():
                 place = int(places[i])
-                accepted[i] = self._keeps(
-                    k, int(sizes[i]), int(words[place, 1]), lambda place=place: digits(place, 1)
-                )
+                word = int(words[place, 1])
+                accepted[i] = self._keeps(k, int(sizes[i]), word, partial(digits, place, 1))
             vectors[places] = found
             done[places] = accepted
         return vectors, done
@@ -230,5 +230,6 @@ def _tail(law: GeneralisedLaplace, d: int, radius: float) -> float:
     root = math.exp(log_moment / d)
     shares = [i / 20 for i in range(1, 20)]
     return min(
-        d * math.log1p(math.sqrt(2 * math.pi) * root / (s * epsilon)) - (1 - s) * epsilon * radius for s in shares
+        d * math.log1p(math.sqrt(2 * math.pi) * root / (s * epsilon)) - (1 - s) * epsilon * radius
+        for s in shares
     )

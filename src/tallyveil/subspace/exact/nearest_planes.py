@@ -110,7 +110,7 @@ class NearestPlanesProposal:
         starts = np.searchsorted(groups[order], np.arange(values.size + 1))
         for g, residue in enumerate(values.tolist()):
             places = order[starts[g] : starts[g + 1]]
-            out[places] = self._around(i, int(residue), words[places], lambda p, at=places: digits(int(at[p])))
+            out[places] = self._around(i, int(residue), words[places], _at(digits, places))
         return out
 
     def _around(
@@ -142,7 +142,9 @@ class NearestPlanesProposal:
         for doubling in range(1, 16):
             n = _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS << doubling)
             first = next(again())
-            pick = int(self._table(i, centre, n).choose(np.array([first], dtype=np.uint64), lambda _: again())[0])
+            pick = int(
+                self._table(i, centre, n).choose(np.array([first], dtype=np.uint64), lambda _: again())[0]
+            )
             if pick != n:
                 return _FAILED if pick > n else _candidates(centre, n)[pick]
         raise SolverError("A draw lies beyond all candidates; random digits never do this. Check the cipher.")
@@ -171,6 +173,10 @@ class NearestPlanesProposal:
 _FAILED = -(1 << 62)
 
 
+def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[int], Iterator[int]]:
+    return lambda place: digits(int(places[place]))
+
+
 def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposal:
     """Prepare trials of the lattice Gaussian, on an LLL-reduced basis.
 
@@ -197,7 +203,10 @@ def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposa
 def _least_share(variance: Fraction) -> float:
     """rho(1/2) / rho, the least share of a row that any centre leaves."""
     with precision(96):
-        return max(0.0, float(_theta(variance, Fraction(1, 2), 96) / _theta(variance, Fraction(0), 96)) * (1 - 2**-40))
+        return max(
+            0.0,
+            float(_theta(variance, Fraction(1, 2), 96) / _theta(variance, Fraction(0), 96)) * (1 - 2**-40),
+        )
 
 
 def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:

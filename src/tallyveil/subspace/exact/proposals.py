@@ -87,7 +87,7 @@ class BlockProposal:
     @property
     def always_accepts(self) -> bool:
         """Whether no trial fails: all block sums are zero."""
-        return self.numerators.shape[1] == 0
+        return bool(self.numerators.shape[1] == 0)
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
@@ -184,7 +184,8 @@ class TwoWayProposal:
         """A trial gives z with probability weight(z) / mass."""
         n_rows, n_columns = self.grid.shape
         row = single**n_columns * zero_sum(self.laws, n_columns, bits)
-        return row ** (n_rows - 1) * single ** int(self.free.size)
+        total: arb = row ** (n_rows - 1) * single ** int(self.free.size)
+        return total
 
 
 def single_mass(law: Law) -> arb:
