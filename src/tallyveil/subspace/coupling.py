@@ -10,7 +10,7 @@ Source: Biswas, Jacob, Vanetti 2019, Theorem 2.5; Dharangutte et al. 2022, Algor
 
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
 _PILOTS: Final = 24
 _FIRST_SWEEPS: Final = 16
-_ATTEMPTS: Final = 6
+_ATTEMPTS: Final = 10
 _PILOT_CHAIN: Final = 1 << 40
 
 
@@ -107,14 +107,16 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
         pilots = meeting_times(plan, key, lag, _PILOTS, longest, start=start, first_pair=first)
         if 4 * pilots.unmet >= _PILOTS:
             raise SolverError(
-                f"Coupling: {pilots.unmet} of {_PILOTS} pilot pairs did not meet in {longest} sweeps. Allow more sweeps, "
-                "or give a reduced basis.",
+                f"Coupling: {pilots.unmet} of {_PILOTS} pilot pairs did not meet in {longest} sweeps. Allow more "
+                "sweeps, or give a reduced basis.",
                 code="subspace-not-converged",
             )
         typical = int(np.quantile(pilots.times, 0.75))
-        if attempt and typical <= lag:
+        # Leaders that have hardly moved from the common start meet at once, which says nothing.
+        moved = int((pilots.times > 0).sum()) >= _PILOTS - 2
+        if attempt and moved and typical <= lag:
             break
-        lag = max(4 * lag if attempt < 2 else lag, typical)
+        lag = max(lag if moved and attempt > 1 else 4 * lag, typical)
     return lag
 
 
@@ -131,16 +133,23 @@ def _meet(
 ) -> int:
     """Sweeps of the lagged chain until both are equal, or longest + 1."""
     target, columns = plan.target, plan.columns
-    law = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
-    along = (columns.starts, columns.ends, columns.rows, columns.steps, columns.pivots, columns.n_cells)
-    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.block)
+    law: tuple[Any, ...] = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
+    along: tuple[Any, ...] = (
+        columns.starts,
+        columns.ends,
+        columns.rows,
+        columns.steps,
+        columns.pivots,
+        columns.n_cells,
+    )
+    tables: tuple[Any, ...] = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.block)
     if np.array_equal(ahead[: columns.n_cells], behind[: columns.n_cells]):
         return 0
     done = 0
     ask = _FIRST_SWEEPS  # pairs that meet soon should not pay for bits they do not use
     while done < longest:
         now = min(stream.chunk, longest - done, ask)
-        bits = (stream.words(COUPLED, pair, done, now), stream.per_sweep, now, ahead, behind)
+        bits: tuple[Any, ...] = (stream.words(COUPLED, pair, done, now), stream.per_sweep, now, ahead, behind)
         if isinstance(plan.moves, SliceMoves):
             met = coupled_slice_sweeps(*law, *along, *bits)
         else:

@@ -6,6 +6,7 @@ costs is that its law is not quite the one asked for (`tallyveil.subspace.diagno
 Source: Dharangutte, Gao, Gong, Yu 2022, Algorithm 1.
 """
 
+import math
 import time
 from typing import Final, Protocol
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace_chain import jump_sweeps, slice_sweeps
+from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, SliceMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
 from tallyveil.subspace.mechanisms import LatticeLaw
@@ -76,7 +78,8 @@ def run_chain(
     """
     if sweeps < 1 or (thin is not None and thin < 1):
         raise SolverError(
-            f"Chain: {sweeps} sweeps, thinned to every {thin}; wanted 1 or more of each.", code="subspace-chain-range"
+            f"Chain: {sweeps} sweeps, thinned to every {thin}; wanted 1 or more of each.",
+            code="subspace-chain-range",
         )
     stride = sweeps if thin is None else thin
     kept = np.empty((-(-sweeps // stride), plan.columns.n_cells), dtype=np.int64)
@@ -85,32 +88,43 @@ def run_chain(
     began = time.perf_counter()
     if observer is not None:
         observer.stage_started("chain", kept.shape[0] * stride)
-    done = 0
-    for row in range(kept.shape[0]):
-        while done < (row + 1) * stride:
-            now = min(stream.chunk, (row + 1) * stride - done)
-            sweep_chain(plan, stream.words(part, chain, done, now), stream.per_sweep, now, state)
-            done += now
-            if observer is not None:
-                observer.advanced(now)
-        kept[row] = state[: plan.columns.n_cells]
+    for done in range(0, kept.shape[0] * stride, stream.chunk):
+        now = min(stream.chunk, kept.shape[0] * stride - done)
+        words = stream.words(part, chain, done, now)
+        sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, kept=kept)
+        if observer is not None:
+            observer.advanced(now)
     if observer is not None:
         observer.stage_finished("chain", time.perf_counter() - began)
     return kept
 
 
 def sweep_chain(
-    plan: ChainPlan, words: npt.NDArray[np.uint64], per_sweep: int, sweeps: int, state: Integers
+    plan: ChainPlan,
+    words: npt.NDArray[np.uint64],
+    per_sweep: int,
+    sweeps: int,
+    state: Integers,
+    *,
+    done: int = 0,
+    thin: int = 0,
+    kept: Integers | None = None,
 ) -> int:
-    """Move an extended state on in place; returns the proposals accepted (sweeps times columns for slices)."""
+    """Move an extended state on in place; returns the proposals accepted (sweeps times columns for slices).
+
+    Args:
+        words: [sweeps * per_sweep].
+        done, thin, kept: Sweeps made before, and where states go that are kept; see the kernels.
+    """
+    out = np.empty((0, plan.columns.n_cells), dtype=np.int64) if kept is None else kept
     target, columns = plan.target, plan.columns
     law = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
     along = (columns.starts, columns.ends, columns.rows, columns.steps, columns.n_cells)
     if isinstance(plan.moves, SliceMoves):
-        slice_sweeps(*law, *along, words, per_sweep, sweeps, state)
+        slice_sweeps(*law, *along, words, per_sweep, sweeps, state, done, thin, out)
         return sweeps * columns.n_columns
     tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.block)
-    return int(jump_sweeps(*law, *along, *tables, words, per_sweep, sweeps, state))
+    return int(jump_sweeps(*law, *along, *tables, words, per_sweep, sweeps, state, done, thin, out))
 
 
 def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
@@ -138,7 +152,9 @@ def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
     return state
 
 
-def tune_jumps(law: LatticeLaw, basis: npt.ArrayLike, key: bytes, *, at_once: int | None = None) -> JumpMoves:
+def tune_jumps(
+    law: LatticeLaw, columns: ChainColumns, key: bytes, *, at_once: int | None = None
+) -> JumpMoves:
     """Choose the scales of double-geometric jumps in a warm-up that sees no data.
 
     A column's scale follows from the law along it; one factor for all is found by bisection on its logarithm, so that
@@ -148,33 +164,33 @@ def tune_jumps(law: LatticeLaw, basis: npt.ArrayLike, key: bytes, *, at_once: in
 
     Args:
         law: What the chains should follow.
-        basis: int [n_cells, columns].
+        columns: What to move along.
         key: 32 bytes.
         at_once: Columns in one proposal; None for all.
     Source: Roberts, Gelman, Gilks 1997 (a quarter in many dimensions).
     """
-    dense = np.abs(np.asarray(basis, dtype=np.float64))
-    lengths = np.sqrt((dense**2).sum(axis=0)) if law.squares else dense.sum(axis=0)
+    lengths = np.sqrt(columns.squares()) if law.squares else columns.absolutes().astype(np.float64)
     spread = 1 / float(law.rate) if law.takes_root or not law.squares else float(2 * law.rate) ** -0.5
     widths = spread / lengths
     wanted = _ACCEPTED_ONE if at_once == 1 else _ACCEPTED_MANY
-    low, high = np.log(0.06 / widths.min()), np.log(min(8.0, 9e4 / widths.max()))
-    typical = run_chain(plan_chain(law, basis), key, _WARM_UP_SWEEPS, part=WARM_UP)[0]
+    low, high = math.log(0.06 / float(widths.min())), math.log(8.0)
+    typical = run_chain(plan_chain(law, columns), key, _WARM_UP_SWEEPS, part=WARM_UP)[0]
     for round_ in range(_WARM_UP_ROUNDS):
         middle = (low + high) / 2
         scales = np.clip(widths * np.exp(middle), 0.06, 9e4)
-        plan = plan_chain(law, basis, JumpMoves(tuple(round(s, 3) for s in scales.tolist()), at_once))
+        moves = JumpMoves(tuple(round(scale, 3) for scale in scales.tolist()), at_once)
+        plan = plan_chain(law, columns, moves)
         stream = ChainStream(key, plan.digest, plan.words)
         state = chain_start(plan, typical)
         accepted = done = 0
         while done < _WARM_UP_SWEEPS:
             now = min(stream.chunk, _WARM_UP_SWEEPS - done)
-            accepted += sweep_chain(plan, stream.words(WARM_UP, round_, done, now), stream.per_sweep, now, state)
+            accepted += sweep_chain(
+                plan, stream.words(WARM_UP, round_, done, now), stream.per_sweep, now, state
+            )
             done += now
         rate = accepted / (_WARM_UP_SWEEPS * plan.slacks_per_sweep)
         low, high = (middle, high) if rate > wanted else (low, middle)
-    moves = plan.moves
-    assert isinstance(moves, JumpMoves)
     return moves
 
 

@@ -1,4 +1,4 @@
-"""What chains move along, and how: columns of a basis, slices or jumps."""
+"""How chains move, slices or jumps, and what fixes them: the plan of a chain."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from flint import fmpz_mat
 
 from tallyveil.errors import SolverError
+from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_tables import ChainTarget, JumpLaws, chain_target, jump_laws
 from tallyveil.subspace.mechanisms import LatticeLaw
 
@@ -42,91 +42,6 @@ Moves: TypeAlias = SliceMoves | JumpMoves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChainColumns:
-    """Columns that chains move along, sparse, each with a row that tells how often it was added.
-
-    Rows are the cells, then coordinates for those columns that have no cell of their own with a step of one.
-
-    Attributes:
-        n_cells: Cells of the table.
-        n_rows: Cells and coordinates.
-        starts: int64 [columns + 1], first entry of each column.
-        ends: int64 [columns], where its cells end and its coordinates begin.
-        rows, steps: int64 [entries].
-        pivots: int64 [columns], a row in which the step is +1.
-    """
-
-    n_cells: int
-    n_rows: int
-    starts: Integers
-    ends: Integers
-    rows: Integers
-    steps: Integers
-    pivots: Integers
-
-    @property
-    def n_columns(self) -> int:
-        """Moves of a sweep."""
-        return self.pivots.size
-
-    def dense(self) -> Integers:
-        """int64 [n_cells, columns]."""
-        matrix = np.zeros((self.n_rows, self.n_columns), dtype=np.int64)
-        matrix[self.rows, np.repeat(np.arange(self.n_columns), np.diff(self.starts))] = self.steps
-        return matrix[: self.n_cells]
-
-
-def chain_columns(basis: npt.ArrayLike) -> ChainColumns:
-    """Prepare a basis for chains; columns may come out with their signs changed.
-
-    Args:
-        basis: int [n_cells, columns], a basis of the lattice, or more of its vectors; none of them zero.
-    Raises:
-        SolverError: no column, or a column of zeros.
-    """
-    matrix: Integers = np.array(basis, dtype=np.int64)
-    if matrix.ndim != 2 or not matrix.shape[1] or not matrix.any(axis=0).all():
-        raise SolverError(
-            f"Chain columns: got shape {matrix.shape} with a zero column or none at all. Give a basis of the lattice.",
-            code="subspace-chain-range",
-        )
-    n_cells, n_columns = matrix.shape
-    own = (np.count_nonzero(matrix, axis=1) == 1)[:, None] & (np.abs(matrix) == 1)
-    pivots = np.where(own.any(axis=0), own.argmax(axis=0), -1)
-    signs = np.where(pivots >= 0, matrix[pivots, np.arange(n_columns)], 1)
-    matrix *= signs
-    n_rows = n_cells
-    starts, ends, rows, steps = [0], [], [], []
-    for k in range(n_columns):
-        cells = np.flatnonzero(matrix[:, k])
-        rows.extend(cells.tolist())
-        steps.extend(matrix[cells, k].tolist())
-        ends.append(len(rows))
-        if pivots[k] < 0:
-            pivots[k] = n_rows
-            rows.append(n_rows)
-            steps.append(1)
-            n_rows += 1
-        starts.append(len(rows))
-    arrays = (np.array(part, dtype=np.int64) for part in (starts, ends, rows, steps, pivots))
-    return ChainColumns(n_cells, n_rows, *(_frozen(array) for array in arrays))
-
-
-def systematic_basis(basis: npt.ArrayLike) -> Integers:
-    """A basis of the same lattice by Hermite form, in which columns have cells of their own where that is possible.
-
-    For one sum these are the differences from one cell; for a two-way table the rectangles through one corner.
-    Chains along them meet soon, since each column's own cell can be made equal in both.
-
-    Args:
-        basis: int [n_cells, dimension].
-    """
-    matrix: Integers = np.asarray(basis, dtype=np.int64)
-    rows = fmpz_mat(matrix.shape[1], matrix.shape[0], [int(value) for value in matrix.T.ravel()])
-    return np.array([[int(value) for value in row] for row in rows.hnf().tolist()], dtype=np.int64).T
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ChainPlan:
     """Everything that fixes a chain but its key.
 
@@ -155,7 +70,7 @@ class ChainPlan:
     def __post_init__(self) -> None:
         digits, columns = self.target.thresholds.shape[0], self.columns.n_columns
         if isinstance(self.moves, SliceMoves):
-            words, coupled = columns * (digits + 1), columns * (2 * digits + 3)
+            words, coupled = columns * (digits + 1), columns * (digits + 3)
         else:
             words = coupled = (columns + 1) // 2 + -(-columns // self.block) * digits
         object.__setattr__(self, "words", words)
@@ -177,20 +92,18 @@ class ChainPlan:
         return -(-self.columns.n_columns // self.block)
 
 
-def plan_chain(law: LatticeLaw, basis: npt.ArrayLike, moves: Moves | None = None) -> ChainPlan:
-    """Plan chains for a law along the columns of a basis.
+def plan_chain(law: LatticeLaw, columns: ChainColumns, moves: Moves | None = None) -> ChainPlan:
+    """Plan chains for a law on the lattice of the columns.
 
     Args:
         law: What they should follow.
-        basis: int [n_cells, columns], spanning the lattice.
+        columns: What to move along; see `lattice_columns` and `basis_columns`.
         moves: How to move; slices by default.
     Raises:
         SolverError: numbers that may overflow, jumps that do not fit the columns, or no columns.
     """
-    columns = chain_columns(basis)
     moves = SliceMoves() if moves is None else moves
-    longest = int((columns.dense() ** 2).sum(axis=0).max())
-    target = chain_target(law, columns.n_cells, longest)
+    target = chain_target(law, columns.n_cells, int(columns.squares().max()))
     if isinstance(moves, SliceMoves):
         return ChainPlan(law, columns, moves, target, jump_laws([1.0]), np.zeros(columns.n_columns, np.int64))
     at_once = columns.n_columns if moves.at_once is None else moves.at_once
