@@ -59,12 +59,17 @@ class PairProfile:
             return Bounds(min(max(0.0, -round_up(-whole)), upper), upper)
 
     def renyi(self, order: int) -> float:
-        """The Renyi divergence of the held part at a whole order above 1; for checks against rho * order."""
+        """The Renyi divergence at a whole order above 1, for checks against rho * order.
+
+        From below: values whose probability is not surely above 0 are left out.
+        """
         with precision(_BITS):
             total = arb(0)
             for t, mass in zip(self.inner, self.masses, strict=True):
+                if not mass > 0:
+                    continue
                 loss = Fraction(self.squared_distance - 2 * t) / (2 * self.variance)
-                total = total + mass * rational((order - 1) * loss).exp()
+                total = total + mass.mid() * rational((order - 1) * loss).exp()
             return float(total.log() / (order - 1))
 
 
