@@ -96,37 +96,34 @@ def size_budget(kind: int, scale: float, limit: int, size: int, height: int) -> 
 
 
 @njit(nogil=True, cache=True)
-def _reach(
-    state: Integers, rows: Integers, steps: Integers, start: int, end: int, sign: int, budget: int
-) -> int:
-    """Greatest t >= 0 for which sign * t steps let the sum of absolute values grow by `budget` at most."""
-    before = 0
-    slope = 0
-    for i in range(start, end):
-        before += abs(state[rows[i]])
-        slope += abs(steps[i])
-    low = 0
-    high = (2 * before + budget) // slope
-    while low < high:
-        middle = (low + high + 1) >> 1
-        after = 0
-        for i in range(start, end):
-            after += abs(state[rows[i]] + sign * middle * steps[i])
-        if after - before <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-@njit(nogil=True, cache=True)
 def slice_ends(
     kind: int, state: Integers, rows: Integers, steps: Integers, start: int, end: int, budget: int
 ) -> tuple[int, int]:
     """The multiples t of a column, from the first result to the second, that let the size grow by `budget` at most."""
     if kind == ABSOLUTE:
-        low = -_reach(state, rows, steps, start, end, -1, budget)
-        return low, _reach(state, rows, steps, start, end, 1, budget)
+        before = 0
+        slope = 0
+        for i in range(start, end):
+            before += abs(state[rows[i]])
+            slope += abs(steps[i])
+        farthest = (2 * before + budget) // slope
+        least, most = 0, 0
+        for sign in (-1, 1):
+            low, high = 0, farthest
+            while low < high:
+                middle = (low + high + 1) >> 1
+                after = 0
+                for i in range(start, end):
+                    after += abs(state[rows[i]] + sign * middle * steps[i])
+                if after - before <= budget:
+                    low = middle
+                else:
+                    high = middle - 1
+            if sign < 0:
+                least = -low
+            else:
+                most = low
+        return least, most
     square = 0
     inner = 0
     for i in range(start, end):
@@ -166,28 +163,26 @@ def high_product(u: np.uint64, n: np.uint64) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def draw_jump(bits: np.uint64, masses: Masses, totals: Words, law: int) -> tuple[int, np.uint64]:
+def draw_jump(
+    bits: np.uint64, masses: Masses, totals: Words, finders: Integers, law: int
+) -> tuple[int, np.uint64]:
     """A jump and a height below it, uniform among the 2**32 points under the histogram of a jump law.
 
     Args:
         bits: 32 random bits.
         masses: [laws, reach + 1], points at jump 0, 1, ...; the mass at -e is that at e.
         totals: [laws, reach + 1], points at jumps 1..e of one sign.
-        law: Row of both.
+        finders: [laws, 256], the least jump to look at, by the place among those points in units of 2**23.
+        law: Row of all three.
     """
     if bits < np.uint64(masses[law, 0]):
         return 0, bits
     rest = bits - np.uint64(masses[law, 0])
     place = rest >> np.uint64(1)
-    low, high = 1, totals.shape[1] - 1
-    while low < high:
-        middle = (low + high) >> 1
-        if totals[law, middle] > place:
-            high = middle
-        else:
-            low = middle + 1
-    jump = low if rest & np.uint64(1) else -low
-    return jump, place - totals[law, low - 1]
+    size = finders[law, place >> np.uint64(23)]
+    while totals[law, size] <= place:
+        size += 1
+    return (size if rest & np.uint64(1) else -size), place - totals[law, size - 1]
 
 
 @njit(nogil=True, cache=True)
@@ -234,7 +229,16 @@ def slice_sweeps(
         place = sweep * per_sweep
         for k in range(starts.size - 1):
             start, end = int(starts[k]), int(ends[k])
-            height = level_of(kind, scale, size) + draw_slack(words, place, thresholds, guide)
+            # draw_slack and add_column, written out: handing arrays to a function counts references, which takes
+            # longer than they do.
+            slack = 0
+            for digit in range(digits):
+                u = words[place + digit]
+                value = guide[digit, u >> np.uint64(56)]
+                while value < 255 and thresholds[digit, value] <= u:
+                    value += 1
+                slack += value << (8 * digit)
+            height = level_of(kind, scale, size) + slack
             budget = size_budget(kind, scale, limit, size, height)
             low, high = slice_ends(kind, state, rows, steps, start, end, budget)
             u = words[place + digits]
@@ -243,8 +247,16 @@ def slice_sweeps(
             if high - low >= _WIDEST or u * n < (np.uint64(0) - n) % n:
                 continue
             times = low + int(high_product(u, n))
-            size += add_column(kind, state, rows, steps, start, end, times)
-            add_column(kind, state, rows, steps, end, starts[k + 1], times)
+            for i in range(start, end):
+                before = state[rows[i]]
+                after = before + times * steps[i]
+                state[rows[i]] = after
+                if kind == ABSOLUTE:
+                    size += abs(after) - abs(before)
+                else:
+                    size += after * after - before * before
+            for i in range(end, starts[k + 1]):
+                state[rows[i]] += times * steps[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
             kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
 
@@ -264,6 +276,7 @@ def jump_sweeps(
     laws: Integers,
     masses: Masses,
     totals: Words,
+    finders: Integers,
     block: int,
     words: Words,
     per_sweep: int,
@@ -289,7 +302,7 @@ def jump_sweeps(
     """
     digits = thresholds.shape[0]
     n_columns = starts.size - 1
-    jumps = np.empty(block, dtype=np.int64)
+    saved = state.copy()
     accepted = 0
     size = cell_size(kind, state, n_cells)
     for sweep in range(n_sweeps):
@@ -298,22 +311,48 @@ def jump_sweeps(
         for first in range(0, n_columns, block):
             last = min(first + block, n_columns)
             growth = 0
+            for i in range(state.size):
+                saved[i] = state[i]
             for k in range(first, last):
-                jump, _ = draw_jump(half_word(words, place, k), masses, totals, laws[k])
-                jumps[k - first] = jump
-                if jump != 0:
-                    growth += add_column(kind, state, rows, steps, starts[k], ends[k], jump)
-                    add_column(kind, state, rows, steps, ends[k], starts[k + 1], jump)
-            slack = draw_slack(words, slack_place, thresholds, guide)
+                # draw_jump and add_column, written out: handing arrays to a function counts references, which
+                # takes longer than the whole update.
+                bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
+                law = laws[k]
+                at_zero = np.uint64(masses[law, 0])
+                if bits < at_zero:
+                    continue
+                rest = bits - at_zero
+                drawn = rest >> np.uint64(1)
+                jump = finders[law, drawn >> np.uint64(23)]
+                while totals[law, jump] <= drawn:
+                    jump += 1
+                if rest & np.uint64(1) == np.uint64(0):
+                    jump = -jump
+                for i in range(starts[k], ends[k]):
+                    before = state[rows[i]]
+                    after = before + jump * steps[i]
+                    state[rows[i]] = after
+                    if kind == ABSOLUTE:
+                        growth += abs(after) - abs(before)
+                    else:
+                        growth += after * after - before * before
+                for i in range(ends[k], starts[k + 1]):
+                    state[rows[i]] += jump * steps[i]
+            slack = 0
+            for digit in range(digits):
+                u = words[slack_place + digit]
+                value = guide[digit, u >> np.uint64(56)]
+                while value < 255 and thresholds[digit, value] <= u:
+                    value += 1
+                slack += value << (8 * digit)
             slack_place += digits
             height = level_of(kind, scale, size) + slack
             if size + growth <= limit and level_of(kind, scale, size + growth) <= height:
                 size += growth
                 accepted += 1
-                continue
-            for k in range(first, last):
-                if jumps[k - first] != 0:
-                    add_column(kind, state, rows, steps, starts[k], starts[k + 1], -jumps[k - first])
+            else:
+                for i in range(state.size):
+                    state[i] = saved[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
             kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
     return accepted

@@ -161,6 +161,7 @@ def coupled_jump_sweeps(
     laws: Integers,
     masses: Masses,
     totals: Words,
+    finders: Integers,
     block: int,
     words: Words,
     per_sweep: int,
@@ -188,7 +189,7 @@ def coupled_jump_sweeps(
             last = min(first + block, n_columns)
             growth, other_growth = 0, 0
             for k in range(first, last):
-                jump, height = draw_jump(half_word(words, place, k), masses, totals, laws[k])
+                jump, height = draw_jump(half_word(words, place, k), masses, totals, finders, laws[k])
                 needed = state[pivots[k]] + jump - other[pivots[k]]
                 met = abs(needed) <= reach and height < np.uint64(masses[laws[k], min(abs(needed), reach)])
                 other_jump = needed if met else -jump

@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.errors import SolverError
+from tallyveil.kernels.subspace_chain import ABSOLUTE
 from tallyveil.kernels.subspace_chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
 from tallyveil.subspace.mcmc import Integers, Observer, chain_start, sweep_chain
 from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
 _PILOTS: Final = 24
+_GREATEST_ABSOLUTE: Final = 1 << 30
 _FIRST_SWEEPS: Final = 16
 _ATTEMPTS: Final = 10
 _PILOT_CHAIN: Final = 1 << 40
@@ -70,11 +72,17 @@ def meeting_times(
         first_pair: Number of the first pair, for more pairs of the same key.
         observer: Told of pairs done.
     Raises:
-        SolverError: a number below 1, or a plan whose slices may be too wide to be compared.
+        SolverError: a number below 1, or noise so wide that points of two slices cannot be compared.
     """
-    if min(lag, pairs, longest) < 1 or plan.target.limit >= 1 << 40:
+    if min(lag, pairs, longest) < 1:
         raise SolverError(
             f"Coupling: lag {lag}, {pairs} pairs, at most {longest} sweeps; wanted 1 or more of each.",
+            code="subspace-chain-range",
+        )
+    if plan.target.kind == ABSOLUTE and plan.target.limit >= _GREATEST_ABSOLUTE:
+        raise SolverError(
+            f"Coupling: {plan.law} on {plan.columns.n_cells} cells reaches sizes of {plan.target.limit}, wanted below "
+            f"{_GREATEST_ABSOLUTE}. Take less noise or an exact sampler.",
             code="subspace-chain-range",
         )
     times = np.empty(pairs, dtype=np.int64)
@@ -142,7 +150,13 @@ def _meet(
         columns.pivots,
         columns.n_cells,
     )
-    tables: tuple[Any, ...] = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.block)
+    tables: tuple[Any, ...] = (
+        plan.jump_law,
+        plan.jumps.masses,
+        plan.jumps.totals,
+        plan.jumps.finders,
+        plan.block,
+    )
     if np.array_equal(ahead[: columns.n_cells], behind[: columns.n_cells]):
         return 0
     done = 0

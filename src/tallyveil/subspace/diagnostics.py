@@ -135,8 +135,9 @@ def added_delta(total_variation: float, epsilon: Fraction, least_distance: float
     """The delta that noise off by `total_variation` adds to an integer-subspace guarantee at this epsilon.
 
     For tables at distance D, P~(E) <= P(E) + t <= e^(eps D) P'(E) + t <= e^(eps D) P~'(E) + (1 + e^(eps D)) t,
-    besides the delta that the law asked for has itself. Definition 2 allows delta (e^(eps D) - 1) / (e^eps - 1), so that
-    delta = t (e^eps - 1) (e^(eps D) + 1) / (e^(eps D) - 1) will do; it falls with D, hence the least distance counts.
+    besides the delta that the law asked for has itself. Definition 2 allows delta (e^(eps D) - 1) / (e^eps - 1),
+    so that delta = t (e^eps - 1) (e^(eps D) + 1) / (e^(eps D) - 1) will do; it falls with D, hence the least distance
+    counts.
 
     Args:
         total_variation: t, between the law of the noise and the law asked for.

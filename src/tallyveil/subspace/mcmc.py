@@ -123,7 +123,7 @@ def sweep_chain(
     if isinstance(plan.moves, SliceMoves):
         slice_sweeps(*law, *along, words, per_sweep, sweeps, state, done, thin, out)
         return sweeps * columns.n_columns
-    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.block)
+    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.jumps.finders, plan.block)
     return int(jump_sweeps(*law, *along, *tables, words, per_sweep, sweeps, state, done, thin, out))
 
 

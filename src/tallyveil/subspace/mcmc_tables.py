@@ -159,10 +159,12 @@ class JumpLaws:
     Attributes:
         masses: uint32 [laws, reach + 1], points at 0, 1, ...; a negative jump has those of its opposite.
         totals: uint64 [laws, reach + 1], points at 1..e together; the last is what is not at 0, halved.
+        finders: int64 [laws, 256], the least e whose total passes b * 2**23: where to look from.
     """
 
     masses: npt.NDArray[np.uint32]
     totals: npt.NDArray[np.uint64]
+    finders: npt.NDArray[np.int64]
 
 
 def jump_laws(scales: npt.ArrayLike) -> JumpLaws:
@@ -186,7 +188,9 @@ def jump_laws(scales: npt.ArrayLike) -> JumpLaws:
     totals = np.concatenate(
         [np.zeros((widths.size, 1), np.uint64), np.cumsum(masses[:, 1:], axis=1, dtype=np.uint64)], axis=1
     )
-    return JumpLaws(_frozen(masses), _frozen(totals))
+    tops = np.arange(DIGIT, dtype=np.uint64) << np.uint64(23)
+    finders = np.array([np.searchsorted(row, tops, side="right") for row in totals], dtype=np.int64)
+    return JumpLaws(_frozen(masses), _frozen(totals), _frozen(finders))
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,5 +1,6 @@
 """The chains' kernels do what their plain twins do, bit for bit."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -9,14 +10,14 @@ from hypothesis import strategies as st
 
 from tallyveil.kernels.subspace_chain import draw_jump, high_product, jump_sweeps, slice_sweeps
 from tallyveil.kernels.subspace_chain_coupled import (
+    couple_uniforms,
     coupled_jump_sweeps,
     coupled_slice_sweeps,
-    couple_uniforms,
 )
 from tallyveil.kernels.subspace_chain_reference import (
+    couple_uniforms_reference,
     coupled_jump_sweeps_reference,
     coupled_slice_sweeps_reference,
-    couple_uniforms_reference,
     draw_jump_reference,
     jump_sweeps_reference,
     slice_sweeps_reference,
@@ -44,19 +45,18 @@ bits = st.integers(0, 2**64 - 1)
 
 def plans():
     rng = np.random.default_rng(5)
-    for law in LAWS:
-        for system in SYSTEMS:
-            lattice = lattice_of(SYSTEMS[system])
-            for name, columns in (
-                ("basis", basis_columns(lattice.basis)),
-                ("more", lattice_columns(lattice)),
-            ):
-                for at_once in (1, 2, None):
-                    scales = tuple(rng.choice([0.4, 1.5, 3.0], columns.n_columns).tolist())
-                    moves = JumpMoves(scales, at_once if columns.n_columns > 1 else None)
-                    yield pytest.param(
-                        plan_chain(LAWS[law], columns, moves), id=f"{law}-{system}-{name}-{at_once}"
-                    )
+    for law, system in itertools.product(LAWS, SYSTEMS):
+        lattice = lattice_of(SYSTEMS[system])
+        for name, columns in (
+            ("basis", basis_columns(lattice.basis)),
+            ("more", lattice_columns(lattice)),
+        ):
+            for at_once in (1, 2, None):
+                scales = tuple(rng.choice([0.4, 1.5, 3.0], columns.n_columns).tolist())
+                moves = JumpMoves(scales, at_once if columns.n_columns > 1 else None)
+                yield pytest.param(
+                    plan_chain(LAWS[law], columns, moves), id=f"{law}-{system}-{name}-{at_once}"
+                )
 
 
 def dense(columns):
@@ -75,7 +75,7 @@ def test_sweeps_agree_with_their_twins(plan):
     twin_law = (target.kind, target.scale, target.limit, target.thresholds)
     along = (columns.starts, columns.ends, columns.rows, columns.steps)
     matrix, n_cells = dense(columns), columns.n_cells
-    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.block)
+    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.jumps.finders, plan.block)
     masses = plan.jumps.masses[plan.jump_law].tolist()
     digits, n = target.thresholds.shape[0], columns.n_columns
 
@@ -127,7 +127,7 @@ def test_high_product(u, n):
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2))
 def test_jumps_agree_with_their_twin(drawn, law):
     laws = jump_laws([0.2, 1.0, 4.0])
-    jump, height = draw_jump(np.uint64(drawn), laws.masses, laws.totals, law)
+    jump, height = draw_jump(np.uint64(drawn), laws.masses, laws.totals, laws.finders, law)
     assert (jump, int(height)) == draw_jump_reference(drawn, laws.masses[law].tolist())
     assert int(height) < laws.masses[law][abs(jump)]
 
