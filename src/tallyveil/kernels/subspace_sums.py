@@ -15,10 +15,13 @@ Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-MARGIN = 2.0**-38
-"""Relative to the probability of the node's sum: rounding of 16,384 products and sums stays below 2**-38.9."""
+MARGIN = 2.0**-46
+"""Relative to the probability of the node's sum: covers the errors of the tables, below 2**-47.4."""
 
-MOST_STEPS = 1 << 13
+UNIT = 2.0**-51
+"""Added to the margin for every step: covers the rounding of its two sums, and of taking it away."""
+
+MOST_STEPS = 1 << 22
 LEAST_TOTAL = 2.0**-64
 
 
@@ -76,9 +79,8 @@ def split_sums(
             if total < LEAST_TOTAL:
                 open_draws[draw] = True
                 break
-            low = np.float64(word >> np.uint64(11)) * 2.0**-53 * total
-            high = low + (width + MARGIN) * total
-            low -= MARGIN * total
+            low = (np.float64(word >> np.uint64(11)) * 2.0**-53 - MARGIN) * total
+            unit = UNIT * total
             c = (2 * t * sizes[left] + sizes[node]) // (2 * sizes[node])
             cumulated = 0.0
             outcome = c
@@ -87,6 +89,7 @@ def split_sums(
             step = 0
             while cumulated <= low and step < MOST_STEPS:
                 step += 1
+                low -= unit
                 outcome = c + step
                 if least <= outcome <= most:
                     cumulated += tables[at_left + outcome] * tables[at_right - outcome]
@@ -95,7 +98,7 @@ def split_sums(
                 outcome = c - step
                 if least <= outcome <= most:
                     cumulated += tables[at_left + outcome] * tables[at_right - outcome]
-            if cumulated > low and cumulated >= high:
+            if cumulated > low and cumulated >= low + (width + 2.0 * MARGIN) * total + 2.0 * step * unit:
                 sums[draw, left] = outcome
                 sums[draw, right] = t - outcome
             else:
@@ -128,19 +131,21 @@ def split_sums_reference(
             left, right, t = int(lefts[node]), int(rights[node]), int(sums[draw, node])
             total = probability(int(kinds[node]), t)
             digits = int(words[draw, split]) >> int(shift) << int(shift) >> 11
-            uniform = digits * 2.0**-53 * total
+            uniform = digits * 2.0**-53
             c = (2 * t * int(sizes[left]) + int(sizes[node])) // (2 * int(sizes[node]))
-            candidates = [c - i // 2 if i % 2 == 0 else c + (i + 1) // 2 for i in range(2 * MOST_STEPS + 1)]
-            cumulated = np.cumsum(
-                [probability(int(kinds[left]), s) * probability(int(kinds[right]), t - s) for s in candidates]
-            )
-            passed = np.flatnonzero(cumulated > uniform - MARGIN * total)
-            if (
-                total < LEAST_TOTAL
-                or not passed.size
-                or cumulated[passed[0]] < uniform + (width + MARGIN) * total
-            ):
+            reach = int(reaches[kinds[left]]) + abs(c)
+            cumulated, outcome, above = 0.0, c, False
+            for i in range(2 * reach + 1):  # beyond, nothing is added any more
+                step = (i + 1) // 2
+                margin = MARGIN + step * UNIT
+                outcome = c + step if i % 2 else c - step
+                cumulated += probability(int(kinds[left]), outcome) * probability(
+                    int(kinds[right]), t - outcome
+                )
+                if cumulated > (uniform - margin) * total:
+                    above = cumulated >= (uniform + width + margin) * total
+                    break
+            if total < LEAST_TOTAL or not above:
                 open_draws[draw] = True
                 break
-            sums[draw, left] = candidates[passed[0]]
-            sums[draw, right] = t - candidates[passed[0]]
+            sums[draw, left], sums[draw, right] = outcome, t - outcome

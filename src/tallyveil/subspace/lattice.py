@@ -87,7 +87,8 @@ class Lattice:
         """
         if self.independent.n_constraints == 0:
             return 1
-        columns = self.structure.columns[_rows_in(self.system, self.independent)]
+        heads = [int(block[0]) for block in self.structure.blocks]
+        columns = np.asarray(self.independent.matrix[:, heads].toarray(), dtype=np.int64)
         matrix = flint_matrix(columns)
         index = math.prod(elementary_divisors(matrix))
         sizes = [int(block.size) for block in self.structure.blocks]
@@ -192,8 +193,7 @@ def check_lattice(lattice: Lattice) -> tuple[str, ...]:
     """Proposition 8 as a test: what is wrong with a lattice's basis; empty where it is right.
 
     Checked exactly: A C = 0; the dimension is the number of cells less the rank of A; and C spans all integer
-    solutions, which holds exactly if all elementary divisors of C are 1 (up to 400 cells), or if its Gram
-    determinant is that of the kernel (up to 400 basis vectors).
+    solutions, which holds exactly if all elementary divisors of C are 1 (up to 400 cells; above, not checked).
     """
     wrong = []
     if (lattice.system.matrix @ lattice.sparse_basis).count_nonzero():
@@ -229,11 +229,6 @@ def _independent(system: ConstraintSystem, structure: Structure) -> tuple[Constr
     shown = ", ".join(repr(name) for name in implied[:5]) + (" and others" if len(implied) > 5 else "")
     note = f"{len(implied)} of {system.n_constraints} constraints follow from the others and were left out: {shown}."
     return system.rows(kept), (note,)
-
-
-def _rows_in(system: ConstraintSystem, chosen: ConstraintSystem) -> list[int]:
-    places = {name: i for i, name in reversed(list(enumerate(system.names)))}
-    return [places[name] for name in chosen.names]
 
 
 def _on_cells(

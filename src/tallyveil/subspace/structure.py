@@ -112,20 +112,21 @@ def _kind_of_blocks(system: ConstraintSystem, n_blocks: int) -> StructureKind:
 def _grid(system: ConstraintSystem, blocks: tuple[Integers, ...]) -> Integers:
     """The cells of a two-way table by row and column, or an empty array.
 
-    Each cell is an edge between the two margins that hold it; the margins are those of a two-way table exactly
-    if the edges make a complete bipartite graph. One margin may be left out, since the others imply it: the
-    cells then named once only are its cells.
+    A grand total is implied by the margins and passed over. Each cell is an edge between the two margins that
+    hold it; the margins are those of a two-way table exactly if the edges make a complete bipartite graph. One
+    margin may be left out, since the others imply it: the cells then named once only are its cells.
     """
     nothing = np.zeros((0, 0), dtype=np.int64)
     matrix = system.matrix
     if not blocks or not np.all(matrix.data == 1) or any(block.size != 1 for block in blocks):
         return nothing
-    by_column = matrix.tocsc()
+    inner = np.flatnonzero(np.diff(matrix.indptr) < len(blocks))
+    by_column = matrix[inner].tocsc()
     edges: dict[tuple[int, int], int] = {}
     for block in blocks:
         cell = int(block[0])
         margins = by_column.indices[by_column.indptr[cell] : by_column.indptr[cell + 1]].tolist()
-        if len(margins) > 2:
+        if not 1 <= len(margins) <= 2:
             return nothing
         low, high = (-1, margins[0]) if len(margins) == 1 else (min(margins), max(margins))
         edges[low, high] = cell

@@ -164,3 +164,18 @@ def test_a_hundred_constraints_on_3200_cells_take_seconds():
         assert time.process_time() - begin < 20  # about 0.3, 0.1 and 2 seconds
         assert not (system.matrix @ lattice.sparse_basis).count_nonzero()
         assert lattice.dimension == system.n_cells - lattice.independent.n_constraints
+
+
+def test_a_grand_total_beside_the_margins_changes_nothing():
+    cells = np.arange(12).reshape(3, 4)
+    sets = [range(12), *cells.tolist(), *cells.T.tolist()]
+    lattice = lattice_of(ConstraintSystem.from_sets(sets, 12))
+    assert lattice.structure.kind is StructureKind.TWO_WAY
+    assert lattice.dimension == 6
+    assert check_lattice(lattice) == ()
+
+
+def test_equal_names_do_not_confuse_the_volume():
+    lattice = lattice_of(ConstraintSystem.from_sets([[0, 1], [0, 1], [1, 2]], 4, ["same", "same", "same"]))
+    basis = lattice.basis.astype(object)
+    assert int(flint_matrix(basis.T @ basis).det()) == lattice.determinant_squared()

@@ -7,7 +7,7 @@ from typing import Final
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
-from tallyveil.noise.laws import LARGEST_SCALE, DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.margins import two_column_sampler
@@ -178,7 +178,7 @@ def _chain(lattice: Lattice, law: LatticeLaw, most_trials: float) -> SamplerChoi
 def _cell_law(law: LatticeLaw) -> Law:
     if isinstance(law, GeneralisedGaussian):
         return DiscreteGaussian(law.variance)
-    return DiscreteLaplace(min(1 / law.epsilon, LARGEST_SCALE))
+    return DiscreteLaplace(1 / law.epsilon)
 
 
 def _public() -> NoiseAddress:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb
+from flint import arb, ctx
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import rational
@@ -191,7 +191,7 @@ class TwoWayProposal:
 def single_mass(law: Law) -> arb:
     """The sum of the weights of one cell, at the current precision: 1 / P(0), since the weight of 0 is 1."""
     if isinstance(law, DiscreteGaussian):
-        return 1 / law.probability_ball(0, 256)
+        return 1 / law.probability_ball(0, max(256, ctx.prec))
     rate = -1 / rational(law.scale)
     return -(1 + rate.exp()) / rate.expm1()
 
