@@ -4,8 +4,10 @@ import csv
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
 from tallyveil.subspace.coupling import choose_lag, meeting_times
 from tallyveil.subspace.diagnostics import (
     overdispersed,
@@ -13,6 +15,8 @@ from tallyveil.subspace.diagnostics import (
     sweeps_until,
     total_variation_bound,
 )
+from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
@@ -88,3 +92,22 @@ def test_the_examples_are_those_of_the_paper(shared_data):
     assert sets.sum(axis=1).tolist() == [8, 8, 8]
     assert (sets @ sets.T)[np.triu_indices(3, 1)].tolist() == [4, 4, 4]
     assert sets.prod(axis=0).sum() == 2
+
+
+@pytest.mark.parametrize("norm", [Norm.L1, Norm.L2])
+@pytest.mark.parametrize("name", ["intersecting", "Illinois"])
+def test_chains_agree_with_the_exact_sampler(name, norm):
+    """Norms and one cell of separate states against exact draws; a scale 5 % off is told apart."""
+    example = EXAMPLES[name]()
+    law, lattice = example.law(norm), lattice_of(example.system)
+    choice = choose_sampler(lattice, law)
+    if choice.sampler is None:
+        pytest.skip(f"no exact sampler: {choice.reason}")
+    n = 4000 if name == "Illinois" else 20_000
+    exact = choice.sampler.draw(NoiseAddress(NoiseSource(KEY), 0, 0), range(n))
+    plan = plan_chain(law, lattice_columns(lattice))
+    states = run_chain(plan, KEY, 40 * n, thin=40)
+    sizes = [np.abs(draws).sum(axis=1) for draws in (exact, states)]
+    assert ks_2samp(*sizes).pvalue > 1e-4
+    assert ks_2samp(exact[:, -1], states[:, -1]).pvalue > 1e-4
+    assert ks_2samp(1.05 * sizes[0], sizes[1]).pvalue < 1e-6
