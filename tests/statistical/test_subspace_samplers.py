@@ -99,6 +99,9 @@ def test_every_way_to_a_law_gives_it():
         for build in (block_proposal, two_way_proposal):
             sampler = TrialSampler(build(SumLaws(cell), lattice.structure, 9), 9)
             assert p_value(lattice, law, sampler.draw(ADDRESS, range(200_000)), 6) > 1e-5
+        chosen = choose_sampler(lattice, law)
+        assert chosen.name == "dynamic programming"
+        assert p_value(lattice, law, chosen.sampler.draw(ADDRESS, range(1_000_000)), 6) > 1e-5
     planes = TrialSampler(nearest_planes(lattice, GAUSSIAN.variance), 9)
     assert p_value(lattice, GAUSSIAN, planes.draw(ADDRESS, range(200_000)), 6) > 1e-5
     oblique = lattice_of(OBLIQUE)

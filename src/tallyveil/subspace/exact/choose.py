@@ -15,6 +15,7 @@ from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate
+from tallyveil.subspace.exact.three_columns import three_column_sampler
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
@@ -72,6 +73,11 @@ def choose_sampler(
         sampler = two_column_sampler(cell, lattice.structure, lattice.n_cells)
         reason = "a two-way table with two columns is one sum of its rows at twice the rate"
         return SamplerChoice(sampler, "dynamic programming", reason, 1.0)
+    if lattice.structure.kind is StructureKind.TWO_WAY and 3 in lattice.structure.grid.shape:
+        three = three_column_sampler(cell, lattice.structure, lattice.n_cells)
+        if three is not None:
+            reason = "a two-way table with three columns is split row by row, by tables of pairs of sums"
+            return SamplerChoice(three, "dynamic programming", reason, 1.0)
     return _by_trials(lattice, law, SumLaws(cell), most_trials)
 
 

@@ -2,8 +2,8 @@
 
 A row that sums to zero is (x, -x), of weight w(x)^2, which is the same law at twice the rate. The first column then
 sums to zero over the rows, and nothing else binds it: the tables of sums over rows are those of one sum, and a
-table is drawn by splitting the rows (`tallyveil.subspace.exact.split`). More columns would need tables in more
-dimensions; there, trials by rows (`proposals.TwoWayProposal`) are exact too, and quicker.
+table is drawn by splitting the rows (`tallyveil.subspace.exact.split`). Three columns need tables in two dimensions
+(`three_columns`); with more, trials by rows (`proposals.TwoWayProposal`) are exact too, and quicker.
 """
 
 from dataclasses import dataclass
