@@ -3,7 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.costs import (
+    delta_with_total_variation,
+    epsilon_of,
+    rho_of,
+    total_variation_of,
+)
 from tallyveil.accounting.event_json import event_from_mapping
 from tallyveil.accounting.events import (
     AdaptiveEvent,
@@ -21,6 +26,7 @@ from tallyveil.accounting.flatten import alternatives_of, factors_of, invariants
 from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.renyi import Conversion, RenyiBound, renyi_delta, renyi_divergence, renyi_epsilon
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.translation import group_privacy, translate
 from tallyveil.accounting.zcdp import zcdp_to_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
@@ -49,6 +55,8 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Guarantee",
+    "IntegerSubspaceGaussian",
+    "IntegerSubspaceLaplace",
     "InvariantEvent",
     "Ledger",
     "LedgerEntry",
@@ -62,6 +70,7 @@ __all__ = [
     "alternatives_of",
     "calibrate",
     "compose",
+    "delta_with_total_variation",
     "epsilon_of",
     "event_from_mapping",
     "exact_text",
@@ -73,6 +82,7 @@ __all__ = [
     "renyi_divergence",
     "renyi_epsilon",
     "rho_of",
+    "total_variation_of",
     "translate",
     "zcdp_to_delta",
     "zcdp_to_epsilon",

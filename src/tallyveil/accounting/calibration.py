@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scipy.optimize import brentq
@@ -23,6 +23,7 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
 DIGITS = 13
@@ -99,6 +100,10 @@ def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0
             return DiscreteGaussian(event.variance * factor, event.sensitivity, event.multiplicity)
         case DiscreteLaplace():
             return DiscreteLaplace(event.scale * factor, event.sensitivity, event.multiplicity)
+        case IntegerSubspaceLaplace():
+            return replace(event, epsilon=event.epsilon / factor)
+        case IntegerSubspaceGaussian():
+            return replace(event, variance=event.variance * factor)
         case SequentialEvent():
             return SequentialEvent(tuple(scaled(part, factor) for part in event.events))
         case ParallelEvent():

@@ -15,9 +15,13 @@ from tallyveil.accounting.events import (
     Release,
     SequentialEvent,
     WorstEvent,
+    parts_of,
 )
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.noise.balls import precision, rational
 
 Number = TypeVar("Number", Fraction, float)
 
@@ -41,6 +45,16 @@ def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
     def of_release(release: Release) -> Fraction:
         if isinstance(release, DiscreteGaussian):
             return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
+        if isinstance(release, IntegerSubspaceGaussian):
+            return release.rho
+        if isinstance(release, IntegerSubspaceLaplace):
+            if laplace_as_zcdp:
+                return release.loss**2 / 2
+            raise BudgetError(
+                f"generalised Laplace noise of epsilon {exact_text(release.epsilon)} has a cost in epsilon, "
+                "not in rho. Declare the budget in epsilon, use Gaussian noise on the lattice, or "
+                "ask for laplace_as_zcdp."
+            )
         if laplace_as_zcdp:
             return release.multiplicity * (release.sensitivity / release.scale) ** 2 / 2
         raise BudgetError(
@@ -66,8 +80,10 @@ def epsilon_of(event: PrivacyEvent) -> Fraction:
     def of_release(release: Release) -> Fraction:
         if isinstance(release, DiscreteLaplace):
             return release.multiplicity * Fraction(release.sensitivity) / release.scale
+        if isinstance(release, IntegerSubspaceLaplace):
+            return release.loss
         raise BudgetError(
-            f"discrete Gaussian noise of variance {exact_text(release.variance)} has no finite pure epsilon. "
+            f"Gaussian noise of variance {exact_text(release.variance)} has no finite pure epsilon. "
             "Declare the budget in rho, or use discrete Laplace noise."
         )
 
@@ -91,7 +107,7 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
         BudgetError: a non-private event, or what `of_release` raises.
     """
     match event:
-        case DiscreteGaussian() | DiscreteLaplace():
+        case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             return of_release(event)
         case SequentialEvent(events):
             return sum((folded_cost(part, of_release, nothing) for part in events), nothing)
@@ -107,3 +123,35 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
                 f"a non-private event has no finite cost ({reason}). "
                 "Record it with Ledger.declassify, apart from what is paid for."
             )
+
+
+def total_variation_of(event: PrivacyEvent) -> Fraction:
+    """How far what was drawn may be from the laws that costs are computed for, in total variation, at most.
+
+    It adds up over all releases, and adds (1 + exp(epsilon)) times itself to delta
+    (`delta_with_total_variation`). Only samplers that are not exact have any.
+
+    Source: docs/proofs/integer-subspace.md, section 4.
+    """
+    if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
+        return event.total_variation
+    shares = [total_variation_of(part) for part in parts_of(event)]
+    match event:
+        case AdaptiveEvent() | WorstEvent():
+            return max(shares)
+        case ParallelEvent(_, degree):
+            # Parts the changed record is in neither before nor after have the same output either way.
+            return 2 * degree * max(shares, default=Fraction(0))
+        case _:
+            return sum(shares, Fraction(0))
+
+
+def delta_with_total_variation(epsilon: Fraction, delta: Fraction, total_variation: Fraction) -> float:
+    """The delta of a mechanism within a total variation of an (epsilon, delta) one: delta + (1 + e^epsilon) tv.
+
+    Rounded up; at most 1.
+
+    Source: docs/proofs/integer-subspace.md, section 4.
+    """
+    with precision(128):
+        return min(1.0, round_up(rational(delta) + (1 + rational(epsilon).exp()) * rational(total_variation)))

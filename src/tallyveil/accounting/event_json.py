@@ -14,6 +14,7 @@ from tallyveil.accounting.events import (
     SequentialEvent,
     WorstEvent,
 )
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
 DEEPEST = 100
@@ -52,6 +53,27 @@ def _read_laplace(keys: Mapping[str, Any], _: int) -> DiscreteLaplace:
     return DiscreteLaplace(_text(keys, "scale"), keys["sensitivity"], keys["multiplicity"])
 
 
+def _read_subspace_laplace(keys: Mapping[str, Any], _: int) -> IntegerSubspaceLaplace:
+    _check_keys(keys, {"epsilon", "norm", "distance", "invariants", "total_variation"})
+    return IntegerSubspaceLaplace(
+        _text(keys, "epsilon"),
+        keys["norm"],
+        _text(keys, "distance"),
+        _texts(keys, "invariants"),
+        _text(keys, "total_variation"),
+    )
+
+
+def _read_subspace_gaussian(keys: Mapping[str, Any], _: int) -> IntegerSubspaceGaussian:
+    _check_keys(keys, {"variance", "squared_distance", "invariants", "total_variation"})
+    return IntegerSubspaceGaussian(
+        _text(keys, "variance"),
+        keys["squared_distance"],
+        _texts(keys, "invariants"),
+        _text(keys, "total_variation"),
+    )
+
+
 def _read_sequential(keys: Mapping[str, Any], depth: int) -> SequentialEvent:
     _check_keys(keys, {"events"})
     return SequentialEvent(_events(keys, "events", depth))
@@ -85,6 +107,8 @@ def _read_non_private(keys: Mapping[str, Any], _: int) -> NonPrivateEvent:
 _READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
     "discrete_gaussian": _read_gaussian,
     "discrete_laplace": _read_laplace,
+    "integer_subspace_laplace": _read_subspace_laplace,
+    "integer_subspace_gaussian": _read_subspace_gaussian,
     "sequential": _read_sequential,
     "parallel": _read_parallel,
     "adaptive": _read_adaptive,
@@ -108,6 +132,13 @@ def _text(keys: Mapping[str, Any], key: str) -> str:
             f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {text!r:.80}."
         )
     return text
+
+
+def _texts(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    texts = keys[key]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise BudgetError(f"'{key}' of a {keys['kind']} event must be a list of texts, got {texts!r:.80}.")
+    return tuple(texts)
 
 
 def _check_keys(keys: Mapping[str, Any], wanted: set[str]) -> None:

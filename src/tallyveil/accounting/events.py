@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from tallyveil.accounting.exact import exact_number
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
 Chosen = Literal["adaptive", "public"]
@@ -242,7 +243,7 @@ class NonPrivateEvent:
         return {"kind": "non_private", "reason": self.reason}
 
 
-Release: TypeAlias = DiscreteGaussian | DiscreteLaplace
+Release: TypeAlias = DiscreteGaussian | DiscreteLaplace | IntegerSubspaceLaplace | IntegerSubspaceGaussian
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
 )

@@ -42,6 +42,7 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
 MOST_ALTERNATIVES = 400
@@ -125,7 +126,7 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
     `outermost`: nothing else that loses privacy is composed with the event.
     """
     match event:
-        case DiscreteGaussian() | DiscreteLaplace():
+        case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             return ((_loss(event),),)
         case InvariantEvent():
             return ((),)
@@ -161,6 +162,21 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
 def _loss(release: Release) -> LossFactor:
     if isinstance(release, DiscreteGaussian):
         return GaussianLoss(release.variance, release.sensitivity, release.multiplicity)
+    if isinstance(release, IntegerSubspaceGaussian):
+        raise BudgetError(
+            "Gaussian noise on a lattice has a loss law for each pair of populations and no worst one among them. "
+            "Ask for its rho, or for the profile of one pair.",
+            code="subspace-no-law",
+        )
+    if isinstance(release, IntegerSubspaceLaplace) and release.total_variation:
+        raise BudgetError(
+            "a release whose noise has its law only up to a total variation has no exact loss law. Ask for its "
+            "epsilon, and add delta_with_total_variation.",
+            code="subspace-no-law",
+        )
+    if isinstance(release, IntegerSubspaceLaplace):
+        # Randomised response is the worst pure mechanism (Kairouz, Oh, Viswanath 2015): case 2 above.
+        return LaplaceLoss(1 / release.loss, 1, 1)
     return LaplaceLoss(release.scale, release.sensitivity, release.multiplicity)
 
 
@@ -227,7 +243,7 @@ def _counted(law: Law) -> dict[LossFactor, int]:
 
 
 def _loses(event: PrivacyEvent) -> bool:
-    if isinstance(event, DiscreteGaussian | DiscreteLaplace | NonPrivateEvent):
+    if isinstance(event, Release | NonPrivateEvent):
         return True
     return any(_loses(part) for part in parts_of(event))
 
@@ -235,6 +251,8 @@ def _loses(event: PrivacyEvent) -> bool:
 def _statements(event: PrivacyEvent) -> Iterator[str]:
     if isinstance(event, InvariantEvent):
         yield event.statement
+    if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
+        yield from event.invariants
     for part in parts_of(event):
         yield from _statements(part)
 

@@ -31,6 +31,7 @@ from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, Priva
 from tallyveil.accounting.exact import exact_number, exact_text
 from tallyveil.accounting.rounding import as_float, exact_upper, log_of, round_up
 from tallyveil.accounting.search import least_point
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision, rational
 
@@ -163,6 +164,10 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
     def of_release(release: Release) -> Fraction:
         if isinstance(release, DiscreteGaussian):
             return _gaussian(release) * (1 + excess)
+        if isinstance(release, IntegerSubspaceGaussian):
+            return release.rho * (1 + excess)
+        if isinstance(release, IntegerSubspaceLaplace):
+            release = _as_response(release)
         end = exact_upper(_laplace_ball(release, rational(excess)))
         if end is None:
             raise BudgetError(f"the divergence of {release} is beyond what can be computed. Check its scale.")
@@ -179,9 +184,18 @@ def _searched(event: PrivacyEvent, excess: float) -> float:
     def of_release(release: Release) -> float:
         if isinstance(release, DiscreteGaussian):
             return as_float(_gaussian(release)) * (1 + excess)
+        if isinstance(release, IntegerSubspaceGaussian):
+            return as_float(release.rho) * (1 + excess)
+        if isinstance(release, IntegerSubspaceLaplace):
+            release = _as_response(release)
         return release.multiplicity * _laplace(release, excess)
 
     return folded_cost(event, of_release, 0.0)
+
+
+def _as_response(release: IntegerSubspaceLaplace) -> DiscreteLaplace:
+    """The worst mechanism of the same pure epsilon: randomised response."""
+    return DiscreteLaplace(1 / release.loss)
 
 
 def _gaussian(release: DiscreteGaussian) -> Fraction:

@@ -15,6 +15,7 @@ from tallyveil.accounting.events import (
 from tallyveil.accounting.exact import exact_number, exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision, rational
 
@@ -99,6 +100,11 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                     "neighbours and cannot be halved. State what it costs under the other relation yourself."
                 )
             return replace(event, multiplicity=int(multiplicity))
+        case IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
+            raise BudgetError(
+                f"{event} states the distance of the populations it protects, not a relation, so there is nothing to "
+                "translate. Give the event with the distance that neighbours of the other relation have."
+            )
         case SequentialEvent(events):
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))
         case ParallelEvent(events, degree):

@@ -12,7 +12,13 @@ An address is 16 bytes, two 64-bit words, each little endian:
     kind 1, refinement   low word = answer << 16 | pair.
                          AES-256 of the address is 2 words of 64 bits, each little endian, in byte order;
                          they are the digits 2 pair and 2 pair + 1 (counted in 64s) after the first 16.
-    kinds 2 to 15        reserved.
+    kind 2, numbers      low word = site // 2. The geounit is the number of a draw of a vector.
+                         AES-256 of the address is 2 words of 64 bits, each little endian, in byte order;
+                         word site % 2 holds the first 64 binary digits of the uniform number of the site.
+    kind 3, digits       low word = site << 16 | pair.
+                         Words as in kind 1: digits 2 pair and 2 pair + 1 (counted in 64s) after the first 64.
+    kinds 4 to 14        reserved.
+    kind 15, chains      of Markov chains; laid out in `tallyveil.subspace.mcmc_stream`.
 
 Every address is encrypted once in its own right (the electronic codebook), so no state, order or chunking
 enters. Golden vectors in the tests hold this layout fixed.
@@ -31,6 +37,8 @@ from tallyveil.errors import GeographyError, SchemaError
 
 CELLS: Final = 0
 REFINEMENT: Final = 1
+NUMBERS: Final = 2
+DIGITS: Final = 3
 
 LANES: Final = 8
 """Draws in one encrypted block."""
@@ -40,6 +48,7 @@ QUERY_BITS: Final = 16
 GEOUNIT_BITS: Final = 36
 ANSWER_BITS: Final = 48
 PAIR_BITS: Final = 16
+SITE_BITS: Final = 48
 
 
 def high_word(kind: int, geolevel: int, query: int) -> np.uint64:

@@ -15,18 +15,23 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.kernels.address import dense_addresses
 from tallyveil.kernels.inversion import refine
 from tallyveil.noise.address import (
     ANSWER_BITS,
     CELLS,
+    DIGITS,
+    NUMBERS,
+    PAIR_BITS,
     REFINEMENT,
+    SITE_BITS,
     checked_answers,
     checked_geounits,
     high_word,
 )
 from tallyveil.noise.draws import DenseDraws, Draws, ScatteredDraws
 from tallyveil.noise.key import require_key
-from tallyveil.noise.keystream import CHUNK_BLOCKS, REFINED_BLOCKS, Workspace
+from tallyveil.noise.keystream import CHUNK_BLOCKS, REFINED_BLOCKS, Keystream, Workspace
 from tallyveil.noise.laws import Law
 from tallyveil.noise.table import InversionTable
 
@@ -160,6 +165,58 @@ class NoiseSource:
         )
         self._draw(self._table(law), draws)
         return out
+
+    def numbers(
+        self, geolevel: int, query: int, draws: range | npt.ArrayLike, first_site: int, n_sites: int
+    ) -> npt.NDArray[np.uint64]:
+        """The first 64 binary digits of uniform numbers, which samplers of whole vectors decide by.
+
+        Args:
+            geolevel: 0 (root) to 255.
+            query: Number of the query group in the plan, 0 to 65535.
+            draws: [n] numbers of draws, each 0 to 2**36 - 1.
+            first_site: The first uniform number wanted of each draw; even, at least 0.
+            n_sites: How many of each draw.
+        Returns:
+            uint64 [n, n_sites].
+        Raises:
+            GeographyError, SchemaError: an address is out of range.
+        """
+        rows = checked_geounits(draws)
+        if first_site < 0 or first_site % 2 or n_sites < 0 or first_site + n_sites > 1 << SITE_BITS:
+            raise SchemaError(
+                f"Noise address: sites {first_site} to {first_site + n_sites}, wanted an even first site and at "
+                f"most 2**{SITE_BITS}. Round the first site up to an even number."
+            )
+        pairs = -(-n_sites // 2)
+        out: npt.NDArray[np.uint64] = np.empty((rows.size, 2 * pairs), dtype=np.uint64)
+        flat = out.reshape(-1)
+        high = high_word(NUMBERS, geolevel, query)
+        with self._workspace() as work:
+            for first in range(0, rows.size * pairs, CHUNK_BLOCKS):
+                n_blocks = min(CHUNK_BLOCKS, rows.size * pairs - first)
+                dense_addresses(high, rows, pairs, first, n_blocks, work.cells.addresses)
+                work.cells.addresses[: 2 * n_blocks : 2] += np.uint64(first_site // 2)
+                work.cells.encrypt(n_blocks)
+                flat[2 * first : 2 * (first + n_blocks)] = work.cells.words[: 2 * n_blocks]
+        return out[:, :n_sites]
+
+    def digits(self, geolevel: int, query: int, draw: int, site: int) -> Iterator[int]:
+        """The digits of one uniform number after its first 64, 64 at a time.
+
+        Args:
+            geolevel: 0 (root) to 255.
+            query: 0 to 65535.
+            draw: 0 to 2**36 - 1.
+            site: 0 to 2**48 - 1.
+        Raises:
+            GeographyError, SchemaError: an address is out of range.
+        """
+        (row,) = checked_geounits([draw]).tolist()
+        (checked,) = checked_answers([site]).tolist()
+        high = int(high_word(DIGITS, geolevel, query)) | row
+        # An encryptor of its own: the digits are read while others draw.
+        return Keystream(self._cipher.encryptor(), 1).words_at(checked << PAIR_BITS, high)
 
     def _fill(
         self,

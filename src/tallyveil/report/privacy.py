@@ -14,6 +14,7 @@ from tallyveil.accounting.events import (
     parts_of,
 )
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.report.release_files import ReleaseFiles
@@ -200,5 +201,7 @@ def _n_measurements(event: PrivacyEvent, answers_moved: int) -> int:
     """Number of noisy query releases in an event; of branches one is made. A partition query counts once."""
     if isinstance(event, DiscreteGaussian | DiscreteLaplace):
         return -(-event.multiplicity // answers_moved)
+    if isinstance(event, IntegerSubspaceGaussian | IntegerSubspaceLaplace):
+        return 1
     counts = [_n_measurements(part, answers_moved) for part in parts_of(event)]
     return max(counts) if isinstance(event, AdaptiveEvent | WorstEvent) else sum(counts)

@@ -1,0 +1,154 @@
+"""Releases that keep invariants exactly, by noise on the lattice of the invariants.
+
+What they promise depends on the distance of two populations: an event states the largest distance of the pairs it
+protects, which are pairs that agree on the named invariants. There is no default: under bounded neighbours a
+changed record moves two cells by one each (l1 distance 2, squared l2 distance 2), but with invariants that pin such
+a change down, the nearest pairs that agree on them may lie farther apart.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from tallyveil.accounting.exact import exact_number
+from tallyveil.errors import BudgetError
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntegerSubspaceLaplace:
+    """A table released with generalised Laplace noise, P(z) ~ exp(-epsilon |z|) on the lattice of its invariants.
+
+    Attributes:
+        epsilon: Loss for each unit of distance; exact.
+        norm: "l1" or "l2", of the noise and of the distance.
+        distance: Largest distance, in that norm, of two populations the guarantee tells apart; exact. For l2
+            give a fraction not below the root.
+        invariants: What is published exactly.
+        total_variation: Between the noise drawn and its law, at most; exact. It adds to delta.
+
+    Source: Dharangutte, Gao, Gong, Yu 2022, Theorem 10.
+    """
+
+    epsilon: Fraction
+    norm: Literal["l1", "l2"]
+    distance: Fraction
+    invariants: tuple[str, ...]
+    total_variation: Fraction
+
+    def __init__(
+        self,
+        epsilon: Fraction | int | str,
+        norm: Literal["l1", "l2"],
+        distance: Fraction | int | str,
+        invariants: tuple[str, ...] = (),
+        total_variation: Fraction | int | str = 0,
+    ) -> None:
+        if norm not in ("l1", "l2"):
+            raise BudgetError(f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {norm!r}.")
+        _set(self, "epsilon", _positive("epsilon of IntegerSubspaceLaplace", epsilon))
+        _set(self, "norm", norm)
+        _set(self, "distance", _positive("distance of IntegerSubspaceLaplace", distance))
+        _set(self, "invariants", _names(invariants))
+        _set(self, "total_variation", _variation(total_variation))
+
+    @property
+    def loss(self) -> Fraction:
+        """Largest privacy loss, epsilon times distance: what pure differential privacy promises."""
+        return self.epsilon * self.distance
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "integer_subspace_laplace",
+            "epsilon": str(self.epsilon),
+            "norm": self.norm,
+            "distance": str(self.distance),
+            "invariants": list(self.invariants),
+            "total_variation": str(self.total_variation),
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntegerSubspaceGaussian:
+    """A table released with Gaussian noise on its lattice, P(z) ~ exp(-|z|^2 / (2 variance)).
+
+    It costs rho = squared distance / (2 variance), whatever the dimension of the lattice.
+
+    Attributes:
+        variance: Parameter of the noise; exact.
+        squared_distance: Largest squared l2 distance of two populations the guarantee tells apart; whole.
+        invariants: What is published exactly.
+        total_variation: Between the noise drawn and its law, at most; exact. It adds to delta.
+
+    Source: docs/proofs/integer-subspace.md, section 2; for one dimension Canonne, Kamath, Steinke 2020, Theorem 4.
+    """
+
+    variance: Fraction
+    squared_distance: int
+    invariants: tuple[str, ...]
+    total_variation: Fraction
+
+    def __init__(
+        self,
+        variance: Fraction | int | str,
+        squared_distance: int,
+        invariants: tuple[str, ...] = (),
+        total_variation: Fraction | int | str = 0,
+    ) -> None:
+        if (
+            not isinstance(squared_distance, int)
+            or isinstance(squared_distance, bool)
+            or squared_distance < 1
+        ):
+            raise BudgetError(
+                "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
+                f"{squared_distance!r}. Tables of whole numbers have whole squared distances."
+            )
+        _set(self, "variance", _positive("variance of IntegerSubspaceGaussian", variance))
+        _set(self, "squared_distance", squared_distance)
+        _set(self, "invariants", _names(invariants))
+        _set(self, "total_variation", _variation(total_variation))
+
+    @property
+    def rho(self) -> Fraction:
+        """Cost in zero-concentrated differential privacy."""
+        return self.squared_distance / (2 * self.variance)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "integer_subspace_gaussian",
+            "variance": str(self.variance),
+            "squared_distance": self.squared_distance,
+            "invariants": list(self.invariants),
+            "total_variation": str(self.total_variation),
+        }
+
+
+SubspaceRelease = IntegerSubspaceLaplace | IntegerSubspaceGaussian
+
+
+def _set(event: object, name: str, value: object) -> None:
+    object.__setattr__(event, name, value)
+
+
+def _positive(where: str, value: Fraction | int | str) -> Fraction:
+    number = exact_number(value, where)
+    if number <= 0:
+        raise BudgetError(f"{where} must be above 0, got {value!r}. Leave out what is not measured.")
+    return number
+
+
+def _variation(value: Fraction | int | str) -> Fraction:
+    number = exact_number(value, "total variation of an integer-subspace release")
+    if not 0 <= number < 1:
+        raise BudgetError(
+            f"the total variation of a release must lie in 0 to 1, got {value!r}. Run the chain longer."
+        )
+    return number
+
+
+def _names(invariants: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(invariants, str) or not all(isinstance(name, str) for name in invariants):
+        raise BudgetError(f"invariants of a release must be a list of statements, got {invariants!r:.80}.")
+    return tuple(invariants)

@@ -1,0 +1,193 @@
+"""Integer linear constraints on the cells of a table: the invariants that noise must not touch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from tallyveil.errors import ConstraintError
+
+LARGEST_COEFFICIENT: Final = 1 << 31
+"""Coefficients stay below this, so that sums over many cells fit 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstraintSystem:
+    """Sums of cells that are published exactly: A x is the same before and after noise.
+
+    Attributes:
+        matrix: A, int64 [n_constraints, n_cells], compressed rows, sorted, without stored zeros. Read-only.
+        names: One for each row, for messages and guarantees.
+
+    Made by `ConstraintSystem.from_matrix` or `ConstraintSystem.from_sets`, which check.
+    """
+
+    matrix: Any
+    names: tuple[str, ...]
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, names: Sequence[str] | None = None) -> "ConstraintSystem":
+        """A system from a dense or sparse matrix of whole numbers.
+
+        Args:
+            matrix: [n_constraints, n_cells]; floats are taken where they are whole numbers.
+            names: One for each row; by default "constraint 1" and so on.
+        Raises:
+            ConstraintError: not a matrix, no cells, a coefficient that is no whole number or too large, or a
+                wrong number of names.
+        """
+        rows = sp.csr_matrix(matrix) if sp.issparse(matrix) else sp.csr_matrix(_dense(matrix))
+        values = _whole(rows)
+        checked = sp.csr_matrix((values, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
+        checked.sum_duplicates()
+        checked.eliminate_zeros()
+        if checked.shape[1] == 0:
+            raise ConstraintError(
+                "Constraint matrix: it has no column, wanted one for each cell of the table. "
+                "Name the cells that the noise is added to.",
+                code="subspace-constraints",
+            )
+        return cls(_frozen(checked), _names(names, checked.shape[0]))
+
+    @classmethod
+    def from_sets(
+        cls, sets: Iterable[Iterable[int]], n_cells: int, names: Sequence[str] | None = None
+    ) -> "ConstraintSystem":
+        """A system of sums over sets of cells.
+
+        Args:
+            sets: Cell numbers of each sum, each cell at most once.
+            n_cells: Cells of the table.
+            names: One for each set.
+        Raises:
+            ConstraintError: a cell that the table does not have, or a cell twice in one set.
+        """
+        members = [[int(cell) for cell in cells] for cells in sets]
+        labels = _names(names, len(members))
+        for label, cells in zip(labels, members, strict=True):
+            unknown = sorted({cell for cell in cells if not 0 <= cell < n_cells})
+            if unknown:
+                raise ConstraintError(
+                    f"Constraint '{label}': names cells {unknown[:5]}, and the table has cells 0 to "
+                    f"{n_cells - 1}. Mend the list of cells, or the table.",
+                    code="subspace-unknown-cell",
+                )
+            if len(set(cells)) != len(cells):
+                twice = sorted({cell for cell in cells if cells.count(cell) > 1})
+                raise ConstraintError(
+                    f"Constraint '{label}': names cells {twice[:5]} more than once, wanted each once. "
+                    "Leave the repeats out, or give a matrix with the coefficient that is meant.",
+                    code="subspace-constraints",
+                )
+        indices = np.array([cell for cells in members for cell in sorted(cells)], dtype=np.int64)
+        starts = np.cumsum([0, *(len(cells) for cells in members)])
+        ones = np.ones(indices.size, dtype=np.int64)
+        return cls.from_matrix(sp.csr_matrix((ones, indices, starts), shape=(len(members), n_cells)), labels)
+
+    @property
+    def n_constraints(self) -> int:
+        """Rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_cells(self) -> int:
+        """Columns."""
+        return int(self.matrix.shape[1])
+
+    def rows(self, chosen: Sequence[int]) -> "ConstraintSystem":
+        """The system of some of the rows, in the order given."""
+        return ConstraintSystem(
+            _frozen(self.matrix[list(chosen)].tocsr()), tuple(self.names[i] for i in chosen)
+        )
+
+    def totals(self, table: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """A x of a table of whole numbers, exact.
+
+        Args:
+            table: [n_cells] or [n_cells, n] of whole numbers below 2**62 / (sum of coefficients) in size.
+        Raises:
+            ConstraintError: another shape, numbers that are not whole, or so large that a sum may overflow.
+        """
+        cells = checked_cells(table, self.n_cells, "table")
+        heaviest = int(abs(self.matrix).sum(axis=1).max()) if self.n_constraints else 0
+        largest = int(np.abs(cells).max(initial=0))
+        if heaviest * largest >= 1 << 62:
+            raise ConstraintError(
+                f"Table: cells as large as {largest.bit_length()} bits with coefficients that add up to "
+                f"{heaviest} may overflow 64 bits. Use smaller units.",
+                code="subspace-constraints",
+            )
+        return np.asarray(self.matrix @ cells, dtype=np.int64)
+
+    def dense(self) -> npt.NDArray[np.int64]:
+        """A as a dense array."""
+        return np.asarray(self.matrix.toarray(), dtype=np.int64)
+
+
+def checked_cells(table: npt.ArrayLike, n_cells: int, name: str) -> npt.NDArray[np.int64]:
+    """Whole numbers of shape [n_cells] or [n_cells, n], as int64.
+
+    Raises:
+        ConstraintError: another shape or type.
+    """
+    cells: npt.NDArray[Any] = np.asarray(table)
+    if cells.ndim not in (1, 2) or cells.shape[0] != n_cells or cells.dtype.kind not in "iu":
+        raise ConstraintError(
+            f"Subspace {name}: got shape {cells.shape} and type {cells.dtype}, wanted whole numbers with "
+            f"{n_cells} cells along the first axis. Give integers, one for each cell.",
+            code="subspace-constraints",
+        )
+    return cells.astype(np.int64)
+
+
+def _dense(matrix: Any) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.asarray(matrix)
+    if array.ndim != 2 or array.dtype.kind not in "iufb":
+        raise ConstraintError(
+            f"Constraint matrix: got shape {array.shape} and type {array.dtype}, wanted a matrix of whole "
+            "numbers with a row for each constraint and a column for each cell.",
+            code="subspace-constraints",
+        )
+    return array
+
+
+def _whole(rows: Any) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[Any] = rows.data
+    if values.dtype.kind == "f":
+        whole = np.isfinite(values) & (values == np.rint(values))
+        if not whole.all():
+            place = int(np.flatnonzero(~whole)[0])
+            row = int(np.searchsorted(rows.indptr, place, side="right")) - 1
+            raise ConstraintError(
+                f"Constraint matrix: row {row}, column {int(rows.indices[place])} holds {values[place]!r}, wanted "
+                "a whole number. Multiply the row by its denominator: the invariant stays the same.",
+                code="subspace-not-integer",
+            )
+    if values.size and not -LARGEST_COEFFICIENT < values.min() <= values.max() < LARGEST_COEFFICIENT:
+        raise ConstraintError(
+            f"Constraint matrix: coefficients lie in {values.min()}..{values.max()}, wanted below 2**31 in size. "
+            "Divide rows by their common divisors.",
+            code="subspace-constraints",
+        )
+    return values.astype(np.int64)
+
+
+def _names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"constraint {i + 1}" for i in range(n))
+    if len(names) != n:
+        raise ConstraintError(
+            f"Constraint names: got {len(names)} for {n} constraints, wanted one for each.",
+            code="subspace-constraints",
+        )
+    return tuple(names)
+
+
+def _frozen(matrix: Any) -> Any:
+    matrix.sort_indices()
+    for array in (matrix.data, matrix.indices, matrix.indptr):
+        array.setflags(write=False)
+    return matrix

@@ -1,0 +1,175 @@
+"""Meeting times of coupled chains, and the bound on total variation that follows from them.
+
+Two chains with the same kernel, one `lag` sweeps ahead of the other, are moved together so that they meet and then stay
+together. With tau the sweep of the leading chain at which they meet,
+
+    TV(law after l sweeps, stationary law) <= E max(0, ceil((tau - lag - l) / lag)).
+
+Source: Biswas, Jacob, Vanetti 2019, Theorem 2.5; Dharangutte et al. 2022, Algorithms 2 and 3.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.errors import SolverError
+from tallyveil.kernels.subspace_chain import ABSOLUTE
+from tallyveil.kernels.subspace_chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
+from tallyveil.subspace.mcmc import Integers, Observer, chain_start, sweep_chain
+from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
+from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
+
+_PILOTS: Final = 24
+_GREATEST_ABSOLUTE: Final = 1 << 30
+_FIRST_SWEEPS: Final = 16
+_ATTEMPTS: Final = 10
+_PILOT_CHAIN: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeetingTimes:
+    """How long pairs of chains took to meet.
+
+    Attributes:
+        lag: Sweeps by which the leading chain is ahead.
+        longest: Sweeps after the lag at which a pair was given up.
+        times: int64 [pairs], tau - lag: sweeps the lagged chain had made; longest + 1 where they did not meet.
+    """
+
+    lag: int
+    longest: int
+    times: Integers
+
+    @property
+    def unmet(self) -> int:
+        """Pairs that did not meet."""
+        return int((self.times > self.longest).sum())
+
+
+def meeting_times(
+    plan: ChainPlan,
+    key: bytes,
+    lag: int,
+    pairs: int,
+    longest: int,
+    *,
+    start: npt.ArrayLike | None = None,
+    first_pair: int = 0,
+    observer: Observer | None = None,
+) -> MeetingTimes:
+    """Let pairs of chains meet.
+
+    Args:
+        plan: Law, columns and moves.
+        key: 32 bytes; bits are shared with no chain of `run_chain`.
+        lag: 1 or more. See `choose_lag`.
+        pairs: Independent repetitions.
+        longest: Sweeps after the lag at which a pair is given up.
+        start: Where both chains start; zero by default. Bounds hold for chains started there.
+        first_pair: Number of the first pair, for more pairs of the same key.
+        observer: Told of pairs done.
+    Raises:
+        SolverError: a number below 1, or noise so wide that points of two slices cannot be compared.
+    """
+    if min(lag, pairs, longest) < 1:
+        raise SolverError(
+            f"Coupling: lag {lag}, {pairs} pairs, at most {longest} sweeps; wanted 1 or more of each.",
+            code="subspace-chain-range",
+        )
+    if plan.target.kind == ABSOLUTE and plan.target.limit >= _GREATEST_ABSOLUTE:
+        raise SolverError(
+            f"Coupling: {plan.law} on {plan.columns.n_cells} cells reaches sizes of {plan.target.limit}, wanted below "
+            f"{_GREATEST_ABSOLUTE}. Take less noise or an exact sampler.",
+            code="subspace-chain-range",
+        )
+    times = np.empty(pairs, dtype=np.int64)
+    lead = ChainStream(key, plan.digest, plan.words)
+    stream = ChainStream(key, plan.digest, plan.coupled_words)
+    began = time.perf_counter()
+    if observer is not None:
+        observer.stage_started("coupling", pairs)
+    for pair in range(pairs):
+        ahead, behind = chain_start(plan, start), chain_start(plan, start)
+        _lead(plan, lead, first_pair + pair, lag, ahead)
+        times[pair] = _meet(plan, stream, first_pair + pair, longest, ahead, behind)
+        if observer is not None:
+            observer.advanced(1)
+    if observer is not None:
+        observer.stage_finished("coupling", time.perf_counter() - began)
+    times.flags.writeable = False
+    return MeetingTimes(lag, longest, times)
+
+
+def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLike | None = None) -> int:
+    """A lag near the time that most of a few pilot pairs take to meet, so that the bound is not loose for want of lag.
+
+    Raises:
+        SolverError: a quarter of the pilots or more did not meet in `longest` sweeps.
+    """
+    lag = _FIRST_SWEEPS
+    for attempt in range(_ATTEMPTS):
+        first = _PILOT_CHAIN + attempt * _PILOTS
+        pilots = meeting_times(plan, key, lag, _PILOTS, longest, start=start, first_pair=first)
+        if 4 * pilots.unmet >= _PILOTS:
+            raise SolverError(
+                f"Coupling: {pilots.unmet} of {_PILOTS} pilot pairs did not meet in {longest} sweeps. Allow more "
+                "sweeps, or give a reduced basis.",
+                code="subspace-not-converged",
+            )
+        typical = int(np.quantile(pilots.times, 0.75))
+        # Leaders that have hardly moved from the common start meet at once, which says nothing.
+        moved = int((pilots.times > 0).sum()) >= _PILOTS - 2
+        if attempt and moved and typical <= lag:
+            break
+        lag = max(lag if moved and attempt > 1 else 4 * lag, typical)
+    return lag
+
+
+def _lead(plan: ChainPlan, stream: ChainStream, pair: int, lag: int, state: Integers) -> None:
+    done = 0
+    while done < lag:
+        now = min(stream.chunk, lag - done)
+        sweep_chain(plan, stream.words(LEAD, pair, done, now), stream.per_sweep, now, state)
+        done += now
+
+
+def _meet(
+    plan: ChainPlan, stream: ChainStream, pair: int, longest: int, ahead: Integers, behind: Integers
+) -> int:
+    """Sweeps of the lagged chain until both are equal, or longest + 1."""
+    target, columns = plan.target, plan.columns
+    law: tuple[Any, ...] = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
+    along: tuple[Any, ...] = (
+        columns.starts,
+        columns.ends,
+        columns.rows,
+        columns.steps,
+        columns.pivots,
+        columns.n_cells,
+    )
+    tables: tuple[Any, ...] = (
+        plan.jump_law,
+        plan.jumps.masses,
+        plan.jumps.totals,
+        plan.jumps.finders,
+        plan.block,
+    )
+    if np.array_equal(ahead[: columns.n_cells], behind[: columns.n_cells]):
+        return 0
+    done = 0
+    ask = _FIRST_SWEEPS  # pairs that meet soon should not pay for bits they do not use
+    while done < longest:
+        now = min(stream.chunk, longest - done, ask)
+        bits: tuple[Any, ...] = (stream.words(COUPLED, pair, done, now), stream.per_sweep, now, ahead, behind)
+        if isinstance(plan.moves, SliceMoves):
+            met = coupled_slice_sweeps(*law, *along, *bits)
+        else:
+            met = coupled_jump_sweeps(*law, *along, *tables, *bits)
+        if met <= now:
+            return done + int(met)
+        done += now
+        ask *= 2
+    return longest + 1

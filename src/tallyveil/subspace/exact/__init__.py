@@ -1,0 +1,1 @@
+"""Exact samplers: their output has the law asked for, given random bits, with no chain to converge."""

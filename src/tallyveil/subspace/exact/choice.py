@@ -1,0 +1,116 @@
+"""One of finitely many outcomes, or none of them, with certified probabilities."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from tallyveil.errors import SolverError
+from tallyveil.noise.balls import MAX_PRECISION, certified_floor, power_of_two, precision
+
+_GUARD_BITS: Final = 64
+
+Cumulated = Callable[[], list[arb]]
+"""Probabilities of the first outcome, the first two, and so on, at the current precision; rising, at most 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChoiceTable:
+    """Inversion over a list of outcomes: outcome j where F(j - 1) <= U < F(j), the last index where U >= all.
+
+    Attributes:
+        cumulated: Computes the balls of F.
+        floors: uint64, the first 64 digits of every F.
+        certain: Whether the last F is exactly 1, so that the index past the end never comes.
+    """
+
+    cumulated: Cumulated
+    floors: npt.NDArray[np.uint64]
+    certain: bool
+
+    @classmethod
+    def build(cls, cumulated: Cumulated, *, certain: bool) -> "ChoiceTable":
+        """Certify the first 64 digits of every F.
+
+        Args:
+            cumulated: As the attribute. If `certain`, without the last outcome, whose F is 1.
+            certain: Whether the outcomes' probabilities add up to 1.
+        Raises:
+            SolverError: digits stay undecided at the largest precision.
+        """
+        return cls(cumulated, np.array(_floors(cumulated, 64), dtype=np.uint64), certain)
+
+    def choose(
+        self, words: npt.NDArray[np.uint64], digits: Callable[[int], Iterator[int]]
+    ) -> npt.NDArray[np.int64]:
+        """The outcome of each uniform number.
+
+        Args:
+            words: [n], the first 64 digits.
+            digits: All digits of the i-th number, asked for where 64 do not decide.
+        Returns:
+            [n] indices.
+        """
+        # F > U for certain where the floor is above the word; F < U where below; equal digits stay open.
+        outcome = np.searchsorted(self.floors, words, side="left").astype(np.int64)
+        inside = outcome < self.floors.size
+        equal = np.zeros(words.size, dtype=np.bool_)
+        equal[inside] = self.floors[outcome[inside]] == words[inside]
+        for i in np.flatnonzero(equal).tolist():
+            outcome[i] = self._exactly(digits(i))
+        return outcome
+
+    def _exactly(self, digits: Iterator[int]) -> int:
+        uniform, bits = 0, 0
+        for word in digits:
+            uniform, bits = uniform << 64 | word, bits + 64
+            floors = _floors(self.cumulated, bits)
+            if uniform not in floors:
+                return sum(floor < uniform for floor in floors)
+        raise SolverError("A draw was not decided by all its digits. Check that they come from a cipher.")
+
+
+def _floors(cumulated: Cumulated, bits: int) -> list[int]:
+    working = bits + _GUARD_BITS
+    while working <= MAX_PRECISION:
+        with precision(working):
+            floors = [certified_floor(ball * power_of_two(bits)) for ball in cumulated()]
+        if all(floor is not None for floor in floors):
+            return [floor for floor in floors if floor is not None]
+        working *= 2
+    raise SolverError(
+        f"A choice has probabilities whose first {bits} digits are undecided. Change a parameter."
+    )
+
+
+def is_below(bound: Callable[[], arb], word: int, digits: Callable[[], Iterator[int]]) -> bool:
+    """Whether a uniform number lies below a bound, exactly.
+
+    Args:
+        bound: The ball of a number in [0, 1], at the current precision. 1 or more is always above.
+        word: The first 64 digits of the uniform number.
+        digits: All its digits, asked for where 64 do not decide.
+    """
+    verdict = _compared(bound, word, 64)
+    if verdict is not None:
+        return verdict
+    uniform, bits = 0, 0
+    for more in digits():
+        uniform, bits = uniform << 64 | more, bits + 64
+        verdict = _compared(bound, uniform, bits)
+        if verdict is not None:
+            return verdict
+    raise SolverError("A draw was not decided by all its digits. Check that they come from a cipher.")
+
+
+def _compared(bound: Callable[[], arb], uniform: int, bits: int) -> bool | None:
+    with precision(bits + _GUARD_BITS):
+        ball = bound() * power_of_two(bits)
+        if ball >= uniform + 1:
+            return True
+        if ball <= uniform:
+            return False
+    return None

@@ -1,0 +1,194 @@
+"""Which exact sampler fits a lattice and a law, and why."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from tallyveil.errors import SolverError
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.subspace.exact.convolution import SumLaws
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.margins import two_column_sampler
+from tallyveil.subspace.exact.mixture import mixture_sampler
+from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
+from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
+from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate
+from tallyveil.subspace.exact.three_columns import three_column_sampler
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
+from tallyveil.subspace.structure import StructureKind
+
+MOST_EXPECTED_TRIALS: Final = 1e5
+"""Expected trials of one draw above which a chain is the better way."""
+
+LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
+"""The threshold of nearest planes: proved share of trials that succeed."""
+
+LARGEST_PLANES_DIMENSION: Final = 64
+
+_PILOT_TRIALS: Final = 4096
+_PILOTS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerChoice:
+    """What draws the noise, and why it was chosen.
+
+    Attributes:
+        sampler: Exact, or None where a chain is needed.
+        name: Short name.
+        reason: In words, for the report.
+        expected_trials: Of one draw, estimated without data; 1 where no trial fails.
+    """
+
+    sampler: VectorSampler | None
+    name: str
+    reason: str
+    expected_trials: float
+
+    @property
+    def total_variation(self) -> Fraction | None:
+        """Bound on the distance of the output from the law, for the guarantee; None where a chain must say."""
+        return None if self.sampler is None else self.sampler.total_variation
+
+
+def choose_sampler(
+    lattice: Lattice, law: LatticeLaw, most_trials: float = MOST_EXPECTED_TRIALS
+) -> SamplerChoice:
+    """Choose an exact sampler; data-free.
+
+    Args:
+        lattice: Where the noise lies.
+        law: Its law.
+        most_trials: Expected trials of one draw that are acceptable.
+    Returns:
+        The choice; without a sampler where no exact way is quick enough.
+    """
+    if isinstance(law, GeneralisedLaplace) and law.takes_root:
+        return _l2_laplace(lattice, law, most_trials)
+    cell = _cell_law(law)
+    if lattice.structure.kind is StructureKind.TWO_WAY and 2 in lattice.structure.grid.shape:
+        sampler = two_column_sampler(cell, lattice.structure, lattice.n_cells)
+        reason = "a two-way table with two columns is one sum of its rows at twice the rate"
+        return SamplerChoice(sampler, "dynamic programming", reason, 1.0)
+    if lattice.structure.kind is StructureKind.TWO_WAY and 3 in lattice.structure.grid.shape:
+        three = three_column_sampler(cell, lattice.structure, lattice.n_cells)
+        if three is not None:
+            reason = "a two-way table with three columns is split row by row, by tables of pairs of sums"
+            return SamplerChoice(three, "dynamic programming", reason, 1.0)
+    return _by_trials(lattice, law, SumLaws(cell), most_trials)
+
+
+def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: float) -> SamplerChoice:
+    if lattice.structure.sums_vanish:
+        blocks = block_proposal(laws, lattice.structure, lattice.n_cells)
+        kind = lattice.structure.kind.value
+        reason = f"{kind}: every block of like cells sums to zero; blocks are split by tables of sums"
+        return SamplerChoice(TrialSampler(blocks, lattice.n_cells), "split sums", reason, 1.0)
+    planes = _planes(lattice, law)
+    if planes is not None:
+        share = f"{planes.least_acceptance:.2g}"
+        reason = f"a Gaussian above the threshold of nearest planes: a share of at least {share} of trials succeeds"
+        expected = 1 / acceptance_rate(planes, _public(), 64)
+        return SamplerChoice(TrialSampler(planes, lattice.n_cells), "nearest planes", reason, expected)
+    found = _quickest(lattice, laws, most_trials)
+    if found is None:
+        return _chain(lattice, law, most_trials)
+    proposal, name, expected = found
+    reason = (
+        f"no closed form; trials that meet the constraints by chance succeed once in about {expected:.3g}"
+    )
+    return SamplerChoice(TrialSampler(proposal, lattice.n_cells), name, reason, expected)
+
+
+def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -> SamplerChoice:
+    # The radius concentrates where a Gaussian of this variance has it too.
+    typical = Fraction(max(lattice.dimension, 1)) / law.epsilon**2
+    make: Callable[[SumLaws], Proposal]
+    if lattice.structure.sums_vanish:
+        name, expected = "mixture of split sums", 2.0
+
+        def make(laws: SumLaws) -> Proposal:
+            return block_proposal(laws, lattice.structure, lattice.n_cells)
+    else:
+        found = _quickest(lattice, SumLaws(DiscreteGaussian(typical)), most_trials / 4)
+        if found is None:
+            return _chain(lattice, law, most_trials)
+        name, expected = f"mixture of {found[1]}", 4 * found[2]
+        make = _maker(lattice, found[1])
+    sampler = mixture_sampler(law, lattice.n_cells, make)
+    reason = (
+        f"the l2 law is a mixture of {len(sampler.components)} Gaussians, each exact; "
+        "its tail beyond a total variation of 2**-62 is cut"
+    )
+    return SamplerChoice(sampler, name, reason, expected)
+
+
+def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Proposal, str, float] | None:
+    """The proposal with the best rate that needs no more than so many trials."""
+    names = ["trials by block sums"]
+    if lattice.structure.kind is StructureKind.TWO_WAY:
+        names = ["trials by rows"]
+    best: tuple[Proposal, str, float] | None = None
+    for name in names:
+        try:
+            proposal = _maker(lattice, name)(laws)
+        except SolverError:  # coefficients too large: not a way for this system
+            continue
+        rate = _rate(proposal, lattice.n_cells, most_trials)
+        if rate and 1 / rate <= most_trials and (best is None or 1 / rate < best[2]):
+            best = proposal, name, 1 / rate
+    return best
+
+
+def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
+    build = two_way_proposal if name == "trials by rows" else block_proposal
+
+    def make(laws: SumLaws) -> Proposal:
+        return build(laws, lattice.structure, lattice.n_cells)
+
+    return make
+
+
+def _rate(proposal: Proposal, n_cells: int, most_trials: float) -> float:
+    """Estimated share of trials that succeed; 0 if none did in so many that it is too low."""
+    n = max(64, min(_PILOT_TRIALS, (1 << 20) // n_cells))
+    for doubling in range(_PILOTS):
+        if n << doubling > (1 << 25) // n_cells:
+            return 0.0
+        rate = acceptance_rate(proposal, _public(), n << doubling)
+        if rate * (n << doubling) >= 3 or n << doubling > 8 * most_trials:
+            return rate
+    return 0.0
+
+
+def _planes(lattice: Lattice, law: LatticeLaw) -> NearestPlanesProposal | None:
+    if not isinstance(law, GeneralisedGaussian) or lattice.dimension > LARGEST_PLANES_DIMENSION:
+        return None
+    if lattice.structure.kind is StructureKind.TWO_WAY:
+        return None
+    proposal = nearest_planes(lattice, law.variance)
+    return proposal if proposal.least_acceptance >= LEAST_PLANES_ACCEPTANCE else None
+
+
+def _chain(lattice: Lattice, law: LatticeLaw, most_trials: float) -> SamplerChoice:
+    reason = (
+        f"{lattice.structure.kind.value}, dimension {lattice.dimension}: no exact sampler is expected to succeed "
+        f"within {most_trials:.3g} trials for {law}; use a chain, whose distance from the law goes into the guarantee"
+    )
+    return SamplerChoice(None, "chain", reason, float("inf"))
+
+
+def _cell_law(law: LatticeLaw) -> Law:
+    if isinstance(law, GeneralisedGaussian):
+        return DiscreteGaussian(law.variance)
+    return DiscreteLaplace(1 / law.epsilon)
+
+
+def _public() -> NoiseAddress:
+    from tallyveil.noise.source import NoiseSource
+
+    # A key anyone knows: pilots read no data and their noise is thrown away.
+    return NoiseAddress(NoiseSource(insecure_key("rate of trials")), 0, 0)

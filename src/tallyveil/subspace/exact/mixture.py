@@ -1,0 +1,235 @@
+"""The l2 Laplace law as a mixture of lattice Gaussians, exactly.
+
+exp(-epsilon sqrt(u)) is convex in its exponent as a function of u = |z|^2. On an interval of u the exponent
+therefore lies below a - u / (2 v) for any v, with a chosen at the ends of the interval. So
+
+    exp(-epsilon sqrt(u)) = exp(a_k) exp(-u / (2 v_k)) r_k(u)   for u in interval k, with r_k(u) at most 1.
+
+Choose k with probability proportional to exp(a_k) mass_k, make a trial of the lattice Gaussian of variance v_k
+(which gives z with probability exp(-|z|^2 / (2 v_k)) / mass_k), and keep z if |z|^2 lies in interval k and a uniform
+number lies below r_k: then z comes with probability proportional to exp(-epsilon |z|), whatever the v_k.
+
+The intervals end at a radius R beyond which the law has less than 2**-62 of its mass; that is all that is cut.
+
+Why: |z| > R leaves exp(-epsilon |z|) <= exp(-(1 - s) epsilon R) exp(-s epsilon |z|) for s in (0, 1). The sum of
+exp(-s epsilon |z|) over the lattice is at most that over all whole vectors, which is E[(sum over x of
+exp(-x^2 s^2 epsilon^2 / (2 N^2)))^d] with N standard normal (the Levy law is the mixing law), and the inner sum is at
+most 1 + sqrt(2 pi) |N| / (s epsilon). From below the normaliser is at least exp(-epsilon^2 v / 2) times the Gaussian
+normaliser of any v, by the tangent of the exponent.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from tallyveil.errors import SolverError
+from tallyveil.noise.balls import certified_floor, power_of_two, precision, rational
+from tallyveil.noise.laws import DiscreteGaussian
+from tallyveil.subspace.exact.choice import ChoiceTable, is_below
+from tallyveil.subspace.exact.convolution import SumLaws
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.proposals import Proposal, single_mass
+from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS
+from tallyveil.subspace.mechanisms import GeneralisedLaplace
+
+Integers = npt.NDArray[np.int64]
+MakeProposal = Callable[[SumLaws], Proposal]
+
+CUT_BITS: Final = 62
+_NATS: Final = 64 * math.log(2) + 1  # two bits and a nat more than CUT_BITS, for the rounding of floats below
+_OWN_SITES: Final = 1 << 46
+"""Where the two numbers of each trial's own decisions lie, beyond those of the Gaussian trials."""
+
+_MOST_COMPONENTS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One Gaussian of the mixture.
+
+    Attributes:
+        least, most: Its interval of u = |z|^2, both included.
+        variance: v.
+        proposal: Trials of the lattice Gaussian of that variance.
+    """
+
+    least: int
+    most: int
+    variance: Fraction
+    proposal: Proposal
+
+    def log_height(self, epsilon: Fraction) -> arb:
+        """a, at the current precision."""
+        slope = 1 / (2 * rational(self.variance))
+        ends = [-rational(epsilon) * arb(u).sqrt() + slope * u for u in (self.least, self.most)]
+        return ends[0].max(ends[1])
+
+    def kept(self, epsilon: Fraction, u: int) -> arb:
+        """r(u), at the current precision."""
+        exponent = -rational(epsilon) * arb(u).sqrt() + u / (2 * rational(self.variance))
+        return (exponent - self.log_height(epsilon)).exp()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixtureSampler:
+    """Draws from the l2 Laplace law on a lattice. Made by `mixture_sampler`.
+
+    Attributes:
+        law: The law.
+        n_cells: Of the table.
+        components: By rising intervals, without a gap from u = 0 on.
+        chosen: Which component a trial uses.
+    """
+
+    law: GeneralisedLaplace
+    n_cells: int
+    components: tuple[Component, ...]
+    chosen: ChoiceTable
+    _floors: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def total_variation(self) -> Fraction:
+        """2**-62: the mass beyond the last interval is less."""
+        return Fraction(1, 1 << CUT_BITS)
+
+    def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
+        """Vectors of the draws with these numbers; which numbers are asked for together changes nothing.
+
+        Args:
+            address: Where the noise lies.
+            draws: [n], each 0 to 2**36 - 1.
+        Returns:
+            int64 [n, n_cells].
+        """
+        wanted = np.asarray(draws, dtype=np.int64)
+        out = np.empty((wanted.size, self.n_cells), dtype=np.int64)
+        at_once = max(1, ROUND_CELLS // self.n_cells)
+        for first in range(0, wanted.size, at_once):
+            self._fill(address, wanted[first : first + at_once], out[first : first + at_once])
+        return out
+
+    def _fill(self, address: NoiseAddress, draws: Integers, out: Integers) -> None:
+        left = np.arange(draws.size)
+        for trial in range(MOST_TRIALS):
+            vectors, done = self._trial(address, draws[left], trial)
+            out[left[done]] = vectors[done]
+            left = left[~done]
+            if not left.size:
+                return
+        raise SolverError(f"An exact sampler made {MOST_TRIALS} trials of one draw. Use the chain sampler.")
+
+    def _trial(
+        self, address: NoiseAddress, draws: Integers, trial: int
+    ) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        site = _OWN_SITES + 2 * trial
+        words = address.numbers(draws, site, 2)
+
+        def digits(place: int, offset: int) -> Iterator[int]:
+            return address.all_digits(int(draws[place]), site + offset)
+
+        picks = self.chosen.choose(np.ascontiguousarray(words[:, 0]), lambda i: digits(i, 0))
+        vectors = np.zeros((draws.size, self.n_cells), dtype=np.int64)
+        done = np.zeros(draws.size, dtype=np.bool_)
+        for k in np.unique(picks).tolist():
+            component = self.components[k]
+            (places,) = np.nonzero(picks == k)
+            found, accepted = component.proposal.trials(address, draws[places], trial, 1)
+            sizes = (found * found).sum(axis=1)
+            accepted &= (component.least <= sizes) & (sizes <= component.most)
+            for i in np.flatnonzero(accepted).tolist():
+                place = int(places[i])
+                word = int(words[place, 1])
+                accepted[i] = self._keeps(k, int(sizes[i]), word, partial(digits, place, 1))
+            vectors[places] = found
+            done[places] = accepted
+        return vectors, done
+
+    def _keeps(self, k: int, u: int, word: int, digits: Callable[[], Iterator[int]]) -> bool:
+        component = self.components[k]
+        if u in (component.least, component.most) and component.least == component.most:
+            return True
+        floor = self._floors.get((k, u))
+        if floor is None:
+            with precision(160):
+                certain = certified_floor(component.kept(self.law.epsilon, u) * power_of_two(64))
+            floor = self._floors[k, u] = -1 if certain is None else certain
+        if floor >= 0 and word != floor:
+            return word < floor
+        return is_below(lambda: component.kept(self.law.epsilon, u), word, digits)
+
+
+def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -> MixtureSampler:
+    """Lay out the intervals, certify the masses.
+
+    Args:
+        law: An l2 Laplace law.
+        n_cells: Of the table.
+        make: Trials of the lattice Gaussian whose cells have a given law.
+    """
+    components: list[Component] = []
+    least, log_total = 0, 0.0
+    while not components or _tail(law, n_cells, math.sqrt(least)) - log_total > -_NATS:
+        component = _component(law, least, make)
+        components.append(component)
+        log_total = max(log_total, _log_total(law, component))
+        least = component.most + 1
+        if len(components) > _MOST_COMPONENTS:
+            raise SolverError(f"{law}: the mixture needs more than {_MOST_COMPONENTS} Gaussians.")
+
+    def cumulated() -> list[arb]:
+        masses = [_mass(component, law) for component in components]
+        total = sum(masses, arb(0))
+        shares, so_far = [], arb(0)
+        for mass in masses[:-1]:
+            so_far = so_far + mass
+            shares.append(so_far / total)
+        return shares
+
+    chosen = ChoiceTable.build(cumulated, certain=True)
+    return MixtureSampler(law, n_cells, tuple(components), chosen)
+
+
+def _component(law: GeneralisedLaplace, least: int, make: MakeProposal) -> Component:
+    epsilon = float(law.epsilon)
+    # The secant over a factor q of u lies above the exponent by epsilon sqrt(u) (ln q)^2 / 32 at most: 0.3 nats.
+    width = math.sqrt(10 / (epsilon * math.sqrt(least))) if least else 0.0
+    most = max(least, int(least * math.exp(min(width, 1.4))) - 1)
+    mean_root = (math.sqrt(least) + math.sqrt(most)) / 2
+    variance = Fraction(max(1, round(16 * max(mean_root, 0.25) / epsilon)), 16)
+    return Component(least, most, variance, make(SumLaws(DiscreteGaussian(variance))))
+
+
+def _mass(component: Component, law: GeneralisedLaplace) -> arb:
+    from flint import ctx
+
+    single = single_mass(DiscreteGaussian(component.variance))
+    return component.log_height(law.epsilon).exp() * component.proposal.mass(single, ctx.prec)
+
+
+def _log_total(law: GeneralisedLaplace, component: Component) -> float:
+    """A lower bound of ln of the law's normaliser; the weight of 0 alone gives 0."""
+    if not component.proposal.always_accepts:
+        return 0.0
+    with precision(160):
+        single = single_mass(DiscreteGaussian(component.variance))
+        log_mass = component.proposal.mass(single, 160).log()
+        return float(log_mass - rational(law.epsilon) ** 2 * rational(component.variance) / 2)
+
+
+def _tail(law: GeneralisedLaplace, d: int, radius: float) -> float:
+    """An upper bound of ln of the sum of exp(-epsilon |z|) over |z| >= radius."""
+    epsilon = float(law.epsilon)
+    log_moment = math.lgamma((d + 1) / 2) + d / 2 * math.log(2) - math.log(math.pi) / 2  # ln E |N|^d
+    root = math.exp(log_moment / d)
+    shares = [i / 20 for i in range(1, 20)]
+    return min(
+        d * math.log1p(math.sqrt(2 * math.pi) * root / (s * epsilon)) - (1 - s) * epsilon * radius
+        for s in shares
+    )

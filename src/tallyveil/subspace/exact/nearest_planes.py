@@ -1,0 +1,235 @@
+"""The lattice Gaussian on any lattice, by nearest planes with rejection.
+
+Coefficients of a basis b_1 .. b_m are drawn from the last to the first. With b*_i the orthogonalised basis and
+s_i^2 = variance / |b*_i|^2, coefficient x is taken with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i, where c is the
+centre that the later coefficients imply and rho_i is the sum of exp(-x^2 / (2 s_i^2)) over all integers. Around any
+centre the sum is at most rho_i (Poisson summation), and the trial fails with what is left. So a trial gives the
+vector z with probability exp(-|z|^2 / (2 variance)) / prod rho_i, exactly.
+
+A trial succeeds with probability at least the product of rho_i(1/2) / rho_i, near 1 where every s_i is above about 1:
+this is the threshold of the theorem, computed instead of assumed.
+
+Source: Brakerski, Langlois, Peikert, Regev, Stehle 2013, Lemma 2.3 (Theorem 16 of Dharangutte et al. 2022), after
+Gentry, Peikert, Vaikuntanathan 2008. There the check comes at the end; here each coefficient carries its own.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from tallyveil.errors import SolverError
+from tallyveil.noise.balls import between_zero_and, precision, rational
+from tallyveil.noise.laws import DiscreteGaussian
+from tallyveil.subspace.exact.choice import ChoiceTable
+from tallyveil.subspace.exact.convolution import SumLaws
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
+
+Integers = npt.NDArray[np.int64]
+
+_FIRST_CANDIDATES_BITS = 72
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearestPlanesProposal:
+    """Trials of a lattice Gaussian. Made by `nearest_planes`.
+
+    Attributes:
+        laws: Of the Gaussian on the integers with the same variance.
+        basis: int64 [n_cells, m].
+        factors: int64 or object [m, m]; mu[j][i] times denominators[i], for j > i.
+        denominators: One for each coefficient.
+        variances: s_i^2.
+        least_acceptance: A trial succeeds at least this often.
+    """
+
+    laws: SumLaws
+    basis: Integers
+    factors: npt.NDArray[Any]
+    denominators: tuple[int, ...]
+    variances: tuple[Fraction, ...]
+    least_acceptance: float
+    _tables: dict[tuple[int, int], ChoiceTable] = field(default_factory=dict, repr=False)
+
+    @property
+    def always_accepts(self) -> bool:
+        """Whether no trial fails: only where the basis is orthogonal."""
+        return not np.any(self.factors)
+
+    def trials(
+        self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
+    ) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
+        m = self.basis.shape[1]
+        words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, m + m % 2)
+        coefficients = np.zeros((rows.size, m), dtype=np.int64)
+        accepted = np.ones(rows.size, dtype=np.bool_)
+        for i in range(m - 1, -1, -1):
+            (alive,) = np.nonzero(accepted)
+            denominator = self.denominators[i]
+            # The centre is minus this over the denominator.
+            scaled = coefficients[alive].astype(self.factors.dtype) @ self.factors[:, i]
+            whole = scaled // denominator
+            residues = scaled - whole * denominator
+
+            def digits(place: int, level: int = i, places: Integers = alive) -> Iterator[int]:
+                row = places[place]
+                return address.all_digits(int(rows[row]), int(sites[row]) + level)
+
+            found = self._coefficients(i, residues, words[alive, i], digits)
+            accepted[alive[found == _FAILED]] = False
+            coefficients[alive, i] = found - whole.astype(np.int64)
+        coefficients[~accepted] = 0
+        return coefficients @ self.basis.T, accepted
+
+    def mass(self, single: arb, bits: int) -> arb:
+        """A trial gives z with probability weight(z) / mass: the product of the rho_i. `single` is not used."""
+        total = arb(1)
+        with precision(bits + 32):
+            for variance in self.variances:
+                total = total * _theta(variance, Fraction(0), bits)
+        return total
+
+    def _coefficients(
+        self,
+        i: int,
+        residues: npt.NDArray[Any],
+        words: npt.NDArray[np.uint64],
+        digits: Callable[[int], Iterator[int]],
+    ) -> Integers:
+        out = np.empty(residues.size, dtype=np.int64)
+        values, groups = np.unique(residues, return_inverse=True)
+        order = np.argsort(groups, kind="stable")
+        starts = np.searchsorted(groups[order], np.arange(values.size + 1))
+        for g, residue in enumerate(values.tolist()):
+            places = order[starts[g] : starts[g + 1]]
+            out[places] = self._around(i, int(residue), words[places], _at(digits, places))
+        return out
+
+    def _around(
+        self, i: int, residue: int, words: npt.NDArray[np.uint64], digits: Callable[[int], Iterator[int]]
+    ) -> Integers:
+        """Coefficients around the centre -residue / denominator."""
+        table = self._tables.get((i, residue))
+        centre = Fraction(-residue, self.denominators[i])
+        n = _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS)
+        if table is None:
+            table = self._tables[i, residue] = self._table(i, centre, n)
+        picks = table.choose(words, digits)
+        nearest = _candidates(centre, n)
+        outcomes = np.array([*nearest, _FAILED, _FAILED], dtype=np.int64)[picks]
+        for place in np.flatnonzero(picks == n).tolist():
+            outcomes[place] = self._far(i, centre, digits(place))
+        return outcomes
+
+    def _far(self, i: int, centre: Fraction, digits: Iterator[int]) -> int:
+        """The outcome of a number beyond the usual candidates: more of them are laid out until one fits."""
+        seen: list[int] = []
+
+        def again() -> Iterator[int]:
+            yield from list(seen)
+            for word in digits:
+                seen.append(word)
+                yield word
+
+        for doubling in range(1, 16):
+            n = _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS << doubling)
+            first = next(again())
+            pick = int(
+                self._table(i, centre, n).choose(np.array([first], dtype=np.uint64), lambda _: again())[0]
+            )
+            if pick != n:
+                return _FAILED if pick > n else _candidates(centre, n)[pick]
+        raise SolverError("A draw lies beyond all candidates; random digits never do this. Check the cipher.")
+
+    def _table(self, i: int, centre: Fraction, n: int) -> ChoiceTable:
+        """Boundaries of the n nearest candidates, then that of all: beyond it the trial fails."""
+        variance = self.variances[i]
+        nearest = _candidates(centre, n)
+
+        def cumulated() -> list[arb]:
+            from flint import ctx
+
+            bits = ctx.prec
+            total = _theta(variance, Fraction(0), bits)
+            so_far, shares = arb(0), []
+            for x in nearest:
+                so_far = so_far + (-(rational(x - centre) ** 2) / (2 * rational(variance))).exp()
+                shares.append(so_far / total)
+            if centre == 0:
+                return shares
+            return [*shares, _theta(variance, centre, bits) / total]
+
+        return ChoiceTable.build(cumulated, certain=False)
+
+
+_FAILED = -(1 << 62)
+
+
+def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[int], Iterator[int]]:
+    return lambda place: digits(int(places[place]))
+
+
+def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposal:
+    """Prepare trials of the lattice Gaussian, on an LLL-reduced basis.
+
+    Raises:
+        SolverError: the lattice is too large to reduce.
+    """
+    reduced = lll_reduced(lattice.sparse_basis)
+    if reduced is None:
+        raise SolverError(f"A lattice of dimension {lattice.dimension} is too large for nearest planes.")
+    basis = np.asarray(reduced.toarray(), dtype=np.int64)
+    mu, squares = gram_schmidt(basis)
+    m = basis.shape[1]
+    denominators = tuple(math.lcm(*(mu[j][i].denominator for j in range(i, m))) for i in range(m))
+    numbers = [[int(mu[j][i] * denominators[i]) if j > i else 0 for i in range(m)] for j in range(m)]
+    small = max(denominators) < 1 << 20
+    factors = np.array(numbers, dtype=np.int64 if small else object).reshape(m, m)
+    variances = tuple(variance / square for square in squares)
+    least = math.prod(_least_share(v) for v in variances)
+    return NearestPlanesProposal(
+        SumLaws(DiscreteGaussian(variance)), basis, factors, denominators, variances, least
+    )
+
+
+def _least_share(variance: Fraction) -> float:
+    """rho(1/2) / rho, the least share of a row that any centre leaves."""
+    with precision(96):
+        return max(
+            0.0,
+            float(_theta(variance, Fraction(1, 2), 96) / _theta(variance, Fraction(0), 96)) * (1 - 2**-40),
+        )
+
+
+def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
+    """The sum of exp(-(x - centre)^2 / (2 variance)) over the integers, at the current precision."""
+    reach = _reach(variance, bits)
+    rate = -1 / (2 * rational(variance))
+    shift = rational(centre - round(centre))
+    total = sum(((rate * (x - shift) ** 2).exp() for x in range(-reach, reach + 1)), arb(0))
+    # Beyond, x - shift is at least reach + 1/2 + k; terms shrink by exp(rate (2 reach + 1)) or faster.
+    first = (rate * (arb(reach) + arb(0.5)) ** 2).exp()
+    return total + between_zero_and(2 * first / (1 - (rate * (2 * reach + 1)).exp()))
+
+
+def _reach(variance: Fraction, bits: int) -> int:
+    return int(math.sqrt(2 * float(variance) * (bits + 8) * math.log(2))) + 2
+
+
+def _n_candidates(variance: Fraction, bits: int) -> int:
+    return 2 * _reach(variance, bits) + 1
+
+
+def _candidates(centre: Fraction, n: int) -> list[int]:
+    """The n whole numbers nearest to the centre, outward."""
+    nearest = round(centre)
+    step = 1 if centre >= nearest else -1
+    return [nearest + (step * ((k + 1) // 2) if k % 2 else -step * (k // 2)) for k in range(n)]

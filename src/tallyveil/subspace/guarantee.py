@@ -1,0 +1,168 @@
+"""What noise on a lattice promises, between tables that agree on the invariants.
+
+The promise depends on the distance of the two tables: it is smooth differential privacy on the classes of tables with
+the same invariants. A mechanism is (epsilon, delta)-private on such classes if, for tables at distance r >= 1,
+
+    Pr[M(x) in E] <= exp(epsilon r) Pr[M(x') in E] + (exp(epsilon r) - 1) / (exp(epsilon) - 1) delta.
+
+Source: Dharangutte, Gao, Gong, Yu 2022, Definition 2, Propositions 6 and 7, Theorem 10.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.errors import BudgetError
+from tallyveil.noise.balls import precision, rational
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
+
+_BITS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothGuarantee:
+    """Integer-subspace privacy of a release or a composition.
+
+    Attributes:
+        norm: In which distances are measured.
+        epsilon: For each unit of distance; exact.
+        delta: At distance 1; exact. It grows with the distance as the definition says.
+        invariants: What is published exactly. The guarantee is between tables that agree on all of these.
+    """
+
+    norm: Norm
+    epsilon: Fraction
+    delta: Fraction
+    invariants: tuple[str, ...]
+
+    def at(self, distance: Fraction | int) -> tuple[Fraction, float]:
+        """(epsilon, delta) for two tables at this distance, 1 or more; delta is rounded up and at most 1."""
+        if distance < 1:
+            raise BudgetError(
+                f"distance of two tables is {distance}, wanted 1 or more: tables of whole numbers that differ are at "
+                "least 1 apart.",
+                code="subspace-parameter",
+            )
+        if not self.delta:
+            return self.epsilon * distance, 0.0
+        with precision(_BITS):
+            rate = rational(self.epsilon)
+            growth = (rate * rational(Fraction(distance))).expm1() / rate.expm1()
+            return self.epsilon * distance, min(1.0, round_up(growth * rational(self.delta)))
+
+    def statement(self) -> str:
+        """In one sentence."""
+        unit = f"{float(self.epsilon):.6g} for each unit of {self.norm.value} distance"
+        rest = f", delta {float(self.delta):.3g} at distance 1" if self.delta else ""
+        named = "; ".join(self.invariants) if self.invariants else "none"
+        return (
+            f"epsilon {unit}{rest}, between tables that agree on the invariants ({named}); nothing is promised "
+            "about what the invariants reveal."
+        )
+
+
+def laplace_guarantee(
+    law: GeneralisedLaplace, lattice: Lattice, total_variation: Fraction = Fraction(0)
+) -> SmoothGuarantee:
+    """The guarantee of generalised Laplace noise.
+
+    Noise within total variation t of its law adds (1 + exp(epsilon)) t to delta at distance 1, and the definition's
+    growth covers every larger distance (docs/proofs/integer-subspace.md, section 4).
+
+    Args:
+        law: Of the noise.
+        lattice: Whose constraints are the invariants.
+        total_variation: Of the sampler.
+    Raises:
+        BudgetError: the total variation is not in [0, 1).
+    Source: Dharangutte et al. 2022, Theorem 10.
+    """
+    if not 0 <= total_variation < 1:
+        raise BudgetError(f"total variation is {total_variation}, wanted 0 to below 1. Run the chain longer.")
+    delta = Fraction(0)
+    if total_variation:
+        with precision(_BITS):
+            added = (1 + rational(law.epsilon).exp()) * rational(total_variation)
+            delta = min(Fraction(round_up(added)), Fraction(1))
+    return SmoothGuarantee(law.norm, law.epsilon, delta, lattice.system.names)
+
+
+def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee:
+    """Several releases of the same table: epsilons and deltas add, and the invariants are all of theirs.
+
+    An l2 guarantee is an l1 guarantee too, since the l1 distance is never below the l2 distance; a mixture of
+    both is stated in l1. Post-processing costs nothing.
+
+    Raises:
+        BudgetError: none given.
+    Source: Dharangutte et al. 2022, Propositions 6 and 7.
+    """
+    if not guarantees:
+        raise BudgetError("a composition needs at least one guarantee. Leave it out.")
+    norms = {guarantee.norm for guarantee in guarantees}
+    names = dict.fromkeys(name for guarantee in guarantees for name in guarantee.invariants)
+    return SmoothGuarantee(
+        norms.pop() if len(norms) == 1 else Norm.L1,
+        sum((guarantee.epsilon for guarantee in guarantees), Fraction(0)),
+        sum((guarantee.delta for guarantee in guarantees), Fraction(0)),
+        tuple(names),
+    )
+
+
+def gaussian_rho(law: GeneralisedGaussian, squared_distance: int) -> Fraction:
+    """Zero-concentrated cost between two tables: |x - x'|^2 / (2 variance), in every dimension.
+
+    Source: docs/proofs/integer-subspace.md, section 2.
+    """
+    return squared_distance / (2 * law.variance)
+
+
+def event_of(
+    law: LatticeLaw, lattice: Lattice, distance: Fraction | int, total_variation: Fraction = Fraction(0)
+) -> IntegerSubspaceLaplace | IntegerSubspaceGaussian:
+    """The event for ledger and accountant.
+
+    Args:
+        law: Of the noise.
+        lattice: Whose constraints are the invariants.
+        distance: Largest distance of two tables to protect: in the law's norm for Laplace; for the Gaussian the
+            squared l2 distance, a whole number.
+        total_variation: Of the sampler.
+    """
+    names = lattice.system.names
+    if isinstance(law, GeneralisedGaussian):
+        if Fraction(distance).denominator != 1:
+            raise BudgetError(
+                f"squared distance is {distance}, wanted a whole number.", code="subspace-parameter"
+            )
+        return IntegerSubspaceGaussian(law.variance, int(distance), names, total_variation)
+    return IntegerSubspaceLaplace(law.epsilon, law.norm.value, Fraction(distance), names, total_variation)
+
+
+def paper_variance(lattice: Lattice, epsilon: Fraction, delta: Fraction) -> float:
+    """The variance the paper asks for, sigma^2 = 2 c ln(1 / delta) / epsilon^2; a named alternative, not used.
+
+    The paper leaves c open; this is the least c that the steps of its proof allow: c >= 3 ln K, and
+    2 c / 3 - 1 - 2 m >= m ln c, where m is the dimension and K = 4 2^m V_m / det. It grows with the dimension
+    where `gaussian_rho` does not, and its tail bound holds for "large enough" t only.
+
+    Raises:
+        BudgetError: not 0 < delta < epsilon < 1 / e.
+    Source: Dharangutte et al. 2022, Definition 13, Theorem 14 and its proof.
+    """
+    if not 0 < delta < epsilon < Fraction(36787944, 10**8):
+        raise BudgetError(
+            f"epsilon {epsilon} and delta {delta}: the theorem wants 0 < delta < epsilon < 1 / e. Use gaussian_rho.",
+            code="subspace-parameter",
+        )
+    m = lattice.dimension
+    log_volume = m / 2 * math.log(math.pi) - math.lgamma(m / 2 + 1)
+    log_k = math.log(4) + m * math.log(2) + log_volume - math.log(lattice.determinant_squared()) / 2
+    c = max(3 * log_k, 1.0)
+    while 2 * c / 3 - 1 - 2 * m < m * math.log(c):
+        c *= 1.0001
+    return 2 * c * math.log(1 / float(delta)) / float(epsilon) ** 2

@@ -1,0 +1,201 @@
+"""Bases of the integer kernel of a constraint system, in closed form or by Hermite normal form.
+
+All bases here are bases over the integers: every integer solution of A z = 0 is a whole combination of the
+columns. They are sparse wherever the structure allows it.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from flint import fmpz, fmpz_mat
+
+from tallyveil.errors import ConstraintError
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.smith import hermite_columns, independent_columns, smith_form
+from tallyveil.subspace.structure import Structure, StructureKind
+
+Integers = npt.NDArray[np.int64]
+Entries: TypeAlias = list[tuple[int, int]]
+"""(cell, value) of one basis vector."""
+
+
+def structured_basis(structure: Structure, n_cells: int) -> Any | None:
+    """The closed-form basis of a recognised structure, sparse [n_cells, dimension]; None for a general one.
+
+    Free cells give unit vectors. A block gives the differences of neighbours in it, which span all vectors
+    that sum to zero. A two-way table gives the moves +1 -1 / -1 +1 on neighbouring rows and columns: the
+    tensor product of two bases of differences, hence a basis of the tensor product of their lattices.
+
+    Source: Conway and Sloane 1999, chapter 4, section 6.1 (the root lattice); Diaconis and Sturmfels 1998 (moves).
+    """
+    if structure.kind is StructureKind.GENERAL:
+        return None
+    vectors = _unit_vectors(structure)
+    if structure.kind is StructureKind.TWO_WAY:
+        grid = structure.grid
+        for i in range(grid.shape[0] - 1):
+            for j in range(grid.shape[1] - 1):
+                a, b, c, d = (int(cell) for cell in grid[i : i + 2, j : j + 2].ravel())
+                vectors.append([(a, 1), (b, -1), (c, -1), (d, 1)])
+    else:
+        vectors.extend(_differences(structure))
+    return sparse_columns(vectors, n_cells)
+
+
+def general_basis(structure: Structure, n_cells: int) -> Any:
+    """A basis for any structure: differences within blocks, and a Hermite-form kernel between them."""
+    vectors = _unit_vectors(structure) + _differences(structure)
+    if structure.blocks:
+        heads = [int(block[0]) for block in structure.blocks]
+        pivots = pivot_columns(structure.columns)
+        for vector in _kernel_between(structure.columns, pivots):
+            vectors.append([(heads[b], value) for b, value in vector])
+    return sparse_columns(vectors, n_cells)
+
+
+def smith_basis(system: ConstraintSystem) -> Any:
+    """The last columns of V in the Smith form U A V = D: the basis the paper names. For small systems.
+
+    Source: Dharangutte et al. 2022, proof of Proposition 8 ("columns" for its "rows").
+    """
+    form = smith_form(flint_matrix(system.dense()))
+    right = form.right.tolist()
+    vectors = [
+        [(cell, int(row[column])) for cell, row in enumerate(right) if row[column] != 0]
+        for column in range(form.rank, system.n_cells)
+    ]
+    return sparse_columns(vectors, system.n_cells)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PivotColumns:
+    """Columns of A that generate, over the integers, all columns of A.
+
+    Attributes:
+        chosen: Their numbers.
+        rows: Independent rows of A, as many as its rank.
+        hermite: fmpz_mat [rank, rank], the Hermite form of the chosen columns in those rows.
+        transform: fmpz_mat, unimodular: chosen columns times this are the Hermite form and zeros.
+        inverse: fmpq_mat, the inverse of `hermite`.
+    """
+
+    chosen: tuple[int, ...]
+    rows: tuple[int, ...]
+    hermite: Any
+    transform: Any
+    inverse: Any
+
+    @property
+    def rank(self) -> int:
+        """Of A."""
+        return len(self.rows)
+
+    def coordinates(self, targets: Any) -> Any:
+        """fmpq_mat [rank, n]: the coordinates of columns (already restricted to `rows`) in the Hermite basis."""
+        return self.inverse * targets
+
+
+def pivot_columns(columns: Integers) -> PivotColumns:
+    """Choose columns of A that generate all of them: independent ones, then what their lattice lacks.
+
+    Args:
+        columns: int64 [k, n].
+    """
+    whole = flint_matrix(columns)
+    rows = independent_columns(whole.transpose())
+    order = np.argsort(np.count_nonzero(columns, axis=0), kind="stable")
+    kept = columns[rows][:, order]
+    chosen = independent_columns(flint_matrix(kept))
+    everything = flint_matrix(kept)
+    while True:
+        hermite, transform, rank = hermite_columns(flint_matrix(kept[:, chosen]))
+        square = (
+            fmpz_mat([[hermite[i, j] for j in range(rank)] for i in range(rank)]) if rank else fmpz_mat(0, 0)
+        )
+        inverse = square.inv() if rank else fmpz_mat(0, 0)
+        missing = _first_fractional(inverse * everything) if rank else None
+        if missing is None:
+            break
+        chosen = [*chosen, missing]
+    return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), square, transform, inverse)
+
+
+def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:
+    """Kernel vectors of the distinct columns, as (block, value).
+
+    A column f outside the chosen ones is a whole combination x of them, which gives f - x; what is left of a
+    kernel vector after subtracting these lies on the chosen columns, whose own kernel the transform holds.
+    """
+    rank, chosen = pivots.rank, pivots.chosen
+    transform = pivots.transform.tolist()
+    vectors: list[Entries] = [
+        [(chosen[i], int(row[column])) for i, row in enumerate(transform) if row[column] != 0]
+        for column in range(rank, len(chosen))
+    ]
+    others = [f for f in range(columns.shape[1]) if f not in set(chosen)]
+    if not others:
+        return vectors
+    targets = flint_matrix(columns[list(pivots.rows)][:, others])
+    coordinates, denominator = pivots.coordinates(targets).numer_denom()
+    if denominator != 1:
+        raise ConstraintError(
+            "Constraint matrix: a column is no whole combination of the pivot columns. This is a defect of the "
+            "elimination: please report the matrix.",
+            code="subspace-constraints",
+        )
+    first = fmpz_mat([row[:rank] for row in transform]) if rank else fmpz_mat(len(chosen), 0)
+    combined = (first * coordinates).tolist()
+    for place, f in enumerate(others):
+        inner = [(chosen[i], -int(row[place])) for i, row in enumerate(combined) if row[place] != 0]
+        vectors.append([(f, 1), *inner])
+    return vectors
+
+
+def flint_matrix(values: Integers) -> Any:
+    """An fmpz_mat of an integer array."""
+    return fmpz_mat(values.shape[0], values.shape[1], [int(v) for v in values.ravel()])
+
+
+def sparse_columns(vectors: list[Entries], n_cells: int) -> Any:
+    """A sparse int64 matrix, compressed columns, of vectors given by their entries.
+
+    Raises:
+        ConstraintError: an entry does not fit 62 bits.
+    """
+    values = [value for vector in vectors for _, value in vector]
+    if values and max(abs(v) for v in values) >= 1 << 62:
+        raise ConstraintError(
+            "Lattice basis: an entry does not fit 64 bits. Use the reduced basis, or divide rows of the "
+            "constraints by their common divisors.",
+            code="subspace-constraints",
+        )
+    cells = np.array([cell for vector in vectors for cell, _ in vector], dtype=np.int64)
+    starts = np.cumsum([0, *(len(vector) for vector in vectors)])
+    matrix = sp.csc_matrix((np.array(values, dtype=np.int64), cells, starts), shape=(n_cells, len(vectors)))
+    matrix.sort_indices()
+    for array in (matrix.data, matrix.indices, matrix.indptr):
+        array.setflags(write=False)
+    return matrix
+
+
+def _unit_vectors(structure: Structure) -> list[Entries]:
+    return [[(int(cell), 1)] for cell in structure.free]
+
+
+def _differences(structure: Structure) -> list[Entries]:
+    return [[(int(a), 1), (int(b), -1)] for block in structure.blocks for a, b in pairwise(block)]
+
+
+def _first_fractional(coordinates: Any) -> int | None:
+    numerators, denominator = coordinates.numer_denom()
+    if denominator == 1:
+        return None
+    rows = numerators.tolist()
+    for column in range(numerators.ncols()):
+        if any(fmpz(row[column]) % denominator != 0 for row in rows):
+            return column
+    return None

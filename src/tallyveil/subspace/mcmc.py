@@ -1,0 +1,205 @@
+"""Markov chains on the lattice: for laws that no exact sampler covers.
+
+The chain moves on noise alone, never on data, so whatever its state tells, it tells nothing of the table; what it
+costs is that its law is not quite the one asked for (`tallyveil.subspace.diagnostics`).
+
+Source: Dharangutte, Gao, Gong, Yu 2022, Algorithm 1.
+"""
+
+import math
+import time
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.errors import SolverError
+from tallyveil.kernels.subspace_chain import jump_sweeps, slice_sweeps
+from tallyveil.subspace.mcmc_columns import ChainColumns
+from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, SliceMoves, plan_chain
+from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
+from tallyveil.subspace.mechanisms import LatticeLaw
+
+Integers = npt.NDArray[np.int64]
+
+_WARM_UP_SWEEPS: Final = 400
+_WARM_UP_ROUNDS: Final = 14
+_ACCEPTED_MANY: Final = 0.25
+_ACCEPTED_ONE: Final = 0.45
+_TIMED_SWEEPS: Final = 64
+
+
+class Observer(Protocol):
+    """Is told how far chains have come: sweeps, never states."""
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Chains begin; `total` sweeps in all."""
+        ...
+
+    def advanced(self, amount: int) -> None:
+        """So many more sweeps are done."""
+        ...
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """All are done."""
+        ...
+
+
+def run_chain(
+    plan: ChainPlan,
+    key: bytes,
+    sweeps: int,
+    *,
+    chain: int = 0,
+    part: int = SINGLE,
+    thin: int | None = None,
+    start: npt.ArrayLike | None = None,
+    observer: Observer | None = None,
+) -> Integers:
+    """Run one chain and keep every `thin`-th state.
+
+    The states are a pure function of plan, key, part, chain and start. A state kept after l sweeps has the law that a
+    bound at l sweeps speaks of; later ones are closer to the law asked for but depend on it.
+
+    Args:
+        plan: Law, columns and moves.
+        key: 32 bytes.
+        sweeps: Sweeps in all, rounded up to a multiple of `thin`.
+        chain: Number of the chain, from 0: the address of its bits.
+        part: What it is run for, so that warm-ups do not share bits with releases.
+        thin: Sweeps between states kept; by default only the last state is kept.
+        start: int [n_cells], in the lattice; zero by default.
+        observer: Told of progress.
+    Returns:
+        int64 [kept, n_cells].
+    Raises:
+        SolverError: fewer than one sweep, or a start of the wrong shape or beyond the chain's range.
+    Privacy: The key's holder can subtract the last state.
+    """
+    if sweeps < 1 or (thin is not None and thin < 1):
+        raise SolverError(
+            f"Chain: {sweeps} sweeps, thinned to every {thin}; wanted 1 or more of each.",
+            code="subspace-chain-range",
+        )
+    stride = sweeps if thin is None else thin
+    kept = np.empty((-(-sweeps // stride), plan.columns.n_cells), dtype=np.int64)
+    state = chain_start(plan, start)
+    stream = ChainStream(key, plan.digest, plan.words)
+    began = time.perf_counter()
+    if observer is not None:
+        observer.stage_started("chain", kept.shape[0] * stride)
+    for done in range(0, kept.shape[0] * stride, stream.chunk):
+        now = min(stream.chunk, kept.shape[0] * stride - done)
+        words = stream.words(part, chain, done, now)
+        sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, kept=kept)
+        if observer is not None:
+            observer.advanced(now)
+    if observer is not None:
+        observer.stage_finished("chain", time.perf_counter() - began)
+    return kept
+
+
+def sweep_chain(
+    plan: ChainPlan,
+    words: npt.NDArray[np.uint64],
+    per_sweep: int,
+    sweeps: int,
+    state: Integers,
+    *,
+    done: int = 0,
+    thin: int = 0,
+    kept: Integers | None = None,
+) -> int:
+    """Move an extended state on in place; returns the proposals accepted (sweeps times columns for slices).
+
+    Args:
+        words: [sweeps * per_sweep].
+        done, thin, kept: Sweeps made before, and where states go that are kept; see the kernels.
+    """
+    out = np.empty((0, plan.columns.n_cells), dtype=np.int64) if kept is None else kept
+    target, columns = plan.target, plan.columns
+    law = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
+    along = (columns.starts, columns.ends, columns.rows, columns.steps, columns.n_cells)
+    if isinstance(plan.moves, SliceMoves):
+        slice_sweeps(*law, *along, words, per_sweep, sweeps, state, done, thin, out)
+        return sweeps * columns.n_columns
+    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.jumps.finders, plan.block)
+    return int(jump_sweeps(*law, *along, *tables, words, per_sweep, sweeps, state, done, thin, out))
+
+
+def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
+    """A state to move on, extended: a copy of `start`, or zeros. Coordinates count from there.
+
+    Raises:
+        SolverError: wrong shape or type, or beyond the chain's range.
+    """
+    state = np.zeros(plan.columns.n_rows, dtype=np.int64)
+    if start is None:
+        return state
+    given = np.asarray(start)
+    if given.shape != (plan.columns.n_cells,) or given.dtype.kind not in "iu":
+        raise SolverError(
+            f"Chain start: shape {given.shape} and type {given.dtype}, wanted {plan.columns.n_cells} whole numbers.",
+            code="subspace-chain-range",
+        )
+    state[: given.size] = given
+    size = float((np.abs(given.astype(np.float64)) ** (2 if plan.target.kind else 1)).sum())
+    if size > plan.target.limit:
+        raise SolverError(
+            f"Chain start: its size is {size:.3g}, wanted at most {plan.target.limit}. Start nearer to zero.",
+            code="subspace-chain-range",
+        )
+    return state
+
+
+def tune_jumps(
+    law: LatticeLaw, columns: ChainColumns, key: bytes, *, at_once: int | None = None
+) -> JumpMoves:
+    """Choose the scales of double-geometric jumps in a warm-up that sees no data.
+
+    A column's scale follows from the law along it; one factor for all is found by bisection on its logarithm, so that
+    about a quarter of the joint proposals are accepted (45 % of those along single columns) where the law has its
+    mass: each trial starts from a state that slice moves, which need no tuning, have brought there. The warm-up's
+    states are thrown away and its bits shared with no other chain.
+
+    Args:
+        law: What the chains should follow.
+        columns: What to move along.
+        key: 32 bytes.
+        at_once: Columns in one proposal; None for all.
+    Source: Roberts, Gelman, Gilks 1997 (a quarter in many dimensions).
+    """
+    lengths = np.sqrt(columns.squares()) if law.squares else columns.absolutes().astype(np.float64)
+    spread = 1 / float(law.rate) if law.takes_root or not law.squares else float(2 * law.rate) ** -0.5
+    widths = spread / lengths
+    wanted = _ACCEPTED_ONE if at_once == 1 else _ACCEPTED_MANY
+    low, high = math.log(0.06 / float(widths.min())), math.log(8.0)
+    typical = run_chain(plan_chain(law, columns), key, _WARM_UP_SWEEPS, part=WARM_UP)[0]
+    for round_ in range(_WARM_UP_ROUNDS):
+        middle = (low + high) / 2
+        scales = np.clip(widths * np.exp(middle), 0.06, 9e4)
+        moves = JumpMoves(tuple(round(scale, 3) for scale in scales.tolist()), at_once)
+        plan = plan_chain(law, columns, moves)
+        stream = ChainStream(key, plan.digest, plan.words)
+        state = chain_start(plan, typical)
+        accepted = done = 0
+        while done < _WARM_UP_SWEEPS:
+            now = min(stream.chunk, _WARM_UP_SWEEPS - done)
+            accepted += sweep_chain(
+                plan, stream.words(WARM_UP, round_, done, now), stream.per_sweep, now, state
+            )
+            done += now
+        rate = accepted / (_WARM_UP_SWEEPS * plan.slacks_per_sweep)
+        low, high = (middle, high) if rate > wanted else (low, middle)
+    return moves
+
+
+def estimate_seconds(plan: ChainPlan, sweeps: int) -> float:
+    """How long a chain of so many sweeps will take here, from a short timed one; compiles if need be."""
+    words = np.zeros(plan.words * _TIMED_SWEEPS, dtype=np.uint64)
+    words += np.arange(words.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = chain_start(plan, None)
+    sweep_chain(plan, words, plan.words, 1, state)
+    began = time.perf_counter()
+    sweep_chain(plan, words, plan.words, _TIMED_SWEEPS, state)
+    return (time.perf_counter() - began) / _TIMED_SWEEPS * sweeps

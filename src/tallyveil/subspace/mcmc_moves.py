@@ -1,0 +1,123 @@
+"""How chains move, slices or jumps, and what fixes them: the plan of a chain."""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.errors import SolverError
+from tallyveil.subspace.mcmc_columns import ChainColumns
+from tallyveil.subspace.mcmc_tables import ChainTarget, JumpLaws, chain_target, jump_laws
+from tallyveil.subspace.mechanisms import LatticeLaw
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceMoves:
+    """Along each column in turn, a uniform point among those no less likely than a random height.
+
+    Needs no tuning: the slice is as wide as the law is there.
+
+    Source: Neal 2003, "Slice sampling", for whole numbers.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class JumpMoves:
+    """Double-geometric jumps along all columns, accepted by Metropolis' rule.
+
+    Attributes:
+        scales: One for each column; the paper's parameter is a = exp(-1 / scale). See `tune_jumps`.
+        at_once: Columns in one proposal; None for all of them, as in Algorithm 1 of the paper.
+    """
+
+    scales: tuple[float, ...]
+    at_once: int | None = None
+
+
+Moves: TypeAlias = SliceMoves | JumpMoves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainPlan:
+    """Everything that fixes a chain but its key.
+
+    Attributes:
+        law: The law asked for.
+        columns: What to move along.
+        moves: How.
+        target: The law in whole numbers.
+        jumps: Tables of the jump laws, empty for slices.
+        jump_law: int64 [columns], which of them each column has.
+        words: 64-bit words a sweep of one chain takes.
+        coupled_words: And one of two chains together.
+        digest: What the random bits are bound to.
+    """
+
+    law: LatticeLaw
+    columns: ChainColumns
+    moves: Moves
+    target: ChainTarget
+    jumps: JumpLaws
+    jump_law: Integers
+    words: int = field(init=False)
+    coupled_words: int = field(init=False)
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        digits, columns = self.target.thresholds.shape[0], self.columns.n_columns
+        if isinstance(self.moves, SliceMoves):
+            words, coupled = columns * (digits + 1), columns * (digits + 3)
+        else:
+            words = coupled = (columns + 1) // 2 + -(-columns // self.block) * digits
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "coupled_words", coupled)
+        told = hashlib.sha256(repr((str(self.law), self.moves, self.columns.n_cells)).encode())
+        for part in (self.columns.starts, self.columns.rows, self.columns.steps):
+            told.update(part.astype("<i8").tobytes())
+        object.__setattr__(self, "digest", told.digest())
+
+    @property
+    def block(self) -> int:
+        """Columns accepted together."""
+        at_once = self.moves.at_once if isinstance(self.moves, JumpMoves) else 1
+        return self.columns.n_columns if at_once is None else at_once
+
+    @property
+    def slacks_per_sweep(self) -> int:
+        """Draws of a slack in a sweep of one chain."""
+        return -(-self.columns.n_columns // self.block)
+
+
+def plan_chain(law: LatticeLaw, columns: ChainColumns, moves: Moves | None = None) -> ChainPlan:
+    """Plan chains for a law on the lattice of the columns.
+
+    Args:
+        law: What they should follow.
+        columns: What to move along; see `lattice_columns` and `basis_columns`.
+        moves: How to move; slices by default.
+    Raises:
+        SolverError: numbers that may overflow, jumps that do not fit the columns, or no columns.
+    """
+    moves = SliceMoves() if moves is None else moves
+    target = chain_target(law, columns.n_cells, int(columns.squares().max()))
+    if isinstance(moves, SliceMoves):
+        return ChainPlan(law, columns, moves, target, jump_laws([1.0]), np.zeros(columns.n_columns, np.int64))
+    at_once = columns.n_columns if moves.at_once is None else moves.at_once
+    if len(moves.scales) != columns.n_columns or not 1 <= at_once <= columns.n_columns:
+        raise SolverError(
+            f"Chain jumps: {len(moves.scales)} scales, {at_once} columns at once, for {columns.n_columns} columns. "
+            "Give a scale for each column and 1 or more of them at once, or use tune_jumps.",
+            code="subspace-chain-range",
+        )
+    distinct = sorted(set(moves.scales))
+    chosen = np.array([distinct.index(scale) for scale in moves.scales], dtype=np.int64)
+    return ChainPlan(law, columns, moves, target, jump_laws(distinct), _frozen(chosen))
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

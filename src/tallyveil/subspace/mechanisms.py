@@ -1,0 +1,168 @@
+"""The generalised Laplace and Gaussian laws on a lattice, as data.
+
+Both give a lattice vector z a weight that depends on one whole number, its *size*: the sum of absolute values
+(l1) or the sum of squares (l2, and the Gaussian). Everything that works on a law works on sizes, in integers;
+the logarithm of the weight is a rational multiple of the size, or of its square root (l2 Laplace).
+
+Source: Dharangutte, Gao, Gong, Yu 2022, "Integer Subspace Differential Privacy", Definitions 9 and 13.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from tallyveil.errors import BudgetError
+from tallyveil.noise.balls import precision, rational
+
+LARGEST_PARAMETER: Final = Fraction(10**5)
+SMALLEST_PARAMETER: Final = Fraction(1, 10**5)
+LARGEST_VARIANCE: Final = Fraction(10**10)
+
+
+class Norm(StrEnum):
+    """The norm in which a Laplace law, and the distance of two tables, is measured."""
+
+    L1 = "l1"
+    L2 = "l2"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneralisedLaplace:
+    """q(z) proportional to exp(-epsilon |z|) on the lattice.
+
+    Attributes:
+        norm: l1 or l2.
+        epsilon: Privacy loss for each unit of distance in that norm; an exact Fraction from 1e-5 to 1e5.
+
+    Raises:
+        BudgetError: epsilon is no Fraction or lies outside that range.
+
+    Source: Dharangutte et al. 2022, Definition 9 and Theorem 10.
+    """
+
+    norm: Norm
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _checked("GeneralisedLaplace", "epsilon", self.epsilon, SMALLEST_PARAMETER, LARGEST_PARAMETER)
+        object.__setattr__(self, "norm", Norm(self.norm))
+
+    @property
+    def rate(self) -> Fraction:
+        """ln weight = -rate * size, or -rate * sqrt(size) where `takes_root`."""
+        return self.epsilon
+
+    @property
+    def takes_root(self) -> bool:
+        """Whether the weight depends on the square root of the size."""
+        return self.norm is Norm.L2
+
+    @property
+    def squares(self) -> bool:
+        """Whether the size is a sum of squares, not of absolute values."""
+        return self.norm is Norm.L2
+
+    def __str__(self) -> str:
+        return (
+            f"generalised Laplace, {self.norm.value} norm, epsilon {self.epsilon} for each unit of distance"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GeneralisedGaussian:
+    """q(z) proportional to exp(-|z|^2 / (2 variance)) on the lattice.
+
+    Attributes:
+        variance: Counts squared; an exact Fraction from 1e-5 to 1e10. Not the variance of a cell, which the
+            constraints lower.
+
+    Raises:
+        BudgetError: the variance is no Fraction or lies outside that range.
+
+    Source: Dharangutte et al. 2022, equation 8.
+    """
+
+    variance: Fraction
+
+    def __post_init__(self) -> None:
+        _checked("GeneralisedGaussian", "variance", self.variance, SMALLEST_PARAMETER, LARGEST_VARIANCE)
+
+    @property
+    def rate(self) -> Fraction:
+        """ln weight = -rate * size."""
+        return 1 / (2 * self.variance)
+
+    @property
+    def takes_root(self) -> bool:
+        """Whether the weight depends on the square root of the size: never."""
+        return False
+
+    @property
+    def squares(self) -> bool:
+        """Whether the size is a sum of squares: always."""
+        return True
+
+    def __str__(self) -> str:
+        return f"generalised Gaussian, variance {self.variance}"
+
+
+LatticeLaw: TypeAlias = GeneralisedLaplace | GeneralisedGaussian
+
+
+def size_of(law: LatticeLaw, vectors: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The size of each vector: |z|_1, or |z|_2 squared; exact.
+
+    Args:
+        law: Decides which.
+        vectors: int [..., n_cells], below 2**31 / sqrt(n_cells) in size.
+    Returns:
+        int64 [...].
+    """
+    z = np.asarray(vectors, dtype=np.int64)
+    return np.asarray((z * z if law.squares else np.abs(z)).sum(axis=-1), dtype=np.int64)
+
+
+def log_weight(law: LatticeLaw, size: int, bits: int = 128) -> arb:
+    """ln of the weight of any vector of that size, without normaliser, as a ball."""
+    with precision(bits):
+        if law.takes_root:
+            return -rational(law.rate) * arb(size).sqrt()
+        return -rational(law.rate) * size
+
+
+def exact_log_weight(law: LatticeLaw, size: int) -> Fraction:
+    """ln of the weight as an exact fraction; for the l1 Laplace and the Gaussian.
+
+    Raises:
+        BudgetError: the l2 Laplace law, whose logarithm is irrational.
+    """
+    if law.takes_root:
+        raise BudgetError(
+            f"{law}: the logarithm of its weight is no fraction. Use log_weight, which gives a ball."
+        )
+    return -law.rate * size
+
+
+def _checked(law: str, name: str, value: object, least: Fraction, largest: Fraction) -> None:
+    if not isinstance(value, Fraction):
+        raise BudgetError(
+            f"{law}: {name} is a {type(value).__name__} ({value!r}), wanted a fractions.Fraction. Noise "
+            "parameters are exact: write Fraction('0.192') or Fraction(1, 4), never a float.",
+            code="subspace-parameter",
+        )
+    if not least <= value <= largest:
+        meaning = (
+            "An epsilon of 0 asks for infinite noise, which has no law: leave the table out instead."
+            if value == 0
+            else "Change the budget."
+        )
+        raise BudgetError(
+            f"{law}: {name} is {float(value):.6g}, wanted a value from {float(least):.0e} to "
+            f"{float(largest):.0e}. {meaning}",
+            code="subspace-parameter",
+        )

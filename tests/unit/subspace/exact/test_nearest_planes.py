@@ -1,0 +1,39 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.errors import SolverError
+from tallyveil.noise import NoiseSource, insecure_key
+from tallyveil.noise.balls import precision
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact import nearest_planes as planes
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import lattice_of
+
+ADDRESS = NoiseAddress(NoiseSource(insecure_key("planes")), 0, 1)
+OBLIQUE = lattice_of(ConstraintSystem.from_matrix([[1, 2, 3]]))
+
+
+def test_more_candidates_change_nothing(monkeypatch):
+    """With few candidates at first, many draws go the long way, to the same outcomes."""
+    draws = np.arange(300)
+    usual, accepted = planes.nearest_planes(OBLIQUE, Fraction(9)).trials(ADDRESS, draws, 0, 1)
+    monkeypatch.setattr(planes, "_FIRST_CANDIDATES_BITS", 1)
+    again, also = planes.nearest_planes(OBLIQUE, Fraction(9)).trials(ADDRESS, draws, 0, 1)
+    assert (accepted == also).all()
+    assert (usual == again).all()
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 9), Fraction(1), Fraction(20)])
+def test_sums_around_any_centre(variance):
+    with precision(128):
+        for centre in (Fraction(0), Fraction(1, 3), Fraction(-7, 2)):
+            x = np.arange(-200, 201)
+            plain = np.exp(-((x - float(centre)) ** 2) / (2 * float(variance))).sum()
+            assert float(planes._theta(variance, centre, 128)) == pytest.approx(plain)
+
+
+def test_a_lattice_too_large():
+    with pytest.raises(SolverError, match="too large"):
+        planes.nearest_planes(lattice_of(ConstraintSystem.from_sets([], 250)), Fraction(1))
