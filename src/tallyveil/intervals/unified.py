@@ -20,8 +20,8 @@ from tallyveil.kernels.tree_transform import Floats
 
 FAR = 9.0
 """Standard errors below zero from which on the lower tail of the normal law is no number of double precision."""
-KNOTS = 4001
-_STEPS = 200
+KNOTS = 2001
+_STEPS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
