@@ -100,7 +100,9 @@ def zeros_of(plan, spine):
         query, level = plan.query(bounds.query), spine.level_index(bounds.geolevel)
         table = pl.read_parquet(bounds.path)
         table = table.with_columns(row=spine.locate(level, table["geocode"])).filter(pl.col("row") >= 0)
-        answers = query.answers_from_labels({name: table[name].to_list() for name in query.factor_names}, table.height)
+        answers = query.answers_from_labels(
+            {name: table[name].to_list() for name in query.factor_names}, table.height
+        )
         zero = np.full((spine.n_geounits(level), query.size), bounds.missing_upper == 0)
         zero[table["row"].to_numpy(), answers] = (table["upper"] == 0).fill_null(False).to_numpy()
         zeros.append(Zeros(query, bounds.geolevel, zero))
@@ -120,12 +122,17 @@ def main():
     whole = read_spine(plan.geography)
     kept = part_of(whole, args.tracts)
     columns = {
-        name: whole.geocodes[level][whole.ancestors(level)[kept]] for level, name in enumerate(whole.geolevels)
+        name: whole.geocodes[level][whole.ancestors(level)[kept]]
+        for level, name in enumerate(whole.geolevels)
     }
     spine = spine_from_columns(columns, whole.geolevels)
     truth = Truth(plan, read_histograms(plan, whole)[-1], kept, spine)
     model = model_of_strategy(
-        plan.schema, spine, plan.strategy, invariants={spine.geolevels[0]: ["total"]}, zeros=zeros_of(plan, spine)
+        plan.schema,
+        spine,
+        plan.strategy,
+        invariants={spine.geolevels[0]: ["total"]},
+        zeros=zeros_of(plan, spine),
     )
     covariance = tree_covariance(model)
     table = pl.read_parquet(args.entities)
@@ -134,7 +141,7 @@ def main():
     for column in ENTITY_COLUMNS:
         labels = np.full(spine.n_geounits(spine.finest), "", dtype="U64")
         labels[place[place >= 0]] = table.filter(place >= 0)[column].fill_null("").to_numpy()
-        regions += [r for r in regions_by_label(spine, labels).values() if 1 < len(r.geounits)]
+        regions += [r for r in regions_by_label(spine, labels).values() if len(r.geounits) > 1]
     regions = sorted(regions, key=lambda region: -len(region.geounits))[:30]
     total = questions_of(model.algebra, plan.query("total"))
     cells = questions_of(model.algebra, plan.query("votingage*cenrace"))

@@ -45,7 +45,9 @@ class Rows:
 def outcomes():
     """Hits and squared standardised errors by geolevel and for a scattered region: (normal, unified, squares)."""
     ages = Attribute("age", ("a", "b", "c", "d"))
-    schema = Schema("s", (ages, Attribute("home", ("h", "g"))), (Recode("half", "age", (("x", ("a", "b")),)),))
+    schema = Schema(
+        "s", (ages, Attribute("home", ("h", "g"))), (Recode("half", "age", (("x", ("a", "b")),)),)
+    )
     queries = tuple((name, Fraction(1, 4)) for name in ("total", "half", "age*home", "home"))
     names = ("A", "B", "C")
     shares = tuple((name, Fraction(1, 3)) for name in names)

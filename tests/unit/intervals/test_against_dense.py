@@ -122,6 +122,8 @@ def random_case(seed, detailed_everywhere):
             groups[group.factors] = group
         if detailed_everywhere or rng.random() < 0.6:
             groups[schema.query("detailed").factors] = schema.query("detailed")
+        if level < n_levels - 1 and rng.random() < 0.15:
+            groups = {}  # a whole geolevel that is not measured
         measured = tuple(groups.values())
         precisions = np.exp(rng.normal(-1, 1, (n, len(measured))))
         if rng.random() < 0.3:
@@ -169,7 +171,7 @@ def solve(model, truth, rng):
                 rows = np.kron(members[level][g], matrix(group))
                 normal += precisions[g, q] * rows.T @ rows
                 right += precisions[g, q] * rows.T @ values[g]
-        tables.append(np.concatenate(answers, axis=1))
+        tables.append(np.concatenate([np.zeros((len(sums), 0), np.int64), *answers], axis=1))
         if own.invariants:
             told = [sums @ matrix(group).T for group in own.invariants]
             invariants[own.geolevel] = np.concatenate(told, axis=1).astype(np.int64)

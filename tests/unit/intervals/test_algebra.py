@@ -103,6 +103,6 @@ def test_levels_that_do_not_fit():
     with pytest.raises(GeographyError, match="precisions of geolevel B"):
         model_of_levels(schema, spine, [root, LevelModel("B", detailed, np.ones((2, 1)), ())])
     leaf = LevelModel("B", detailed, np.ones((1, 1)), ())
+    zeros = Zeros(schema.query("total"), "B", np.zeros((3, 1), dtype=bool))
     with pytest.raises(GeographyError, match="zeros of query"):
-        zeros = Zeros(schema.query("total"), "B", np.zeros((3, 1), dtype=bool))
         model_of_levels(schema, spine, [root, leaf], zeros=[zeros])

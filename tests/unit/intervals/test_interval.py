@@ -70,7 +70,9 @@ def test_ends_are_continuous_where_formulas_meet():
 
 
 def test_whole_numbers_inside():
-    first, last = rounded_inward(np.array([5.4, 5.4, -3.0]), np.array([3.2, 5.2, 0.0]), np.array([7.9, 5.6, 0.4]))
+    first, last = rounded_inward(
+        np.array([5.4, 5.4, -3.0]), np.array([3.2, 5.2, 0.0]), np.array([7.9, 5.6, 0.4])
+    )
     assert first.tolist() == [4, 5, 0]
     assert last.tolist() == [7, 5, 0]  # the second held no whole number
 

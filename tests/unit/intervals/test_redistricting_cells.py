@@ -35,7 +35,10 @@ class Rows:
 @threadpool_limits.wrap(limits=1, user_api="blas")  # threads that wait for each other on a busy machine
 def test_three_blocks_of_2016_cells():
     rng = np.random.default_rng(7)
-    schema, strategy = load_preset("pl94-persons"), load_strategy_preset("redistricting-state-rooted").strategy
+    schema, strategy = (
+        load_preset("pl94-persons"),
+        load_strategy_preset("redistricting-state-rooted").strategy,
+    )
     codes = ["440010101001001", "440010101001002", "440010101002001"]
     spine = spine_from_prefixes(codes, strategy.geolevels, [2, 5, 11, 12, 15])
     hhgq = schema.query("hhgq")
@@ -55,7 +58,9 @@ def test_three_blocks_of_2016_cells():
         spread = np.zeros((len(member), n))
         for query in strategy.queries(name):
             group, variance = schema.query(query), strategy.law(name, query).variance_float()
-            values = np.rint(group.apply_dense(member @ truth) + rng.normal(0, variance**0.5, (len(member), group.size)))
+            values = np.rint(
+                group.apply_dense(member @ truth) + rng.normal(0, variance**0.5, (len(member), group.size))
+            )
             answers.append(values.astype(np.int64))
             number = group.answers_of(cells)
             own += (number[:, None] == number[None, :]) / variance
@@ -79,7 +84,11 @@ def test_three_blocks_of_2016_cells():
     tree = tree_covariance(model)
     fit = fit_tree(tree, Rows(tables), {"State": np.array([[truth.sum()]])})
     questions = questions_of(model.algebra, weights)
-    found = [level_answers(fit, 0, questions), level_answers(fit, 3, questions), level_answers(fit, 4, questions)]
+    found = [
+        level_answers(fit, 0, questions),
+        level_answers(fit, 3, questions),
+        level_answers(fit, 4, questions),
+    ]
     for answers, place, block in ((found[0], 0, 0), (found[1], 0, 1), (found[2], 1, 2)):
         own = slice(6 * block, 6 * block + 6)
         np.testing.assert_allclose(answers.estimates[place], estimates[own], rtol=RELATIVE, atol=RELATIVE)

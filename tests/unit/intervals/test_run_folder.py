@@ -106,11 +106,15 @@ def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
     np.testing.assert_allclose(answers[0].estimates[:, :1], exact["Region"], atol=1e-9)
     assert answers[0].variances[:, 0].max() < 1e-9
     towns = [1, 2, 6]
-    together = region_of_geounit(spine, 1, 1) + region_of_geounit(spine, 1, 2) + region_of_geounit(spine, 1, 6)
+    together = (
+        region_of_geounit(spine, 1, 1) + region_of_geounit(spine, 1, 2) + region_of_geounit(spine, 1, 6)
+    )
     found = region_answers(fit, [together], questions)
     np.testing.assert_allclose(found.estimates[0], answers[1].estimates[towns].sum(axis=0), rtol=1e-12)
     pairs = [[region_of_geounit(spine, 1, a) for a in towns] for _ in range(2)]
-    shared = sum(answer_covariance(fit.covariance, (a, questions), (b, questions)) for a in pairs[0] for b in pairs[1])
+    shared = sum(
+        answer_covariance(fit.covariance, (a, questions), (b, questions)) for a in pairs[0] for b in pairs[1]
+    )
     np.testing.assert_allclose(found.variances[0], np.diag(shared), rtol=1e-9, atol=1e-9)
 
 

@@ -86,5 +86,14 @@ def test_finest_rows(setting):
     rows = (setting["values"], setting["weights"], setting["blocks"], setting["signature"])
     handed = (setting["pull"], setting["parent"])
     both(
-        finest_rows, finest_rows_reference, 9, algebra, algebra.basis, setting["cascade"], *rows, *handed, 0, 9
+        finest_rows,
+        finest_rows_reference,
+        9,
+        algebra,
+        algebra.basis,
+        setting["cascade"],
+        *rows,
+        *handed,
+        0,
+        9,
     )

@@ -18,7 +18,15 @@ from tallyveil.kernels.tree_transform import (
 )
 from tallyveil.universe.presets import load_preset
 
-SPECS = ("total", "hhinstlevels", "hhgq", "instlevels*hispanic", "votingage*cenrace", "hispanic*cenrace", "detailed")
+SPECS = (
+    "total",
+    "hhinstlevels",
+    "hhgq",
+    "instlevels*hispanic",
+    "votingage*cenrace",
+    "hispanic*cenrace",
+    "detailed",
+)
 
 
 @pytest.fixture(scope="module")
