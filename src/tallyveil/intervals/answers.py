@@ -122,14 +122,20 @@ def answer_covariance(
     Args:
         covariance: Of the tree.
         one: A region and what is asked of it.
-        other: Likewise. Both must be determined by the measurements.
+        other: Likewise.
         workers: Threads.
+    Returns:
+        Persons squared; NaN where nothing determines one of the two answers.
     """
     blocks = region_covariance(covariance, one[0], other[0], workers=workers)[0]
     left, right = one[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
     for row, own in zip(out, left, strict=True):
         row[:] = gram(covariance.algebra, np.broadcast_to(own, right.shape), right) @ blocks
+    for axis, (region, questions) in enumerate((one, other)):
+        unknown = region_unknown(covariance, region, workers=workers)
+        if unknown is not None:
+            np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
     return out
 
 

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
+from tallyveil.intervals.model import TreeModel
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, query_folder
 from tallyveil.universe.query_group import QueryGroup
 
 AnswerArray = NDArray[Any]
+
+SAME_VARIANCE = 1e-9
+"""Relative difference of two variances that are one, written and read again."""
 
 
 class AnswerRows(Protocol):
@@ -46,11 +50,17 @@ class SourceRows:
 
 
 class StoredRows:
-    """Rows from the measurement files of a run that kept all of them; one part of a query is held at a time."""
+    """Rows from the measurement files of a run that kept all of them; one part of a query is held at a time.
 
-    def __init__(self, root: Path, spine: Spine) -> None:
+    Args:
+        root: Release folder.
+        model: What the measurements follow; files of another geography or another variance are refused.
+    """
+
+    def __init__(self, root: Path, model: TreeModel) -> None:
         self._root = root
-        self._spine = spine
+        self._model = model
+        self._spine = model.spine
         self._begins: dict[tuple[int, str], tuple[list[Path], list[int]]] = {}
         self._held: dict[tuple[int, str], tuple[int, AnswerArray]] = {}
 
@@ -58,7 +68,7 @@ class StoredRows:
         """Answers of geounits start..stop, int16 where they fit, else int32.
 
         Raises:
-            StoreError: files are absent, of another geography, or hold only answers on the support.
+            StoreError: files are absent, do not fit the model, or hold only answers on the support.
         """
         if not queries:
             return np.zeros((stop - start, 0), np.int16)
@@ -107,9 +117,23 @@ class StoredRows:
         values = frame["values"].explode(empty_as_null=False)
         if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
             raise self._mismatch(parts[part].parent)
+        self._check_variances(level, group, begins[part], frame)
         table = narrowed(values.to_numpy()).reshape(frame.height, group.size)
         self._held[key] = part, table
         return table
+
+    def _check_variances(self, level: int, group: QueryGroup, begin: int, frame: pl.DataFrame) -> None:
+        """Refuse measurements that are less or more exact than the model says."""
+        own = self._model.levels[level]
+        geounits = np.arange(begin, begin + frame.height, dtype=np.int64)
+        precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
+        off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
+        if bool((off[precisions > 0] > SAME_VARIANCE).any()):
+            raise StoreError(
+                f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than the "
+                "strategy given. Use the strategy of that release.",
+                code="measurements-mismatch",
+            )
 
     def _mismatch(self, folder: Path) -> StoreError:
         return StoreError(

@@ -253,6 +253,7 @@ def check_case(case, rng):
         made = answer_covariance(covariance, (one, questions), (other, questions))
         size = scale**2 * max(np.abs(w1).sum() * np.abs(w2).sum(), 1)
         assert np.abs(made - cov)[np.ix_(*known)].max(initial=0) <= RELATIVE * size
+        np.testing.assert_array_equal(np.isfinite(made), np.logical_and.outer(*known))
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
 """From the measurement files of a run: streaming, laws, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -60,8 +62,8 @@ def totals(plan, spine, out):
 
 
 def test_files_give_the_rows_of_their_source(release):
-    plan, spine, _, out = release
-    stored, source = StoredRows(out, spine), SourceRows(StoredMeasurements(out, spine), spine)
+    plan, spine, model, out = release
+    stored, source = StoredRows(out, model), SourceRows(StoredMeasurements(out, spine), spine)
     for level, name in enumerate(spine.geolevels):
         groups = [plan.query(query) for query in plan.strategy.queries(name)]
         n = spine.n_geounits(level)
@@ -78,7 +80,7 @@ def test_nothing_depends_on_chunks_or_threads(release, monkeypatch):
     plan, spine, model, out = release
     covariance = tree_covariance(model)
     questions = questions_of(model.algebra, [plan.query("total"), plan.query("age*home")])
-    exact, rows = totals(plan, spine, out), StoredRows(out, spine)
+    exact, rows = totals(plan, spine, out), StoredRows(out, model)
     region = region_of(spine, np.arange(0, 48, 3))
     found = {}
     for chunk, workers in ((2048, 1), (5, 1), (5, 3), (2048, 3)):
@@ -97,7 +99,7 @@ def test_nothing_depends_on_chunks_or_threads(release, monkeypatch):
 def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
     plan, spine, model, out = release
     exact = totals(plan, spine, out)
-    fit = fit_tree(tree_covariance(model), StoredRows(out, spine), exact)
+    fit = fit_tree(tree_covariance(model), StoredRows(out, model), exact)
     questions = questions_of(model.algebra, [plan.query("total"), plan.query("age*home")])
     answers = [level_answers(fit, level, questions) for level in range(3)]
     for level in range(2):
@@ -120,7 +122,7 @@ def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
 
 def test_difference_of_two_regions(release):
     plan, spine, model, out = release
-    fit = fit_tree(tree_covariance(model), StoredRows(out, spine), totals(plan, spine, out))
+    fit = fit_tree(tree_covariance(model), StoredRows(out, model), totals(plan, spine, out))
     total = questions_of(model.algebra, plan.query("total"))
     labels = ["north" if i % 5 else "south" if i else None for i in range(48)]
     regions = regions_by_label(spine, labels)
@@ -139,7 +141,7 @@ def test_difference_of_two_regions(release):
 
 def test_intervals_beside_published_counts(release):
     plan, spine, model, out = release
-    fit = fit_tree(tree_covariance(model), StoredRows(out, spine), totals(plan, spine, out))
+    fit = fit_tree(tree_covariance(model), StoredRows(out, model), totals(plan, spine, out))
     ages = plan.query("age")
     answers = level_answers(fit, 2, questions_of(model.algebra, ages))
     counts = read_histogram(out, "Block", plan.schema, spine)
@@ -150,7 +152,7 @@ def test_intervals_beside_published_counts(release):
 
 def test_refusals(release):
     plan, spine, model, out = release
-    covariance, rows = tree_covariance(model), StoredRows(out, spine)
+    covariance, rows = tree_covariance(model), StoredRows(out, model)
     with pytest.raises(ConstraintError, match="invariants of Region") as refused:
         fit_tree(covariance, rows)
     assert refused.value.code == "invariants-missing"
@@ -165,10 +167,20 @@ def test_refusals(release):
 def test_measurements_on_the_support_are_refused(edit, tmp_path):
     plan = load_plan(edit("[outputs]", '[outputs]\nmeasurements = "support"'))
     run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
-    rows = StoredRows(tmp_path / "out", read_spine(plan.geography))
+    model = model_of_strategy(plan.schema, read_spine(plan.geography), plan.strategy)
+    rows = StoredRows(tmp_path / "out", model)
     with pytest.raises(StoreError, match="on the support") as refused:
         rows.rows(2, [plan.query("total")], 0, 4)
     assert refused.value.code == "measurements-missing"
+
+
+def test_another_strategy_is_refused(release):
+    plan, spine, _, out = release
+    other = replace(plan.strategy, total=plan.strategy.total * 2)
+    rows = StoredRows(out, model_of_strategy(plan.schema, spine, other))
+    with pytest.raises(StoreError, match="another variance") as refused:
+        rows.rows(2, [plan.query("total")], 0, 4)
+    assert refused.value.code == "measurements-mismatch"
 
 
 def test_invariants_that_contradict_zeros_are_refused(release):
@@ -178,5 +190,5 @@ def test_invariants_that_contradict_zeros_are_refused(release):
         plan.schema, spine, plan.strategy, invariants={"Region": ["total"]}, zeros=[empty]
     )
     with pytest.raises(ConstraintError, match="Region 'P'") as refused:
-        fit_tree(tree_covariance(model), StoredRows(out, spine), totals(plan, spine, out))
+        fit_tree(tree_covariance(model), StoredRows(out, model), totals(plan, spine, out))
     assert refused.value.code == "constraints-conflict"
