@@ -1,0 +1,48 @@
+"""Unbiased estimates, exact variances and intervals of any count, from the noisy measurements of the whole spine."""
+
+from tallyveil.intervals.answers import (
+    Answers,
+    answer_covariance,
+    level_answers,
+    level_variances,
+    region_answers,
+    region_variances,
+)
+from tallyveil.intervals.covariance import TreeCovariance, tree_covariance
+from tallyveil.intervals.fit import TreeEstimate, fit_tree
+from tallyveil.intervals.interval import Intervals, contains, intervals_of
+from tallyveil.intervals.model import LevelModel, TreeModel, Zeros, model_of_levels, model_of_strategy
+from tallyveil.intervals.questions import Questions, questions_of
+from tallyveil.intervals.regions import Region, region_of, region_of_geounit, regions_by_label
+from tallyveil.intervals.rows import AnswerRows, KeptRows, SourceRows, StoredRows
+
+__all__ = [
+    "AnswerRows",
+    "Answers",
+    "Intervals",
+    "KeptRows",
+    "LevelModel",
+    "Questions",
+    "Region",
+    "SourceRows",
+    "StoredRows",
+    "TreeCovariance",
+    "TreeEstimate",
+    "TreeModel",
+    "Zeros",
+    "answer_covariance",
+    "contains",
+    "fit_tree",
+    "intervals_of",
+    "level_answers",
+    "level_variances",
+    "model_of_levels",
+    "model_of_strategy",
+    "questions_of",
+    "region_answers",
+    "region_of",
+    "region_of_geounit",
+    "region_variances",
+    "regions_by_label",
+    "tree_covariance",
+]

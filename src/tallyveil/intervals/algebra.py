@@ -1,0 +1,242 @@
+"""The small matrix algebra that holds every covariance of a release.
+
+The information of a set of product queries is a sum of Kronecker products. In the basis of `Axis`, attribute by
+attribute, it is block diagonal: one small block for each choice of *dense* or a kind of contrast per attribute,
+standing on the diagonal as often as there are contrasts of that choice. Sums, products and inverses keep
+the form, so that the covariance of a geounit's 2,016 cells is a few hundred numbers.
+
+Blocks are packed: a row of `n_block_entries` numbers, class after class, each a (dim, dim) matrix by rows.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import ConstraintError, SchemaError
+from tallyveil.intervals.axis import DENSE, Axis, derive_axis, factor_blocks
+from tallyveil.kernels.tree_transform import Basis, Floats, Int64s, reflect
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+LARGEST_BLOCK = 64
+"""Largest block kept by default: 64 is 4,096 numbers a class and geounit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockAlgebra:
+    """Blocks of a schema under given queries and zeros.
+
+    Attributes:
+        schema: The universe.
+        axes: One an attribute.
+        classes: Kind of each attribute for every class of blocks, smaller blocks first.
+        basis: The same as arrays.
+    """
+
+    schema: Schema
+    axes: tuple[Axis, ...]
+    classes: tuple[tuple[int, ...], ...]
+    basis: Basis
+
+    @property
+    def n_cells(self) -> int:
+        """Cells, and coefficients, of a geounit."""
+        return len(self.basis.order)
+
+    @property
+    def n_block_entries(self) -> int:
+        """Numbers in one geounit's packed blocks."""
+        return int(self.basis.blocks[-1])
+
+    @property
+    def parts(self) -> tuple[tuple[int, int, int], ...]:
+        """Runs of classes with blocks of one size: first entry, number of classes, size."""
+        runs: list[tuple[int, int, int]] = []
+        for dim in sorted(set(self.basis.dims.tolist())):
+            members = np.flatnonzero(self.basis.dims == dim)
+            runs.append((int(self.basis.blocks[members[0]]), len(members), dim))
+        return tuple(runs)
+
+    def views(self, blocks: Floats) -> list[Floats]:
+        """Packed blocks (n, n_block_entries) as one array (n, classes, dim, dim) a part, sharing memory."""
+        n = len(blocks)
+        return [
+            blocks[:, start : start + count * dim * dim].reshape(n, count, dim, dim)
+            for start, count, dim in self.parts
+        ]
+
+    def identity(self, n: int) -> Floats:
+        """Packed identities, shape (n, n_block_entries)."""
+        one = np.concatenate([np.tile(np.eye(dim).ravel(), count) for _, count, dim in self.parts])
+        return np.tile(one, (n, 1))
+
+
+def derive_algebra(
+    schema: Schema,
+    groups: Sequence[QueryGroup],
+    zeros: NDArray[np.bool_] | None = None,
+    *,
+    largest_block: int = LARGEST_BLOCK,
+) -> BlockAlgebra:
+    """The algebra of some queries and patterns of zeros.
+
+    Args:
+        schema: The universe.
+        groups: Every query that is measured, or published exactly, at any geolevel.
+        zeros: Cells that are zero, one pattern a row; shape (n_patterns, n_cells); None for no zeros.
+        largest_block: Refuse larger blocks than this.
+    Raises:
+        SchemaError: the queries alone need larger blocks.
+        ConstraintError: the zeros need larger blocks.
+    """
+    labels = _zero_labels(schema, zeros)
+    axes = tuple(
+        derive_axis(size, [group.factors[axis] for group in groups], labels[axis])
+        for axis, size in enumerate(schema.shape)
+    )
+    if math.prod(axis.sizes[DENSE] for axis in axes) > largest_block:
+        _refuse(schema, groups, axes, largest_block)
+    classes = sorted(
+        product(*(range(len(axis.sizes)) for axis in axes)), key=lambda one: (_dim(axes, one), one)
+    )
+    return BlockAlgebra(schema, axes, tuple(classes), _basis(schema.shape, axes, classes))
+
+
+def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Int64s]:
+    """For each attribute, a label by level: levels that every pattern treats alike have the same."""
+    if zeros is None or not len(zeros):
+        return [np.zeros(size, np.int64) for size in schema.shape]
+    table = zeros.reshape(len(zeros), *schema.shape)
+    labels = []
+    for axis, size in enumerate(schema.shape, start=1):
+        rows = np.packbits(np.moveaxis(table, axis, 0).reshape(size, -1), axis=1)
+        labels.append(np.unique(rows, axis=0, return_inverse=True)[1].reshape(size).astype(np.int64))
+    return labels
+
+
+def _refuse(schema: Schema, groups: Sequence[QueryGroup], axes: Sequence[Axis], largest: int) -> None:
+    needed = _dense_sizes(schema, axes)
+    bare = derive_algebra(schema, groups, None, largest_block=2**31) if groups else None
+    alone = math.prod(axis.sizes[DENSE] for axis in bare.axes) if bare else 1
+    if alone > largest:
+        raise SchemaError(
+            f"schema '{schema.name}': the queries divide the levels into {needed}, so that covariances have blocks "
+            f"of size {alone}; at most {largest} are kept. Sum out or coarsen an attribute first, or raise "
+            "largest_block.",
+            code="blocks-too-large",
+        )
+    raise ConstraintError(
+        f"schema '{schema.name}': the zeros divide the levels into {needed}, so that covariances would have blocks of "
+        f"size {math.prod(axis.sizes[DENSE] for axis in axes)}; at most {largest} are kept ({alone} without zeros). "
+        "State zeros over fewer attributes, leave some out (intervals stay valid, and are wider), or raise "
+        "largest_block.",
+        code="zeros-not-kept",
+    )
+
+
+def _dense_sizes(schema: Schema, axes: Sequence[Axis]) -> str:
+    pairs = zip(schema.attribute_names, axes, strict=True)
+    return ", ".join(f"{axis.sizes[DENSE]} sets of '{name}'" for name, axis in pairs)
+
+
+def _dim(axes: Sequence[Axis], kinds: Sequence[int]) -> int:
+    return math.prod(axis.sizes[DENSE] for axis, kind in zip(axes, kinds, strict=True) if kind == DENSE)
+
+
+def _basis(shape: tuple[int, ...], axes: Sequence[Axis], classes: Sequence[tuple[int, ...]]) -> Basis:
+    dims = np.array([_dim(axes, kinds) for kinds in classes], np.int64)
+    mults = np.array(
+        [math.prod(a.sizes[k] for a, k in zip(axes, kinds, strict=True) if k != DENSE) for kinds in classes],
+        np.int64,
+    )
+    order = [_cells_of_class(shape, axes, kinds) for kinds in classes]
+    reflections = [
+        (size, math.prod(shape[axis + 1 :]), levels)
+        for axis, size in enumerate(shape)
+        for levels in axes[axis].atoms
+        if len(levels) > 1
+    ]
+    return Basis(
+        axis_size=np.array([size for size, _, _ in reflections], np.int64),
+        inner=np.array([inner for _, inner, _ in reflections], np.int64),
+        begin=np.cumsum([0, *(len(levels) for _, _, levels in reflections)]).astype(np.int64),
+        levels=np.array([level for _, _, levels in reflections for level in levels], np.int64),
+        order=np.concatenate(order),
+        dims=dims,
+        mults=mults,
+        coefficients=np.concatenate([[0], np.cumsum(dims * mults)]).astype(np.int64),
+        blocks=np.concatenate([[0], np.cumsum(dims * dims)]).astype(np.int64),
+    )
+
+
+def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequence[int]) -> Int64s:
+    """Places of a class's coefficients: rows of the block slowest, then the copies of it."""
+    places = []
+    for axis, kind in zip(axes, kinds, strict=True):
+        own = np.flatnonzero(axis.kinds == kind)
+        places.append(own[np.argsort(axis.ranks[own])])
+    cells = np.ravel_multi_index(np.ix_(*places), shape)
+    dense = [axis for axis, kind in enumerate(kinds) if kind == DENSE]
+    others = [axis for axis, kind in enumerate(kinds) if kind != DENSE]
+    return cells.transpose(dense + others).ravel().astype(np.int64)
+
+
+def information(algebra: BlockAlgebra, group: QueryGroup, *, normalised: bool = False) -> Floats:
+    """Packed blocks of Q'Q, or of the projector Q'(QQ')^-1 Q on what the query tells; one row."""
+    factors = [
+        factor_blocks(axis, factor, normalised=normalised)
+        for axis, factor in zip(algebra.axes, group.factors, strict=True)
+    ]
+    packed = []
+    for kinds in algebra.classes:
+        block: Floats = np.ones((1, 1))
+        for blocks, kind in zip(factors, kinds, strict=True):
+            block = np.asarray(np.kron(block, blocks[kind]), np.float64)
+        packed.append(block.ravel())
+    return np.concatenate(packed)
+
+
+def zero_blocks(algebra: BlockAlgebra, zeros: NDArray[np.bool_]) -> Floats:
+    """Packed diagonal projectors on the coefficients that zeros fix; shape (n_patterns, n_block_entries).
+
+    Args:
+        algebra: Derived with these patterns among others.
+        zeros: Shape (n_patterns, n_cells).
+    """
+    out = np.zeros((len(zeros), algebra.n_block_entries))
+    for k, kinds in enumerate(algebra.classes):
+        levels = [axis.representative(kind) for axis, kind in zip(algebra.axes, kinds, strict=True)]
+        cells = np.ravel_multi_index(np.ix_(*levels), algebra.schema.shape).ravel()
+        dim = int(algebra.basis.dims[k])
+        out[:, int(algebra.basis.blocks[k]) + np.arange(dim) * (dim + 1)] = zeros[:, cells]
+    return out
+
+
+def coefficients(algebra: BlockAlgebra, cells: Floats) -> Floats:
+    """Rows of cells, shape (n, n_cells), in the basis."""
+    out = np.empty((len(cells), algebra.n_cells))
+    for row, own in enumerate(np.array(cells, np.float64)):
+        reflect(algebra.basis, own)
+        out[row] = own[algebra.basis.order]
+    return out
+
+
+def gram(algebra: BlockAlgebra, one: Floats, other: Floats) -> Floats:
+    """Packed blocks g with covariance(one'x, other'y) = sum of g times the blocks of Cov(x, y).
+
+    Args:
+        algebra: The algebra.
+        one: Coefficients of queries; shape (n, n_cells).
+        other: Likewise, row by row.
+    """
+    basis = algebra.basis
+    packed = []
+    for k, dim in enumerate(basis.dims.tolist()):
+        own = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
+        left, right = (array[:, own].reshape(len(array), dim, -1) for array in (one, other))
+        packed.append(np.einsum("nim,njm->nij", left, right).reshape(len(one), -1))
+    return np.concatenate(packed, axis=1)

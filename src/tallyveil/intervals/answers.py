@@ -1,0 +1,245 @@
+"""Estimates and exact variances of any question about any geounit or set of finest geounits.
+
+Variances need no data: they follow from the strategy, the spine and what is public. An answer that the
+measurements do not determine has an infinite variance, and not-a-number for an estimate.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from tallyveil.intervals.algebra import gram
+from tallyveil.intervals.covariance import TreeCovariance, smoothed_children, unknown_children
+from tallyveil.intervals.fit import (
+    TreeEstimate,
+    chunks_of,
+    finest_coefficients,
+    grouped,
+    invariant_cascade,
+    measured_cascade,
+)
+from tallyveil.intervals.questions import Questions
+from tallyveil.intervals.regions import Region, region_covariance, region_unknown
+from tallyveil.kernels.tree_sweep import add_measured, add_products
+from tallyveil.kernels.tree_transform import Floats, Int64s
+
+PAIRS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Estimates of several questions about several geounits or regions.
+
+    Attributes:
+        estimates: Unbiased, persons; may be negative or fractional; NaN where nothing determines it.
+        variances: Of the estimates under the privacy noise alone, persons squared; inf where nothing determines it.
+    """
+
+    estimates: Floats
+    variances: Floats
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Square roots of the variances, persons."""
+        return np.sqrt(self.variances)
+
+
+def level_variances(covariance: TreeCovariance, level: int, questions: Questions) -> Floats:
+    """Variances of questions about every geounit of a geolevel; shape (n_geounits, questions)."""
+    if level < covariance.model.spine.finest:
+        inner = covariance.inner[level + 1]
+        out = questions.variances(inner.smoothed)
+        if inner.unknown is not None:
+            out[questions.unknown(inner.unknown.smoothed)] = np.inf
+        return out
+    above, finest = covariance.inner[-1], covariance.finest
+    n_signatures = len(finest.filtered)
+    pairs, pair = np.unique(above.parents * n_signatures + finest.signature, return_inverse=True)
+    out = np.empty((len(pairs), questions.n))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        run = slice(start, start + PAIRS_AT_ONCE)
+        parents, signature = np.divmod(pairs[run], n_signatures)
+        unknown = None if finest.unknown is None else finest.unknown[signature]
+        blocks = smoothed_children(covariance.algebra, above, parents, finest.filtered[signature], unknown)
+        out[run] = questions.variances(blocks)
+        lasting = unknown_children(covariance.algebra, above, parents, unknown)
+        if lasting is not None:
+            out[run][questions.unknown(lasting)] = np.inf
+    found: Floats = out[pair.reshape(-1)]
+    return found
+
+
+def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1) -> Answers:
+    """Estimates and variances of questions about every geounit of a geolevel.
+
+    Args:
+        estimate: The fitted tree.
+        level: Number of the geolevel; at the finest one the measurements are read again.
+        questions: What is asked.
+        workers: Threads.
+    Returns:
+        Arrays of shape (n_geounits, questions).
+    """
+    covariance = estimate.covariance
+    variances = level_variances(covariance, level, questions)
+    if level < covariance.model.spine.finest:
+        values = questions.answers(estimate.inner[level + 1])
+    else:
+        values = np.empty(variances.shape)
+        with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+            for start, stop, rows in chunks_of(covariance, estimate.rows):
+                own = finest_coefficients(estimate, start, stop, rows, pool)
+                values[start:stop] = questions.answers(own, pool)
+    values[np.isinf(variances)] = np.nan
+    return Answers(values, variances)
+
+
+def region_variances(
+    covariance: TreeCovariance, regions: Sequence[Region], questions: Questions, *, workers: int = 1
+) -> Floats:
+    """Variances of questions about regions; shape (regions, questions)."""
+    out = np.empty((len(regions), questions.n))
+    for row, region in zip(out, regions, strict=True):
+        row[:] = questions.variances(region_covariance(covariance, region, region, workers=workers))[0]
+        unknown = region_unknown(covariance, region, workers=workers)
+        if unknown is not None:
+            row[questions.unknown(unknown)[0]] = np.inf
+    return out
+
+
+def answer_covariance(
+    covariance: TreeCovariance,
+    one: tuple[Region, Questions],
+    other: tuple[Region, Questions],
+    *,
+    workers: int = 1,
+) -> Floats:
+    """Covariances of the estimates of questions about two regions; shape (questions of one, of the other).
+
+    Args:
+        covariance: Of the tree.
+        one: A region and what is asked of it.
+        other: Likewise.
+        workers: Threads.
+    Returns:
+        Persons squared; NaN where nothing determines one of the two answers.
+    """
+    blocks = region_covariance(covariance, one[0], other[0], workers=workers)[0]
+    left, right = one[1].rows(), other[1].rows()
+    out = np.empty((len(left), len(right)))
+    for row, own in zip(out, left, strict=True):
+        row[:] = gram(covariance.algebra, np.broadcast_to(own, right.shape), right) @ blocks
+    for axis, (region, questions) in enumerate((one, other)):
+        unknown = region_unknown(covariance, region, workers=workers)
+        if unknown is not None:
+            np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
+    return out
+
+
+def region_answers(
+    estimate: TreeEstimate, regions: Sequence[Region], questions: Questions, *, workers: int = 1
+) -> Answers:
+    """Estimates and variances of questions about regions; one reading of the geounits they hold in part.
+
+    Args:
+        estimate: The fitted tree.
+        regions: Sets of finest geounits; a difference of two is a region, too.
+        questions: What is asked.
+        workers: Threads.
+    Returns:
+        Arrays of shape (regions, questions).
+    """
+    variances = region_variances(estimate.covariance, regions, questions, workers=workers)
+    values = questions.answers(region_coefficients(estimate, regions, workers=workers))
+    values[np.isinf(variances)] = np.nan
+    return Answers(values, variances)
+
+
+def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, workers: int = 1) -> Floats:
+    """Estimates of the cells of regions in the basis; shape (regions, n_cells)."""
+    covariance = estimate.covariance
+    n_finest = len(covariance.finest.signature)
+    out = np.zeros((len(regions), covariance.algebra.n_cells))
+    rests = []
+    wanted = np.zeros(n_finest, dtype=np.bool_)
+    for row, region in zip(out, regions, strict=True):
+        rest = _add_whole(estimate, region, row)
+        wanted[rest.geounits] = True
+        _add_handed_down(estimate, rest, row)
+        rests.append(rest)
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        for start, stop, values in chunks_of(covariance, estimate.rows, wanted):
+
+            def work(number: int, start: int = start, stop: int = stop) -> None:
+                inside = slice(*np.searchsorted(rests[number].geounits, [start, stop]))
+                own = Region(rests[number].geounits[inside], rests[number].weights[inside])
+                if len(own.geounits):
+                    _add_rows_of(estimate, own, start, values, out[number : number + 1])  # noqa: B023
+
+            list(pool.map(work, range(len(regions))))
+    return out
+
+
+def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
+    """Add the geounits that a region holds whole, the coarsest there are; what is left of the region."""
+    covariance = estimate.covariance
+    geounits, weights = region.geounits, region.weights
+    taken = np.zeros(len(geounits), dtype=np.bool_)
+    spine = covariance.model.spine
+    for level in range(spine.finest):
+        offsets = spine.finest_offsets(level)
+        left = np.flatnonzero(~taken)
+        owner = np.searchsorted(offsets, geounits[left], side="right") - 1
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        if not len(starts):
+            break
+        owners, lengths = owner[starts], np.diff(starts, append=len(owner))
+        first = weights[left][starts]
+        alike = np.logical_and.reduceat(weights[left] == np.repeat(first, lengths), starts)
+        whole = alike & (lengths == offsets[owners + 1] - offsets[owners])
+        out += first[whole] @ estimate.inner[level + 1][owners[whole]]
+        taken[left[np.repeat(whole, lengths)]] = True
+    return Region(geounits[~taken], weights[~taken])
+
+
+def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
+    """Add what the parents of single finest geounits hand down to them."""
+    covariance, finest = estimate.covariance, estimate.covariance.finest
+    parents = covariance.inner[-1].parents[rest.geounits]
+    signatures, own = np.unique(finest.signature[rest.geounits], return_inverse=True)
+    shape = len(signatures), covariance.inner[-1].n
+    weights = sparse.csr_matrix((rest.weights, (own, parents)), shape=shape)
+    target = np.zeros(len(signatures), np.int64)
+    _add_all(estimate, finest.filtered, signatures, weights @ estimate.pull, target, out)
+    if finest.unknown is not None and estimate.shift is not None:
+        _add_all(estimate, finest.unknown, signatures, weights @ estimate.shift, target, out)
+
+
+def _add_all(
+    estimate: TreeEstimate, blocks: Floats, blocks_row: Int64s, x: Floats, target: Int64s, out: Floats
+) -> None:
+    made = np.zeros(x.shape)
+    basis = estimate.covariance.algebra.basis
+    add_products(basis, blocks, blocks_row, x, np.arange(len(x), dtype=np.int64), 0, len(x), made)
+    np.add.at(out[None], target, made)
+
+
+def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.ndarray, out: Floats) -> None:
+    """Add what single finest geounits' own measurements and invariants say."""
+    covariance, finest = estimate.covariance, estimate.covariance.finest
+    last = covariance.model.spine.finest
+    signature = finest.signature[own.geounits]
+    groups = grouped(np.zeros(len(signature), np.int64), signature, own.weights)
+    groups = groups._replace(order=(own.geounits - start)[groups.order])
+    basis, n = covariance.algebra.basis, len(groups.target)
+    cascade = measured_cascade(covariance, last)
+    add_measured(basis, cascade, values, finest.precisions, finest.filtered, groups, 0, n, out)
+    if finest.pin is not None:
+        exact = estimate.invariants[covariance.model.levels[-1].geolevel]
+        groups = groups._replace(order=groups.order + start)
+        pinned = invariant_cascade(covariance, last)
+        ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
+        add_measured(basis, pinned, exact, ones, finest.pin, groups, 0, n, out)

@@ -1,0 +1,112 @@
+"""One attribute in the basis: atoms, which every query treats as a whole, and contrasts within them.
+
+A query groups some levels, asks for others one by one, and leaves others out. An atom is a largest set of levels
+that no query of the strategy divides in any other way than level by level. The normalised sums of the atoms
+are the *dense* part of the attribute; the contrasts within atoms are met by every query as zero or as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.universe.query_group import Factor
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+LEFT_OUT = -1
+ALONE = -2
+DENSE = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """Atoms and contrasts of one attribute.
+
+    Attributes:
+        atoms: Levels of each atom, rising; atoms by their first level.
+        contrasts: Atoms of each kind of contrast; no query tells contrasts of one kind apart. A kind's number is
+            its place here plus one, for 0 is the dense part.
+        kinds: Kind of the coefficient at each level's place; 0 at an atom's first level; shape (n_levels,).
+        ranks: Number of that coefficient within its kind; shape (n_levels,).
+    """
+
+    atoms: tuple[tuple[int, ...], ...]
+    contrasts: tuple[tuple[int, ...], ...]
+    kinds: Int64s
+    ranks: Int64s
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Coefficients of each kind: atoms first, then each kind of contrast."""
+        within = (sum(len(self.atoms[atom]) - 1 for atom in kind) for kind in self.contrasts)
+        return (len(self.atoms), *within)
+
+    def representative(self, kind: int) -> Int64s:
+        """A level for each row of a kind's block: the atoms' first levels, or a level of one atom of the kind."""
+        if kind == DENSE:
+            return np.array([levels[0] for levels in self.atoms], np.int64)
+        return np.array([self.atoms[self.contrasts[kind - 1][0]][0]], np.int64)
+
+
+def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Int64s) -> Axis:
+    """Atoms of an attribute by common refinement.
+
+    Args:
+        n_levels: Levels of the attribute.
+        factors: What the queries do with it.
+        labels: Levels with different labels are kept apart (zeros tell them apart); shape (n_levels,).
+    """
+    marks = [labels.astype(np.int64), *(_marks(factor) for factor in factors)]
+    members: dict[tuple[int, ...], list[int]] = {}
+    for level, key in enumerate(zip(*(mark.tolist() for mark in marks), strict=True)):
+        members.setdefault(key, []).append(level)
+    atoms = tuple(tuple(levels) for levels in members.values())
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for atom, (key, levels) in enumerate(members.items()):
+        if len(levels) > 1:
+            met = (key[0], *(int(mark == ALONE) for mark in key[1:]))
+            alike.setdefault(met, []).append(atom)
+    contrasts = tuple(tuple(numbers) for numbers in alike.values())
+    kinds, ranks = np.zeros(n_levels, np.int64), np.zeros(n_levels, np.int64)
+    for atom, own in enumerate(atoms):
+        ranks[own[0]] = atom
+    for kind, numbers in enumerate(contrasts, start=1):
+        places = [level for atom in numbers for level in atoms[atom][1:]]
+        kinds[places] = kind
+        ranks[places] = np.arange(len(places))
+    return Axis(atoms, contrasts, kinds, ranks)
+
+
+def _marks(factor: Factor) -> Int64s:
+    """What a query does with each level: its group, or that it is asked for alone, or left out."""
+    codes = factor.codes.astype(np.int64)
+    sizes = _group_sizes(factor)
+    return np.where(codes < 0, LEFT_OUT, np.where(sizes[codes] == 1, ALONE, codes))
+
+
+def _group_sizes(factor: Factor) -> Int64s:
+    return np.bincount(factor.codes[factor.codes >= 0], minlength=factor.size)
+
+
+def factor_blocks(axis: Axis, factor: Factor, *, normalised: bool = False) -> tuple[Floats, ...]:
+    """F'F for each kind of the axis: a matrix over atoms, then 1 by 1 matrices.
+
+    Args:
+        axis: Derived from this factor among others.
+        factor: What a query does with the attribute.
+        normalised: Whether to give F'(FF')^-1 F instead, the projector on what the factor tells.
+    """
+    sizes = _group_sizes(factor)
+    codes = np.array([factor.codes[levels[0]] for levels in axis.atoms], np.int64)
+    roots = np.sqrt([len(levels) for levels in axis.atoms])
+    alone = (codes >= 0) & (sizes[codes] == 1)
+    grouped = (codes >= 0) & ~alone
+    same = (codes[:, None] == codes[None, :]) & grouped[:, None] & grouped[None, :]
+    dense = np.where(same, np.outer(roots, roots), 0.0)
+    if normalised:
+        dense = dense / np.where(grouped, sizes[codes], 1)[:, None]
+    dense[alone, alone] = 1.0
+    return (dense, *(np.array([[float(alone[kind[0]])]]) for kind in axis.contrasts))

@@ -1,0 +1,59 @@
+"""Which query hands its answers on to which, so that a row of answers reaches the cells in few additions."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallyveil.kernels.tree_transform import Cascade, Floats, Int64s
+from tallyveil.universe.query_group import QueryGroup
+
+
+def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = False) -> Cascade:
+    """Every query hands on to the smallest one that refines it, or to the cells.
+
+    Args:
+        groups: Queries in the order in which their answers stand in a row.
+        n_cells: Cells of the schema.
+        averaged: Whether answers are divided by the number of cells in them.
+    """
+    cells = np.arange(n_cells, dtype=np.int64)
+    answers = [group.answers_of(cells) for group in groups]
+    begin = np.concatenate([[0], np.cumsum([group.size for group in groups])]).astype(np.int64)
+    n_answers = int(begin[-1])
+    by_size = sorted(range(len(groups)), key=lambda q: (groups[q].size, q))
+    targets, maps = [], []
+    for place, q in enumerate(by_size):
+        target, answer_map = -1, answers[q]
+        for finer in by_size[place + 1 :]:
+            found = _refined(answers[q], answers[finer], groups[finer].size)
+            if found is not None:
+                target, answer_map = finer, found
+                break
+        targets.append(target)
+        maps.append(np.where(answer_map >= 0, answer_map + begin[q], n_answers).astype(np.int32))
+    return Cascade(
+        begin=begin,
+        scale=_scale(answers, groups) if averaged else np.ones(n_answers),
+        source=np.array(by_size, np.int64),
+        target=np.array(targets, np.int64),
+        map_begin=np.concatenate([[0], np.cumsum([len(one) for one in maps])]).astype(np.int64),
+        maps=np.concatenate([np.zeros(0, np.int32), *maps]),
+    )
+
+
+def _scale(answers: Sequence[Int64s], groups: Sequence[QueryGroup]) -> Floats:
+    sizes = [
+        np.bincount(own[own >= 0], minlength=group.size) for own, group in zip(answers, groups, strict=True)
+    ]
+    scale: Floats = 1.0 / np.maximum(np.concatenate([np.zeros(0, np.int64), *sizes]), 1)
+    return scale
+
+
+def _refined(coarse: Int64s, fine: Int64s, n_fine: int) -> Int64s | None:
+    """Answer of the coarse query for each answer of the fine one, or None where they do not nest."""
+    if bool((coarse[fine < 0] >= 0).any()):
+        return None
+    found = np.full(n_fine, -1, np.int64)
+    kept = fine >= 0
+    found[fine[kept]] = coarse[kept]
+    return found if bool((found[fine[kept]] == coarse[kept]).all()) else None

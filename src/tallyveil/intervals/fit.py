@@ -1,0 +1,337 @@
+"""The estimates: one sweep of the measurements up the tree, one sweep of the estimates down it.
+
+The finest geounits' estimates are not kept: each follows from its own measurements and what its parent hands
+down (`pull`), so that they are computed when asked for, from rows that are read a second time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import ConstraintError
+from tallyveil.intervals.cascade import cascade_of
+from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
+from tallyveil.intervals.rows import AnswerArray, AnswerRows
+from tallyveil.kernels.tree_sweep import Groups, add_measured, add_products, answer_rows, finest_rows
+from tallyveil.kernels.tree_transform import Cascade, Floats, Int64s
+
+FINEST_PER_CHUNK = 2048
+"""Finest geounits whose answers are held at once."""
+GEOUNITS_PER_CALL = 64
+AGREEMENT = 1e-6
+"""Persons by which invariants may disagree with zeros and with each other, for rounding of floats."""
+
+InvariantValues = Mapping[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeEstimate:
+    """Unbiased estimates of every geounit; coefficients in the basis of the algebra.
+
+    Attributes:
+        covariance: Covariances of the same.
+        rows: Where the noisy answers come from.
+        invariants: By geolevel, the values of its invariants, one after the other; shape (n_geounits, n_answers).
+        inner: Estimates of the geounits of each level of `covariance.inner`; shape (n, n_cells).
+        pull: What each parent of finest geounits hands down; shape (n, n_cells).
+        shift: The same along directions its children are not informed of, or None.
+    """
+
+    covariance: TreeCovariance
+    rows: AnswerRows
+    invariants: InvariantValues
+    inner: tuple[Floats, ...]
+    pull: Floats
+    shift: Floats | None
+
+
+def fit_tree(
+    covariance: TreeCovariance,
+    rows: AnswerRows,
+    invariants: InvariantValues | None = None,
+    *,
+    workers: int = 1,
+) -> TreeEstimate:
+    """Generalised least-squares estimates of every geounit from all measurements of the spine.
+
+    Args:
+        covariance: Of the model that the measurements follow.
+        rows: The noisy answers; read once here, and again for answers at the finest geolevel.
+        invariants: By geolevel, the exact answers of `LevelModel.invariants`, one query after the other.
+        workers: Threads. The estimates do not depend on it.
+    Returns:
+        Estimates that are linear in the noise, unbiased, of least variance among such, and additive.
+    Raises:
+        ConstraintError: invariants are missing, or contradict the zeros or each other.
+        StoreError: measurements are missing.
+    Source: Ansley and Kohn 1985 (unknown directions carried exactly); a tree's sums for a series' steps.
+    """
+    exact = _checked(covariance, invariants or {})
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        sums = [_sum_finest(covariance, rows, exact, pool, workers)]
+        estimates: list[Floats] = []
+        for level in range(len(covariance.inner) - 1, -1, -1):
+            estimates.append(_up(covariance, rows, exact, level, sums[-1], pool))
+            if level:
+                sums.append(np.add.reduceat(estimates[-1], covariance.inner[level - 1].offsets[:-1], axis=0))
+        estimates.reverse()
+        sums.reverse()
+        pull, shift = _down(covariance, estimates, sums, pool)
+    _check_agreement(covariance, exact, estimates)
+    return TreeEstimate(covariance, rows, exact, tuple(estimates), pull, shift)
+
+
+def _checked(covariance: TreeCovariance, invariants: InvariantValues) -> InvariantValues:
+    spine = covariance.model.spine
+    for number, level in enumerate(covariance.model.levels):
+        width = sum(group.size for group in level.invariants)
+        given = invariants.get(level.geolevel)
+        shape = None if given is None else given.shape
+        if width and shape != (spine.n_geounits(number), width):
+            raise ConstraintError(
+                f"the invariants of {level.geolevel} have shape {shape}; wanted ({spine.n_geounits(number)}, {width}): "
+                f"the exact answers of {', '.join(group.name for group in level.invariants)}, one query after the "
+                "other.",
+                code="invariants-missing",
+            )
+    return {
+        level.geolevel: invariants[level.geolevel] for level in covariance.model.levels if level.invariants
+    }
+
+
+def chunks_of(
+    covariance: TreeCovariance, rows: AnswerRows, wanted: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, int, AnswerArray]]:
+    """Rows of the finest geounits, chunk after chunk; the next chunk is read while one is worked on.
+
+    Args:
+        covariance: Whose finest geounits.
+        rows: Where the answers come from.
+        wanted: Geounits to be covered; chunks without any are left out; None for all.
+    Yields:
+        First geounit, one past the last, their answers.
+    """
+    model = covariance.model
+    level, n = model.spine.finest, len(covariance.finest.signature)
+    spans = [(start, min(start + FINEST_PER_CHUNK, n)) for start in range(0, n, FINEST_PER_CHUNK)]
+    if wanted is not None:
+        spans = [(start, stop) for start, stop in spans if wanted[start:stop].any()]
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        ahead: Future[AnswerArray] | None = None
+        for number, (start, stop) in enumerate(spans):
+            reading = ahead or reader.submit(rows.rows, level, model.levels[-1].measured, start, stop)
+            if number + 1 < len(spans):
+                ahead = reader.submit(rows.rows, level, model.levels[-1].measured, *spans[number + 1])
+            yield start, stop, reading.result()
+
+
+def measured_cascade(covariance: TreeCovariance, level: int) -> Cascade:
+    """The cascade of the queries measured at a geolevel."""
+    return cascade_of(covariance.model.levels[level].measured, covariance.algebra.n_cells)
+
+
+def invariant_cascade(covariance: TreeCovariance, level: int) -> Cascade:
+    """The cascade that turns invariants of a geolevel into the least cells that satisfy each."""
+    return cascade_of(covariance.model.levels[level].invariants, covariance.algebra.n_cells, averaged=True)
+
+
+def share(pool: ThreadPoolExecutor, n: int, size: int, work: Callable[[int, int], None]) -> None:
+    """Do work(first, last) for runs of at most `size` out of n, on the pool's threads."""
+    list(pool.map(lambda first: work(first, min(first + size, n)), range(0, n, size)))
+
+
+def _sum_finest(
+    covariance: TreeCovariance,
+    rows: AnswerRows,
+    exact: InvariantValues,
+    pool: ThreadPoolExecutor,
+    workers: int,
+) -> Floats:
+    """Sums of the finest geounits' estimates from their own measurements, by parent."""
+    algebra, finest, parents = covariance.algebra, covariance.finest, covariance.inner[-1].parents
+    last = covariance.model.spine.finest
+    out = np.zeros((covariance.inner[-1].n, algebra.n_cells))
+    cascades = [measured_cascade(covariance, last), invariant_cascade(covariance, last)]
+    for start, stop, values in chunks_of(covariance, rows):
+        groups = grouped(parents[start:stop], finest.signature[start:stop])
+        cuts = _cuts(groups.target, workers)
+        steps = [(cascades[0], values, finest.precisions, finest.filtered)]
+        if finest.pin is not None:
+            own = exact[covariance.model.levels[-1].geolevel][start:stop]
+            ones = np.ones((len(finest.pin), len(cascades[1].begin) - 1))
+            steps.append((cascades[1], own, ones, finest.pin))
+        for step in steps:
+
+            def work(cut: tuple[int, int], step: tuple[Cascade, AnswerArray, Floats, Floats] = step) -> None:
+                cascade, own, weights, blocks = step
+                add_measured(algebra.basis, cascade, own, weights, blocks, groups, *cut, out)  # noqa: B023
+
+            list(pool.map(work, cuts))
+    return out
+
+
+def grouped(target: Int64s, blocks: Int64s, factors: Floats | None = None) -> Groups:
+    """Rows grouped by where they go and by the blocks they share."""
+    order = np.lexsort((blocks, target))
+    target, blocks = target[order], blocks[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (target[1:] != target[:-1]) | (blocks[1:] != blocks[:-1])
+    starts = np.flatnonzero(new)
+    given = np.ones(len(order)) if factors is None else factors[order]
+    return Groups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
+
+
+def _cuts(target: Int64s, workers: int) -> list[tuple[int, int]]:
+    """Runs of groups, one a thread, such that no target is in two of them."""
+    edges = {0, len(target)}
+    for worker in range(1, workers):
+        at = len(target) * worker // workers
+        edges.add(int(np.searchsorted(target, target[at], side="left")) if len(target) else 0)
+    ends = sorted(edges)
+    return list(pairwise(ends))
+
+
+def _up(
+    covariance: TreeCovariance,
+    rows: AnswerRows,
+    exact: InvariantValues,
+    level: int,
+    below: Floats,
+    pool: ThreadPoolExecutor,
+) -> Floats:
+    """Estimates of an inner level given everything at and below it."""
+    inner, algebra = covariance.inner[level], covariance.algebra
+    everyone = np.arange(inner.n, dtype=np.int64)
+    out = np.zeros((inner.n, algebra.n_cells))
+    _multiply(covariance, inner.carry, everyone, below, everyone, out, pool)
+    if level == 0:
+        return out
+    own = covariance.model.levels[level - 1]
+    cascade = measured_cascade(covariance, level - 1)
+    for start in range(0, inner.n, FINEST_PER_CHUNK):
+        run = np.arange(start, min(start + FINEST_PER_CHUNK, inner.n), dtype=np.int64)
+        values = rows.rows(level - 1, own.measured, start, start + len(run))
+        _add_rows(
+            covariance, cascade, values, own.precisions_of(run), inner.filtered[run], out[run[0] :], pool
+        )
+    if inner.pin is not None:
+        cascade = invariant_cascade(covariance, level - 1)
+        ones = np.ones((inner.n, len(own.invariants)))
+        _add_rows(covariance, cascade, exact[own.geolevel], ones, inner.pin, out, pool)
+    return out
+
+
+def _add_rows(
+    covariance: TreeCovariance,
+    cascade: Cascade,
+    values: AnswerArray,
+    weights: Floats,
+    blocks: Floats,
+    out: Floats,
+    pool: ThreadPoolExecutor,
+) -> None:
+    each = np.arange(len(values), dtype=np.int64)
+    groups = Groups(each, np.arange(len(values) + 1, dtype=np.int64), np.ones(len(values)), each, each)
+    basis = covariance.algebra.basis
+
+    def work(first: int, last: int) -> None:
+        add_measured(basis, cascade, values, weights, blocks, groups, first, last, out)
+
+    share(pool, len(values), GEOUNITS_PER_CALL, work)
+
+
+def _multiply(
+    covariance: TreeCovariance,
+    blocks: Floats,
+    blocks_row: Int64s,
+    x: Floats,
+    x_row: Int64s,
+    out: Floats,
+    pool: ThreadPoolExecutor,
+) -> None:
+    basis = covariance.algebra.basis
+
+    def work(first: int, last: int) -> None:
+        add_products(basis, blocks, blocks_row, x, x_row, first, last, out)
+
+    share(pool, len(out), GEOUNITS_PER_CALL, work)
+
+
+def _down(
+    covariance: TreeCovariance, estimates: list[Floats], sums: list[Floats], pool: ThreadPoolExecutor
+) -> tuple[Floats, Floats | None]:
+    """Correct each level by what its parents have learnt from elsewhere, in place; what is handed to the finest."""
+    pull, shift = np.zeros(0), None
+    for level, inner in enumerate(covariance.inner):
+        news = np.subtract(estimates[level], sums[level], out=sums[level])
+        pull, shift = _handed_down(covariance, inner, news, pool)
+        sums[level] = np.zeros(0)
+        if level + 1 < len(covariance.inner):
+            children = covariance.inner[level + 1]
+            everyone, parents = np.arange(children.n, dtype=np.int64), inner.parents
+            _multiply(covariance, children.filtered, everyone, pull, parents, estimates[level + 1], pool)
+            if shift is not None and children.unknown is not None:
+                own = children.unknown.own
+                _multiply(covariance, own, everyone, shift, parents, estimates[level + 1], pool)
+    return pull, shift
+
+
+def _handed_down(
+    covariance: TreeCovariance, inner: InnerLevel, news: Floats, pool: ThreadPoolExecutor
+) -> tuple[Floats, Floats | None]:
+    everyone = np.arange(inner.n, dtype=np.int64)
+    pull = np.zeros(news.shape)
+    _multiply(covariance, inner.gain, everyone, news, everyone, pull, pool)
+    if inner.unknown is None:
+        return pull, None
+    shift = np.zeros(news.shape)
+    _multiply(covariance, inner.unknown.slope, everyone, news, everyone, shift, pool)
+    return pull, shift
+
+
+def finest_coefficients(
+    estimate: TreeEstimate, start: int, stop: int, values: AnswerArray, pool: ThreadPoolExecutor
+) -> Floats:
+    """Estimates of finest geounits start..stop from their rows of answers; shape (stop - start, n_cells)."""
+    covariance = estimate.covariance
+    finest, basis = covariance.finest, covariance.algebra.basis
+    out = np.zeros((stop - start, covariance.algebra.n_cells))
+    cascade = measured_cascade(covariance, covariance.model.spine.finest)
+    signature, parents = finest.signature[start:stop], covariance.inner[-1].parents[start:stop]
+
+    def work(first: int, last: int) -> None:
+        own = (finest.precisions, finest.filtered, signature, estimate.pull, parents)
+        finest_rows(basis, cascade, values, *own, first, last, out)
+
+    share(pool, stop - start, GEOUNITS_PER_CALL, work)
+    if finest.unknown is not None and estimate.shift is not None:
+        _multiply(covariance, finest.unknown, signature, estimate.shift, parents, out, pool)
+    if finest.pin is not None:
+        pinned = invariant_cascade(covariance, covariance.model.spine.finest)
+        own = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
+        ones = np.ones((len(own), len(pinned.begin) - 1))
+        _add_rows(covariance, pinned, own, ones, finest.pin[signature], out, pool)
+    return out
+
+
+def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimates: list[Floats]) -> None:
+    """Refuse invariants that the estimates above the finest geolevel do not meet: nothing can."""
+    for level in range(1, len(covariance.inner)):
+        own = covariance.model.levels[level - 1]
+        if not own.invariants:
+            continue
+        cascade = invariant_cascade(covariance, level - 1)
+        found = np.zeros((len(estimates[level]), len(cascade.scale) + 1))
+        answer_rows(covariance.algebra.basis, cascade, estimates[level], 0, len(found), found)
+        off = np.abs(found[:, :-1] - exact[own.geolevel]).max(axis=1)
+        if (off > AGREEMENT * (1.0 + np.abs(exact[own.geolevel]).max(axis=1))).any():
+            geocode = covariance.model.spine.geocodes[level - 1][int(np.argmax(off))]
+            raise ConstraintError(
+                f"{own.geolevel} '{geocode}': its invariants contradict the zeros, or the invariants of the geounits "
+                "in it. Correct one of them.",
+                code="constraints-conflict",
+            )

@@ -1,0 +1,198 @@
+"""What is known about a release before its data is opened: the spine, what is measured where, zeros, invariants."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import GeographyError
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
+from tallyveil.kernels.tree_transform import Floats, Int64s
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelModel:
+    """What is known of the geounits of one geolevel.
+
+    Attributes:
+        geolevel: Its name.
+        measured: Query groups measured there, in the order of a row of answers.
+        precisions: 1 / variance of each query's answers, 0 where a geounit is not measured; persons to the -2;
+            shape (n_geounits, n_queries), or (1, n_queries) where all geounits are alike.
+        invariants: Query groups published exactly there.
+    """
+
+    geolevel: str
+    measured: tuple[QueryGroup, ...]
+    precisions: Floats
+    invariants: tuple[QueryGroup, ...]
+
+    def precisions_of(self, geounits: Int64s) -> Floats:
+        """Precisions of some geounits, one row each."""
+        if len(self.precisions) == 1:
+            return np.repeat(self.precisions, len(geounits), axis=0)
+        return self.precisions[geounits]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeModel:
+    """Everything that variances depend on.
+
+    Attributes:
+        schema: The universe.
+        spine: The hierarchy.
+        levels: One a geolevel, root first.
+        zero_patterns: Cells that are zero, one pattern a row; shape (n_patterns, n_cells).
+        zero_pattern: Pattern of each finest geounit; shape (n_finest,).
+        algebra: Derived from all queries and zeros.
+        gaussian: Whether the noise is Gaussian, so that normal quantiles hold.
+    """
+
+    schema: Schema
+    spine: Spine
+    levels: tuple[LevelModel, ...]
+    zero_patterns: NDArray[np.bool_]
+    zero_pattern: Int64s
+    algebra: BlockAlgebra
+    gaussian: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Zeros:
+    """Answers that are publicly known to be zero, such as the residents of facilities that do not exist.
+
+    Attributes:
+        query: The query; every cell of an answer that is zero is zero.
+        geolevel: Where they are stated; they hold for everything below.
+        answers: Which answers are zero; shape (n_geounits, query.size).
+    """
+
+    query: QueryGroup
+    geolevel: str
+    answers: NDArray[np.bool_]
+
+
+def model_of_strategy(
+    schema: Schema,
+    spine: Spine,
+    strategy: Strategy,
+    *,
+    invariants: Mapping[str, Sequence[str]] | None = None,
+    zeros: Sequence[Zeros] = (),
+    largest_block: int = LARGEST_BLOCK,
+) -> TreeModel:
+    """The model of a strategy that measures every geounit of a geolevel alike.
+
+    Args:
+        schema: The universe; its structural zeros hold everywhere.
+        spine: The hierarchy; geolevels the strategy does not name are not measured.
+        strategy: What is measured where.
+        invariants: Queries published exactly, by geolevel.
+        zeros: Public zeros beyond the schema's.
+        largest_block: See `derive_algebra`.
+    Raises:
+        GeographyError: a geolevel is unknown.
+        SchemaError, ConstraintError: see `derive_algebra`.
+    """
+    levels = []
+    for name in strategy.geolevels:
+        spine.level_index(name)
+    for name in spine.geolevels:
+        queries = strategy.queries(name) if name in strategy.geolevels else ()
+        precisions = [1.0 / strategy.law(name, query).variance_float() for query in queries]
+        exact = tuple(schema.query(query) for query in (invariants or {}).get(name, ()))
+        levels.append(
+            LevelModel(name, tuple(map(schema.query, queries)), np.array([precisions], np.float64), exact)
+        )
+    return model_of_levels(
+        schema,
+        spine,
+        levels,
+        zeros=zeros,
+        gaussian=strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
+        largest_block=largest_block,
+    )
+
+
+def model_of_levels(
+    schema: Schema,
+    spine: Spine,
+    levels: Sequence[LevelModel],
+    *,
+    zeros: Sequence[Zeros] = (),
+    gaussian: bool = True,
+    largest_block: int = LARGEST_BLOCK,
+) -> TreeModel:
+    """The model of any precisions, geounit by geounit.
+
+    Args:
+        schema: The universe; its structural zeros hold everywhere.
+        spine: The hierarchy.
+        levels: One a geolevel, root first.
+        zeros: Public zeros beyond the schema's.
+        gaussian: Whether the noise is Gaussian.
+        largest_block: See `derive_algebra`.
+    Raises:
+        GeographyError: levels or zeros do not fit the spine.
+        SchemaError, ConstraintError: see `derive_algebra`.
+    """
+    _check_levels(spine, levels)
+    patterns, pattern = _zero_patterns(schema, spine, zeros)
+    groups = {group.factors: group for level in levels for group in (*level.measured, *level.invariants)}
+    algebra = derive_algebra(
+        schema,
+        list(groups.values()),
+        patterns if patterns.any() else None,
+        largest_block=largest_block,
+    )
+    return TreeModel(schema, spine, tuple(levels), patterns, pattern, algebra, gaussian)
+
+
+def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:
+    if tuple(level.geolevel for level in levels) != spine.geolevels:
+        raise GeographyError(
+            f"levels are given for {', '.join(level.geolevel for level in levels)}; wanted "
+            f"{', '.join(spine.geolevels)}, each once, root first."
+        )
+    for number, level in enumerate(levels):
+        n, wanted = spine.n_geounits(number), len(level.measured)
+        sound = level.precisions.ndim == 2 and level.precisions.shape in ((1, wanted), (n, wanted))
+        if not sound or not np.isfinite(level.precisions).all() or (level.precisions < 0).any():
+            raise GeographyError(
+                f"the precisions of geolevel {level.geolevel} have shape {level.precisions.shape}; wanted finite "
+                f"numbers of at least 0 in shape ({n}, {wanted}), or (1, {wanted}) where all geounits are alike."
+            )
+
+
+def _zero_patterns(schema: Schema, spine: Spine, zeros: Sequence[Zeros]) -> tuple[NDArray[np.bool_], Int64s]:
+    """Distinct patterns of zero cells, and the pattern of every finest geounit."""
+    n_finest = spine.n_geounits(spine.finest)
+    number = np.zeros(n_finest, np.int64)
+    cells = np.arange(schema.size, dtype=np.int64)
+    patterns = ~schema.possible(cells)[None, :]
+    for one in zeros:
+        level = spine.level_index(one.geolevel)
+        if one.answers.shape != (spine.n_geounits(level), one.query.size):
+            raise GeographyError(
+                f"zeros of query '{one.query.name}' at {one.geolevel} have shape {one.answers.shape}, wanted "
+                f"({spine.n_geounits(level)}, {one.query.size})."
+            )
+        rows, row = _distinct_rows(one.answers)
+        row = row[spine.ancestors(level)]
+        answers = one.query.answers_of(cells)
+        own = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
+        pairs, number = np.unique(number * len(rows) + row, return_inverse=True)
+        patterns = patterns[pairs // len(rows)] | own[pairs % len(rows)]
+    return patterns, number.reshape(-1).astype(np.int64)
+
+
+def _distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Int64s]:
+    """Distinct rows, and the number of each row's."""
+    packed = np.packbits(answers, axis=1)
+    _, first, row = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return answers[first], row.reshape(-1).astype(np.int64)

@@ -1,0 +1,144 @@
+"""Questions asked of estimates: the answers of query groups, or any weighted sums of cells."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import SchemaError
+from tallyveil.intervals.algebra import BlockAlgebra, coefficients, gram
+from tallyveil.intervals.cascade import cascade_of
+from tallyveil.kernels.tree_sweep import answer_rows
+from tallyveil.kernels.tree_transform import Cascade, Floats, Int64s, straight_answers
+from tallyveil.universe.query_group import QueryGroup
+
+ROWS_AT_ONCE = 256
+UNKNOWN_SHARE = 1e-7
+"""A question with more than this share of its weight in unknown directions has no estimate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Questions:
+    """Linear questions about the cells of a geounit or region.
+
+    Attributes:
+        algebra: The algebra of the release.
+        names: One line a question.
+        weights: Weight of each cell, one question a row, or None where `cascade` says it.
+        cascade: Of the query groups, or None.
+        grams: Distinct packed blocks g with variance = sum of g times the covariance's; shape (k, n_block_entries).
+        gram_of: Row of `grams` of each question.
+    """
+
+    algebra: BlockAlgebra
+    names: tuple[str, ...]
+    weights: Floats | None
+    cascade: Cascade | None
+    grams: Floats
+    gram_of: Int64s
+
+    @property
+    def n(self) -> int:
+        """Number of questions."""
+        return len(self.names)
+
+    def answers(self, rows: Floats, pool: Executor | None = None) -> Floats:
+        """Answers from coefficients (n, n_cells), on the threads of a pool; shape (n, questions)."""
+        if self.weights is not None:
+            return rows @ coefficients(self.algebra, self.weights).T
+        out = np.zeros((len(rows), self.n + 1))
+        basis, cascade = self.algebra.basis, self.cascade
+        assert cascade is not None
+
+        def work(first: int) -> None:
+            answer_rows(basis, cascade, rows, first, min(first + ROWS_AT_ONCE, len(rows)), out)
+
+        list((pool.map if pool else map)(work, range(0, len(rows), ROWS_AT_ONCE)))
+        return out[:, :-1]
+
+    def variances(self, blocks: Floats) -> Floats:
+        """Variances from packed symmetric covariances (n, n_block_entries); shape (n, questions)."""
+        found: Floats = np.maximum(blocks @ self.grams.T, 0.0)[:, self.gram_of]
+        return found
+
+    def unknown(self, blocks: Floats) -> NDArray[np.bool_]:
+        """Whether each question asks for directions that packed blocks say are unknown; (n, questions), bool."""
+        whole = self.grams @ self.algebra.identity(1)[0]
+        found: NDArray[np.bool_] = (blocks @ self.grams.T > UNKNOWN_SHARE * whole)[:, self.gram_of]
+        return found
+
+    def rows(self) -> Floats:
+        """Coefficients of every question; shape (questions, n_cells)."""
+        if self.weights is not None:
+            return coefficients(self.algebra, self.weights)
+        assert self.cascade is not None
+        return coefficients(self.algebra, _unit_rows(self.cascade, self.algebra.n_cells, 0, self.n))
+
+
+def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup | Floats) -> Questions:
+    """Questions from query groups, whose answers follow one another, or from weights of cells.
+
+    Args:
+        algebra: The algebra of the release; any query of its schema may be asked, measured or not.
+        asked: One query group or several, or weights of shape (n, n_cells).
+    Raises:
+        SchemaError: weights or groups are of another schema.
+    """
+    groups = [asked] if isinstance(asked, QueryGroup) else asked
+    if isinstance(groups, np.ndarray):
+        weights = np.atleast_2d(np.asarray(groups, np.float64))
+        _check_width(algebra, weights.shape[1])
+        names = tuple(f"weights {row}" for row in range(len(weights)))
+        return Questions(algebra, names, weights, None, *_distinct(algebra, weights, None))
+    for group in groups:
+        _check_width(algebra, group.n_cells)
+    cascade = cascade_of(groups, algebra.n_cells)
+    labels = (label for group in groups for label in group.labels())
+    return Questions(algebra, tuple(labels), None, cascade, *_distinct(algebra, None, cascade))
+
+
+def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
+    if n_cells != algebra.n_cells:
+        raise SchemaError(
+            f"a question has {n_cells} cells, but schema '{algebra.schema.name}' has {algebra.n_cells}. "
+            "Ask a query of that schema, or give one weight a cell."
+        )
+
+
+def _distinct(
+    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
+) -> tuple[Floats, Int64s]:
+    """Distinct Gram blocks and the row of each question's; many answers of one query share theirs."""
+    known: dict[bytes, int] = {}
+    kept: list[Floats] = []
+    number: list[int] = []
+    n = len(weights) if weights is not None else len(cascade.scale) if cascade is not None else 0
+    for start in range(0, n, ROWS_AT_ONCE):
+        stop = min(start + ROWS_AT_ONCE, n)
+        if weights is not None:
+            cells = weights[start:stop]
+        else:
+            assert cascade is not None
+            cells = _unit_rows(cascade, algebra.n_cells, start, stop)
+        own = coefficients(algebra, cells)
+        for row in gram(algebra, own, own):
+            key = np.round(row, 10).tobytes()
+            if key not in known:
+                known[key] = len(kept)
+                kept.append(row)
+            number.append(known[key])
+    return np.array(kept).reshape(-1, algebra.n_block_entries), np.array(number, np.int64)
+
+
+def _unit_rows(cascade: Cascade, n_cells: int, start: int, stop: int) -> Floats:
+    """Weights of the cells in answers start..stop."""
+    out = np.zeros((stop - start, n_cells))
+    cells = np.arange(n_cells)
+    for query in range(len(cascade.begin) - 1):
+        if cascade.begin[query] < stop and cascade.begin[query + 1] > start:
+            places = straight_answers(cascade, query)
+            inside = (places >= start) & (places < stop)
+            out[places[inside] - start, cells[inside]] = 1.0
+    return out

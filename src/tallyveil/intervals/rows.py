@@ -1,0 +1,170 @@
+"""Rows of noisy answers, streamed: from measurement files, or from any source of measurements."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import StoreError
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals.model import TreeModel
+from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.store import FOLDER, query_folder
+from tallyveil.universe.query_group import QueryGroup
+
+AnswerArray = NDArray[Any]
+
+SAME_VARIANCE = 1e-9
+"""Relative difference of two variances that are one, written and read again."""
+
+
+class AnswerRows(Protocol):
+    """Noisy answers of every measured query, one row a geounit."""
+
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+        """Answers of geounits start..stop, the queries' one after the other; whole numbers."""
+        ...
+
+
+class SourceRows:
+    """Rows from a source of measurements, asked for as they are needed."""
+
+    def __init__(self, source: MeasurementSource, spine: Spine) -> None:
+        self._source = source
+        self._spine = spine
+
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+        """Answers of geounits start..stop, int16 where they fit, else int32."""
+        out = np.empty((stop - start, sum(group.size for group in queries)), np.int64)
+        place = 0
+        for group in queries:
+            answers = np.arange(group.size, dtype=np.int64)
+            geolevel = self._spine.geolevels[level]
+            measured = self._source.measure(geolevel, group.name, start, stop, answers)
+            out[:, place : place + group.size] = measured.values
+            place += group.size
+        return narrowed(out)
+
+
+class StoredRows:
+    """Rows from the measurement files of a run that kept all of them; one part of a query is held at a time.
+
+    Args:
+        root: Release folder.
+        model: What the measurements follow; files of another geography or another variance are refused.
+    """
+
+    def __init__(self, root: Path, model: TreeModel) -> None:
+        self._root = root
+        self._model = model
+        self._spine = model.spine
+        self._begins: dict[tuple[int, str], tuple[list[Path], list[int]]] = {}
+        self._held: dict[tuple[int, str], tuple[int, AnswerArray]] = {}
+
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+        """Answers of geounits start..stop, int16 where they fit, else int32.
+
+        Raises:
+            StoreError: files are absent, do not fit the model, or hold only answers on the support.
+        """
+        if not queries:
+            return np.zeros((stop - start, 0), np.int16)
+        return np.concatenate([self._query(level, group, start, stop) for group in queries], axis=1)
+
+    def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> AnswerArray:
+        key = level, group.name
+        if key not in self._begins:
+            self._begins[key] = self._parts(level, group)
+        begins = self._begins[key][1]
+        pieces, at = [], start
+        while at < stop:
+            part = int(np.searchsorted(begins, at, side="right")) - 1
+            until = min(stop, begins[part + 1])
+            pieces.append(self._part(level, group, part)[at - begins[part] : until - begins[part]])
+            at = until
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _parts(self, level: int, group: QueryGroup) -> tuple[list[Path], list[int]]:
+        folder = self._root / FOLDER / self._spine.geolevels[level] / query_folder(group.name)
+        parts = sorted(folder.glob("part-*.parquet"))
+        if not parts:
+            raise StoreError(f"no measurements of '{group.name}' in {folder}.", code="measurements-missing")
+        if "answers" in pl.read_parquet_schema(parts[0]):
+            raise StoreError(
+                f"the measurements in {folder} hold only the answers on the support of the counts published with "
+                'them. Intervals need all answers: make the release with measurements = "full".',
+                code="measurements-missing",
+            )
+        heights = [pl.scan_parquet(part).select(pl.len()).collect().item() for part in parts]
+        begins = np.cumsum([0, *heights]).tolist()
+        if begins[-1] != self._spine.n_geounits(level):
+            raise self._mismatch(folder)
+        return parts, begins
+
+    def _part(self, level: int, group: QueryGroup, part: int) -> AnswerArray:
+        key = level, group.name
+        held = self._held.get(key)
+        if held is not None and held[0] == part:
+            return held[1]
+        # one geolevel is read at a time
+        self._held = {other: own for other, own in self._held.items() if other[0] == level}
+        parts, begins = self._begins[key]
+        frame = pl.read_parquet(parts[part])
+        codes = pl.Series(self._spine.geocodes[level][begins[part] : begins[part + 1]], dtype=pl.String)
+        values = frame["values"].explode(empty_as_null=False)
+        if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
+            raise self._mismatch(parts[part].parent)
+        self._check_variances(level, group, begins[part], frame)
+        table = narrowed(values.to_numpy()).reshape(frame.height, group.size)
+        self._held[key] = part, table
+        return table
+
+    def _check_variances(self, level: int, group: QueryGroup, begin: int, frame: pl.DataFrame) -> None:
+        """Refuse measurements that are less or more exact than the model says."""
+        own = self._model.levels[level]
+        geounits = np.arange(begin, begin + frame.height, dtype=np.int64)
+        precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
+        off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
+        if bool((off[precisions > 0] > SAME_VARIANCE).any()):
+            raise StoreError(
+                f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than the "
+                "strategy given. Use the strategy of that release.",
+                code="measurements-mismatch",
+            )
+
+    def _mismatch(self, folder: Path) -> StoreError:
+        return StoreError(
+            f"the measurements in {folder} are of another geography than the one given.",
+            code="measurements-mismatch",
+        )
+
+
+class KeptRows:
+    """Rows of another source, kept after the first reading while they fit in a given memory."""
+
+    def __init__(self, rows: AnswerRows, largest_bytes: int = 1 << 30) -> None:
+        self._rows = rows
+        self._left = largest_bytes
+        self._kept: dict[tuple[int, int, int], AnswerArray] = {}
+
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+        """Answers of geounits start..stop; a level is always asked for the same queries."""
+        key = level, start, stop
+        if key not in self._kept:
+            made = self._rows.rows(level, queries, start, stop)
+            if made.nbytes > self._left:
+                return made
+            self._left -= made.nbytes
+            self._kept[key] = made
+        return self._kept[key]
+
+
+def narrowed(values: AnswerArray) -> AnswerArray:
+    """The same whole numbers in two bytes each where they fit, else in four."""
+    small = np.iinfo(np.int16)
+    if not values.size or (small.min <= values.min() and values.max() <= small.max):
+        return values.astype(np.int16, copy=False)
+    return values.astype(np.int32)

@@ -1,0 +1,116 @@
+"""Intervals cover as often as they say, over many draws of exact discrete Gaussian noise.
+
+Limits: with p the level and n errors that are nearly independent, six standard deviations of the count of hits; a
+right program fails once in 500 million runs. `benchmarks/intervals.py` does the same at the size of a real release.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.intervals import (
+    Region,
+    Zeros,
+    contains,
+    fit_tree,
+    intervals_of,
+    level_answers,
+    model_of_strategy,
+    questions_of,
+    region_answers,
+    tree_covariance,
+)
+from tallyveil.noise.source import NoiseSource
+from tallyveil.universe import Attribute, Recode, Schema
+
+DRAWS = 400
+LEVEL = 0.95
+
+
+class Rows:
+    """Answers held in memory."""
+
+    def __init__(self, tables):
+        self.tables = tables
+
+    def rows(self, level, queries, start, stop):
+        return self.tables[level][start:stop]
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    """Hits and squared standardised errors by geolevel and for a scattered region: (normal, unified, squares)."""
+    ages = Attribute("age", ("a", "b", "c", "d"))
+    schema = Schema(
+        "s", (ages, Attribute("home", ("h", "g"))), (Recode("half", "age", (("x", ("a", "b")),)),)
+    )
+    queries = tuple((name, Fraction(1, 4)) for name in ("total", "half", "age*home", "home"))
+    names = ("A", "B", "C")
+    shares = tuple((name, Fraction(1, 3)) for name in names)
+    strategy = Strategy(
+        Mechanism.DISCRETE_GAUSSIAN,
+        Neighbours.BOUNDED,
+        Fraction(1),
+        shares,
+        tuple((name, queries) for name in names),
+    )
+    codes = [f"{town}{block}" for town in "pqr" for block in range(4 if town == "q" else 7)]
+    spine = spine_from_columns({"A": ["all"] * len(codes), "B": [c[0] for c in codes], "C": codes}, names)
+    home = schema.query("home")
+    closed = np.zeros((len(codes), 2), dtype=bool)
+    closed[::2, 1] = True
+    model = model_of_strategy(
+        schema, spine, strategy, invariants={"A": ["total"]}, zeros=[Zeros(home, "C", closed)]
+    )
+    truth = np.random.default_rng(1).poisson(2.0, (len(codes), schema.size))
+    truth[model.zero_patterns[model.zero_pattern]] = 0
+    truth[3:9] = 0  # empty blocks, where an interval must not be empty
+    covariance = tree_covariance(model)
+    questions = questions_of(model.algebra, [schema.query("total"), schema.query("age*home")])
+    weights = (np.arange(len(codes)) % 3 == 0).astype(float)
+    region = Region(np.flatnonzero(weights), weights[weights > 0])
+    kept = {name: [] for name in (*names, "region")}
+    sums = [np.add.reduceat(truth, spine.finest_offsets(level)[:-1], axis=0) for level in range(3)]
+    for draw in range(DRAWS):
+        source = NoiseSource((draw + 1).to_bytes(32, "little"))
+        tables = []
+        for level, name in enumerate(names):
+            parts = []
+            for q, query in enumerate(strategy.queries(name)):
+                group, law = schema.query(query), strategy.law(name, query)
+                noise = source.dense(law, level, q, range(len(sums[level])), group.size)
+                parts.append(group.apply_dense(sums[level]) + noise)
+            tables.append(np.concatenate(parts, axis=1))
+        fit = fit_tree(covariance, Rows(tables), {"A": np.array([[truth.sum()]])})
+        found = {name: level_answers(fit, level, questions) for level, name in enumerate(names)}
+        found["region"] = region_answers(fit, [region], questions)
+        for name, answers in found.items():
+            cells = weights[None] @ truth if name == "region" else sums[names.index(name)]
+            true = np.concatenate([cells.sum(axis=1, keepdims=True), cells], axis=1)
+            random = answers.variances > 1e-6
+            hits = [
+                contains(intervals_of(model, answers, kind=kind), true.astype(np.int64))[random]
+                for kind in ("normal", "unified")
+            ]
+            squares = ((answers.estimates - true) ** 2)[random] / answers.variances[random]
+            kept[name].append((hits[0], hits[1], squares))
+    return {name: [np.array(part) for part in zip(*parts, strict=True)] for name, parts in kept.items()}
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C", "region"])
+def test_coverage(outcomes, name):
+    normal, unified, _ = outcomes[name]
+    # errors of one draw depend on each other: the spread is that of draws, not of single errors
+    for hits in (normal, unified):
+        by_draw = hits.mean(axis=1)
+        assert abs(by_draw.mean() - LEVEL) < 6 * by_draw.std() / np.sqrt(DRAWS) + 0.002
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C", "region"])
+def test_standardised_errors_have_variance_one(outcomes, name):
+    by_draw = outcomes[name][2].mean(axis=1)
+    assert abs(by_draw.mean() - 1) < 6 * by_draw.std() / np.sqrt(DRAWS)
