@@ -193,8 +193,7 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
         unmeasured = strategy is not None and name not in strategy.geolevels
         if unmeasured and bool(np.any(shares.measured(level))):
             raise BudgetError(
-                f"geounits of {name} have shares of the budget, but the strategy measures nothing there; it "
-                "names "
+                f"geounits of {name} have shares of the budget, but the strategy measures nothing there; it names "
                 f"{', '.join(strategy.geolevels) if strategy else ''}. Use the strategy the spine was made for."
             )
     greatest, finest = _greatest_path(spine, shares)
@@ -229,10 +228,10 @@ def _greatest_path(spine: Spine, shares: GeounitShares) -> tuple[Fraction, int]:
     for level in range(spine.n_levels):
         above = sum_of if level == 0 else sum_of[spine.parents(level)]
         pairs, index = np.unique(above * width + shares.positions[level], return_inverse=True)
-        sums = [sums[pair // width] + shares.values[pair % width] for pair in pairs.tolist()]
-        sum_of = index.reshape(-1)
-    greatest = max(range(len(sums)), key=lambda place: sums[place])
-    return sums[greatest], int(np.flatnonzero(sum_of == greatest)[0])
+        added = [sums[pair // width] + shares.values[pair % width] for pair in pairs.tolist()]
+        sums = sorted(set(added))
+        sum_of = np.array([sums.index(value) for value in added], dtype=np.int64)[index.reshape(-1)]
+    return sums[-1], int(np.argmax(sum_of))
 
 
 def _path(spine: Spine, shares: GeounitShares, finest: int) -> str:

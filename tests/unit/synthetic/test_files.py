@@ -14,6 +14,7 @@ def test_files_hold_the_tables(tmp_path: Path) -> None:
     assert {name: path.name for name, path in paths.items()} == {
         "records": "records.parquet",
         "geography": "geography.parquet",
+        "entities": "entities.parquet",
         "facilities": "facilities.parquet",
     }
     assert pl.read_parquet(paths["records"]).equals(population.records)
@@ -28,7 +29,7 @@ def test_earlier_facilities_do_not_stay(tmp_path: Path) -> None:
     write_population(make_population("pl94-persons", 50, 4), tmp_path)
     paths = write_population(make_population("race-age", 50, 4), tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(paths.values())
-    assert set(paths) == {"records", "geography"}
+    assert set(paths) == {"records", "geography", "entities"}
 
 
 def test_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
