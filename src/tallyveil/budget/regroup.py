@@ -101,7 +101,8 @@ def group_by_variance(
     """Regroup the children of a geolevel so that variances fall, starting from the groups that are there.
 
     Each container's groups (a tract's block groups) are searched with all else held fixed: children move
-    singly, groups are merged. What a change does to every variance of the spine is known exactly (`Outside`). A
+    singly, groups are merged; it starts from the groups there are and, for finest geounits, also from groups
+    of those in the same entities. What a change does to every variance of the spine is known exactly (`Outside`). A
     round does this for all containers; then the whole is worked out afresh, and the round is kept only if it is
     better, with fewer containers changed if need be. So the result is never worse than the start.
 
@@ -155,6 +156,7 @@ def _check_aim(
     known = {family.name for family in families if family.n_entities}
     strange = [name for name, _ in aim.families if name not in known]
     strange += [name for name, _ in aim.geolevels if name not in spine.geolevels or name == geolevel]
+    strange += [name for name, _ in aim.families if name in spine.geolevels]  # one name for two things
     if strange or not (aim.families or aim.geolevels):
         raise GeographyError(
             f"the aim names {', '.join(strange) or 'nothing'}; wanted families among {', '.join(sorted(known)) or 'none'} "
@@ -252,6 +254,96 @@ def _best_of(
     return None, worse
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fixed:
+    """What the search of all containers needs, laid out so that each container's part is in a row.
+
+    Attributes:
+        below, carried: Variance of every child from below, and the weight it carries.
+        alike: Which children are interchangeable; None where none are taken to be.
+        begin_child, entry, slope: The entities that touch each child, numbered within its container, and slopes.
+        begin_outer, weight, lean: The entities that touch each container: weight, and slope of the part outside.
+        outside: Weight and precision from outside, own precision and own weight of every container.
+    """
+
+    below: Reals
+    carried: Reals
+    alike: Rows | None
+    begin_child: Rows
+    entry: Rows
+    slope: Reals
+    begin_outer: Rows
+    weight: Reals
+    lean: Reals
+    outside: tuple[Reals, Reals, Reals, Reals]
+
+    def container(self, u: int, children: slice, group_precision: float, limit: int) -> "Container":
+        """One container for the kernel."""
+        from tallyveil.kernels.regrouping import Container
+
+        first, last = int(self.begin_child[children.start]), int(self.begin_child[children.stop])
+        touching = slice(int(self.begin_outer[u]), int(self.begin_outer[u + 1]))
+        n = children.stop - children.start
+        alike = np.arange(n) if self.alike is None else _numbered(self.alike[children])
+        weight, precision, own, own_weight = (float(one[u]) for one in self.outside)
+        below = self.below[children].copy()
+        # A total that is published exactly: a precision far above any other stands for it.
+        known = not np.isfinite(own)
+        return Container(
+            below,
+            self.carried[children].copy(),
+            alike,
+            self.begin_child[children.start : children.stop + 1] - first,
+            self.entry[first:last],
+            self.slope[first:last],
+            self.weight[touching],
+            self.lean[touching],
+            weight,
+            precision,
+            1e9 / float(below.min()) if known else own,
+            own_weight,
+            group_precision,
+            limit,
+        )
+
+
+def _fixed(
+    state: _State, families: Sequence[EntityFamily], weights: Mapping[str, Reals], level: int
+) -> _Fixed:
+    spine, found = state.made.spine, state.found
+    if any(not np.all(np.isfinite(one)) for one in found.below):
+        raise BudgetError("some geounit's answer cannot be told from what is measured. Measure the finest geolevel.")
+    moved = [family.reordered(state.made.rows) for family in families]
+    everything = together(moved) if moved else _nothing(spine)
+    entity_weights = np.concatenate([weights[family.name] for family in moved]) if moved else np.zeros(0)
+    by_level = tuple(
+        np.asarray(weights.get(name, np.zeros(spine.n_geounits(i)))) for i, name in enumerate(spine.geolevels)
+    )
+    levels = entity_parts(found, everything)
+    out = outside_of(found, levels, entity_weights, by_level, level - 1)
+    outer, (children, up), own = levels[level - 1][0], levels[level + 1], levels[level][1]
+    if own is None or up is None:
+        raise GeographyError("groups need a geolevel above them.")
+    order = np.argsort(outer.geounit, kind="stable")
+    begin_outer = _begin(outer.geounit, spine.n_geounits(level - 1))
+    local = np.empty(len(order), dtype=np.int64)
+    local[order] = np.arange(len(order)) - begin_outer[outer.geounit[order]]
+    entity = np.repeat(np.arange(len(outer.begin) - 1), np.diff(outer.begin))
+    by_child = np.argsort(children.geounit, kind="stable")
+    return _Fixed(
+        found.below[level + 1],
+        carried_weights(found, by_level)[level + 1],
+        membership_classes(spine, moved, level + 1) if level + 1 == spine.finest else None,
+        _begin(children.geounit, spine.n_geounits(level + 1)),
+        local[own[up]][by_child],
+        children.slope[by_child],
+        begin_outer,
+        entity_weights[entity[order]],
+        out.lean[order],
+        (out.weight, out.precision, found.precisions[level - 1], by_level[level - 1]),
+    )
+
+
 def _search(
     state: _State,
     families: Sequence[EntityFamily],
@@ -261,81 +353,49 @@ def _search(
     group_precision: float,
 ) -> tuple[Rows, Reals]:
     """Group of every child in its container, numbered from 0 there; and what each container gains."""
-    from tallyveil.kernels.regrouping import Container, regroup
-
-    spine, found = state.made.spine, state.found
-    moved = [family.reordered(state.made.rows) for family in families]
-    everything = together(moved) if moved else _nothing(spine)
-    entity_weights = np.concatenate([weights[family.name] for family in moved]) if moved else np.zeros(0)
-    by_level = tuple(
-        np.asarray(weights.get(name, np.zeros(spine.n_geounits(i)))) for i, name in enumerate(spine.geolevels)
-    )
-    levels = entity_parts(found, everything)
-    if any(not np.all(np.isfinite(one)) for one in found.below):
-        raise BudgetError("some geounit's answer cannot be told from what is measured. Measure the finest geolevel.")
-    outside = outside_of(found, levels, entity_weights, by_level, level - 1)
-    carried = carried_weights(found, by_level)[level + 1]
-    outer, (groups, _), (children, _) = levels[level - 1][0], levels[level], levels[level + 1]
-    own = levels[level][1]
-    up = levels[level + 1][1]
-    if own is None or up is None:
-        raise GeographyError("groups need a geolevel above them.")
-    # Entries of a container in a row, numbered from 0; those of a child in a row.
-    order = np.argsort(outer.geounit, kind="stable")
-    begin_outer = _begin(outer.geounit, spine.n_geounits(level - 1))
-    local = np.empty(len(order), dtype=np.int64)
-    local[order] = np.arange(len(order)) - begin_outer[outer.geounit[order]]
-    entity = np.repeat(np.arange(len(outer.begin) - 1), np.diff(outer.begin))
-    by_child = np.argsort(children.geounit, kind="stable")
-    begin_child = _begin(children.geounit, spine.n_geounits(level + 1))
-    entry = local[own[up]][by_child]
-    slope = children.slope[by_child]
-    alike = _alike(spine, moved, level + 1)
-    below = found.below[level + 1]
+    spine = state.made.spine
+    fixed = _fixed(state, families, weights, level)
     first_child = spine.child_offsets[level][spine.child_offsets[level - 1]]
     parent = spine.parents(level + 1)
     group_of = np.empty(len(parent), dtype=np.int64)
     gains = np.zeros(spine.n_geounits(level - 1))
     for u in range(len(gains)):
-        a, b = int(first_child[u]), int(first_child[u + 1])
-        e, f = int(begin_outer[u]), int(begin_outer[u + 1])
-        here = parent[a:b] - parent[a]
-        group_of[a:b] = here
-        if b - a < 2 or not np.isfinite(outside.precision[u]):
-            continue
-        kinds = np.unique(alike[a:b], return_inverse=True)[1].reshape(-1) if alike is not None else np.arange(b - a)
-        start = int(begin_child[a])
-        container = Container(
-            below[a:b].copy(),
-            carried[a:b].copy(),
-            kinds.astype(np.int64, copy=False),
-            begin_child[a : b + 1] - start,
-            entry[start : int(begin_child[b])],
-            slope[start : int(begin_child[b])],
-            entity_weights[entity[order[e:f]]],
-            outside.lean[order[e:f]],
-            float(outside.weight[u]),
-            float(outside.precision[u]),
-            float(found.precisions[level - 1][u]),
-            float(by_level[level - 1][u]),
-            float(group_precision),
-            limit.limit(b - a),
-        )
-        if not np.isfinite(container.precision):
-            container = _known(container)
-        gains[u] = regroup(container, here, MOST_PASSES)
-        group_of[a:b] = here
+        children = slice(int(first_child[u]), int(first_child[u + 1]))
+        here = parent[children] - parent[children.start]
+        group_of[children] = here
+        if len(here) > 1 and np.isfinite(fixed.outside[1][u]):
+            container = fixed.container(u, children, float(group_precision), limit.limit(len(here)))
+            group_of[children], gains[u] = _searched(container, here, fixed.alike is not None)
     return group_of, gains
 
 
-def _known(container: "Container") -> "Container":
-    """A container whose total is published exactly: a precision far above any other stands for it."""
-    return container._replace(precision=1e9 / float(container.below.min()))
+def _searched(container: "Container", here: Rows, by_class: bool) -> tuple[Rows, float]:
+    """The best groups found for one container, from those it has and from classes of children that are alike."""
+    from tallyveil.kernels.regrouping import regroup
+
+    best = here.copy()
+    start, least = regroup(container, best, MOST_PASSES)
+    if by_class:
+        other = _classes(container.alike, container.limit)
+        _, value = regroup(container, other, MOST_PASSES)
+        if value < least - abs(least) * 1e-11:
+            best, least = other, value
+    return best, start - least
 
 
-def _alike(spine: Spine, families: Sequence[EntityFamily], level: int) -> Rows | None:
-    """Which finest geounits are interchangeable; None for coarser ones, of which none are taken to be."""
-    return membership_classes(spine, families, level) if level == spine.finest else None
+def _classes(alike: Rows, limit: int) -> Rows:
+    """Children of a kind together, in the fewest even parts that keep the limit."""
+    order = np.argsort(alike, kind="stable")
+    size = np.bincount(alike)
+    rank = np.empty(len(alike), dtype=np.int64)
+    rank[order] = np.arange(len(alike)) - np.repeat(np.cumsum(size) - size, size)
+    parts = -(-size // limit)
+    return _numbered(alike * len(alike) + rank * parts[alike] // size[alike])
+
+
+def _numbered(labels: Rows) -> Rows:
+    found: Rows = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+    return found
 
 
 def _nothing(spine: Spine) -> EntityFamily:

@@ -59,7 +59,7 @@ class Container(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def regroup(container: Container, group_of: Integers, passes: int) -> float:
+def regroup(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:
     """Change the groups of a container's children while that lowers the objective.
 
     In a pass, every child in turn goes where the objective is least (another group, or a new one), then pairs of
@@ -70,7 +70,7 @@ def regroup(container: Container, group_of: Integers, passes: int) -> float:
         group_of: [children], group of each child, numbers below the number of children; changed in place.
         passes: Most passes.
     Returns:
-        By how much the objective fell.
+        The objective at the start and at the end, both less the same constant.
     """
     n, k = container.below.size, container.weight.size
     size = np.zeros(n, dtype=np.int64)
@@ -139,7 +139,7 @@ def regroup(container: Container, group_of: Integers, passes: int) -> float:
                     current = _afresh(container, group_of, size, sums, x, y, g, h, scalars, terms)
         if changes == before:
             break
-    return start - current
+    return start, current
 
 
 @njit(nogil=True, cache=True)
@@ -215,7 +215,7 @@ def _objective(container: Container, scalars: Reals, terms: Reals) -> float:
     return float(total)
 
 
-def regroup_reference(container: Container, group_of: Integers, passes: int) -> float:
+def regroup_reference(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:
     """Plain twin of `regroup`: every trial works the objective out from the groups, by their definitions."""
     n = container.below.size
     span = [range(int(container.begin[c]), int(container.begin[c + 1])) for c in range(n)]
@@ -276,4 +276,4 @@ def regroup_reference(container: Container, group_of: Integers, passes: int) -> 
         if groups == old:
             break
     group_of[:] = groups
-    return start - current
+    return start, current

@@ -38,7 +38,7 @@ def test_entities_stay_within_their_state_and_county(country):
         assert states["state"].max() == 1
     assert both["county_subdivision"].null_count() == 0
     assert both.group_by("county_subdivision").agg(pl.col("county").n_unique())["county"].max() == 1
-    assert 0.15 < both["place"].is_not_null().mean() < 0.45
+    assert 0.05 < both["place"].is_not_null().mean() < 0.45
 
 
 def test_they_cross_tracts_and_block_groups(country):
