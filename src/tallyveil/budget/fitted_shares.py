@@ -69,9 +69,9 @@ def fit_shares(
 
     With Gaussian noise the precision of a measurement is its share times the budget, and a generalised least
     squares variance is a convex function of the precisions that halves when they double. So the budget needed
-    is the least, over shares, of the greatest ratio of a variance at budget 1 to its target: a convex problem in as many
-    variables as geolevels. It is solved by cutting planes: each round evaluates the ratios and their exact
-    derivatives, adds their tangents, which lie below, and solves a linear program, whose value is a lower bound.
+    is the least, over shares, of the greatest ratio of a variance at budget 1 to its target: a convex problem in as
+    many variables as geolevels. It is solved by cutting planes: each round evaluates the ratios and their exact
+    derivatives, adds their tangents, which lie below, and solves a linear program: its value is a lower bound.
 
     Args:
         spine: The spine.
@@ -106,9 +106,7 @@ def fit_shares(
     shares = _rounded(best)
     reached = ratios(np.array([float(share) for share in shares])).real
     needed = _rounded_up(float(reached.max()))
-    made = replace(
-        strategy, total=needed, geolevel_shares=tuple(zip(spine.geolevels, shares, strict=True))
-    )
+    made = replace(strategy, total=needed, geolevel_shares=tuple(zip(spine.geolevels, shares, strict=True)))
     deviations = np.sqrt(reached / float(needed))
     return FittedShares(
         made,
@@ -160,14 +158,15 @@ def _ratios(
     found = spine_variances(
         spine,
         [
-            np.full(spine.n_geounits(level), largest + 0 * precisions[level] if name in exact else precisions[level])
+            np.full(
+                spine.n_geounits(level),
+                largest + 0 * precisions[level] if name in exact else precisions[level],
+            )
             for level, name in enumerate(spine.geolevels)
         ],
     )
     by_name = {family.name: family for family in families}
-    return np.array(
-        [_one(_values(found, by_name, target.name), target) for target in targets]
-    )
+    return np.array([_one(_values(found, by_name, target.name), target) for target in targets])
 
 
 def _values(found: SpineVariances, families: Mapping[str, EntityFamily], name: str) -> NDArray[np.complex128]:

@@ -97,15 +97,16 @@ def _down(
     one = np.where(known, 0.0, 1.0)
     d = one[family.parent] + finite[family.parent] * siblings
     precision = np.where(d > 0, finite[family.parent] / np.where(d > 0, d, 1.0), np.inf)
-    moved = one[parents.geounit] * here.lean - finite[parents.geounit] * parents.slope * family.total[parents.geounit]
+    moved = (
+        one[parents.geounit] * here.lean
+        - finite[parents.geounit] * parents.slope * family.total[parents.geounit]
+    )
     child = children.geounit
     own = finite[family.parent[child]] * children.slope * v[child]
     lean = _over(moved[above] + own, d[child])
     entity = np.repeat(np.arange(len(children.begin) - 1), np.diff(children.begin))
     entity_above = np.repeat(np.arange(len(parents.begin) - 1), np.diff(parents.begin))
-    touching = np.bincount(
-        parents.geounit, entity_weights[entity_above] * moved**2, minlength=len(pi)
-    )
+    touching = np.bincount(parents.geounit, entity_weights[entity_above] * moved**2, minlength=len(pi))
     touched_here = np.bincount(child, entity_weights[entity] * moved[above] ** 2, minlength=len(v))
     share = carried[level + 1] * v**2
     shares = np.add.reduceat(share, found.spine.child_offsets[level][:-1])

@@ -67,7 +67,9 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
     moved = strategy.neighbours.answers_moved
     for query, query_share in dict(strategy.query_shares).get(geolevel, ()):
         if query not in summed:
-            raise BudgetError(f"nothing is said of query group '{query}' of geolevel {geolevel}. Count its answers.")
+            raise BudgetError(
+                f"nothing is said of query group '{query}' of geolevel {geolevel}. Count its answers."
+            )
         if summed[query] == 0:
             continue
         budget = strategy.total * share * query_share

@@ -3,26 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.budget.outside import carried_weights, outside_of
-from tallyveil.budget.spine_variance import SpineVariances, entity_parts, entity_variances, spine_variances
+from tallyveil.budget.container_search import search_containers
+from tallyveil.budget.spine_variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
-from tallyveil.geography.block_groups import insert_groups, membership_classes
+from tallyveil.geography.block_groups import insert_groups
 from tallyveil.geography.reshape import first_appearance
-from tallyveil.geography.tract_groups import together
-
-if TYPE_CHECKING:
-    from tallyveil.kernels.regrouping import Container
 
 Rows = NDArray[np.int64]
 Reals = NDArray[np.float64]
 POWER = 8
-MOST_PASSES = 6
 FRACTIONS = (1.0, 0.5, 0.2, 0.05)
 
 
@@ -130,10 +124,11 @@ def group_by_variance(
     used = [family for family in families if family.name in dict(aim.families)]
     start = _evaluated(Reshaped(spine, np.arange(spine.n_geounits(spine.finest))), used, precisions, aim)
     current, rounds = start, 0
-    scale = {name: 1.0 for name in start.values}
+    scale = dict.fromkeys(start.values, 1.0)
     for _ in range(most_rounds):
         weights = _weights(current, start, aim, scale)
-        groups, gains = _search(current, used, weights, level, limit, precisions[geolevel])
+        moved = [family.reordered(current.made.rows) for family in used]
+        groups, gains = search_containers(current.found, moved, weights, level, limit, precisions[geolevel])
         better, worse = _best_of(current, start, used, precisions, aim, level, groups, gains)
         if better is not None:
             current, rounds = better, rounds + 1
@@ -159,8 +154,8 @@ def _check_aim(
     strange += [name for name, _ in aim.families if name in spine.geolevels]  # one name for two things
     if strange or not (aim.families or aim.geolevels):
         raise GeographyError(
-            f"the aim names {', '.join(strange) or 'nothing'}; wanted families among {', '.join(sorted(known)) or 'none'} "
-            f"and geolevels of the spine other than {geolevel}.",
+            f"the aim names {', '.join(strange) or 'nothing'}; wanted families among "
+            f"{', '.join(sorted(known)) or 'none'} and geolevels of the spine other than {geolevel}.",
             code="unknown-entity",
         )
     if any(weight <= 0 for _, weight in (*aim.families, *aim.geolevels)):
@@ -169,8 +164,8 @@ def _check_aim(
     bad = [name for name in spine.geolevels[1:] if not 0 <= precisions.get(name, 0) < np.inf]
     if missing or bad or not precisions[spine.geolevels[-1]] > 0:
         raise BudgetError(
-            f"precisions of {', '.join(missing or bad or spine.geolevels[-1:])} are missing or out of range; wanted one "
-            "for each geolevel, finite below the root, above 0 at the finest."
+            f"precisions of {', '.join(missing or bad or spine.geolevels[-1:])} are missing or out of range; wanted "
+            "one for each geolevel, finite below the root, above 0 at the finest."
         )
 
 
@@ -180,11 +175,12 @@ def _evaluated(
     spine = made.spine
     found = spine_variances(
         spine,
-        [np.full(spine.n_geounits(level), float(precisions[name])) for level, name in enumerate(spine.geolevels)],
+        [
+            np.full(spine.n_geounits(level), float(precisions[name]))
+            for level, name in enumerate(spine.geolevels)
+        ],
     )
-    values = {
-        family.name: entity_variances(found, family.reordered(made.rows)) for family in families
-    }
+    values = {family.name: entity_variances(found, family.reordered(made.rows)) for family in families}
     values |= {name: found.variance[spine.level_index(name)] for name, _ in aim.geolevels}
     return _State(made, found, values)
 
@@ -252,159 +248,6 @@ def _best_of(
         if not grown and _score(trial, start, aim) < _score(current, start, aim) * (1 - 1e-9):
             return trial, []
     return None, worse
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fixed:
-    """What the search of all containers needs, laid out so that each container's part is in a row.
-
-    Attributes:
-        below, carried: Variance of every child from below, and the weight it carries.
-        alike: Which children are interchangeable; None where none are taken to be.
-        begin_child, entry, slope: The entities that touch each child, numbered within its container, and slopes.
-        begin_outer, weight, lean: The entities that touch each container: weight, and slope of the part outside.
-        outside: Weight and precision from outside, own precision and own weight of every container.
-    """
-
-    below: Reals
-    carried: Reals
-    alike: Rows | None
-    begin_child: Rows
-    entry: Rows
-    slope: Reals
-    begin_outer: Rows
-    weight: Reals
-    lean: Reals
-    outside: tuple[Reals, Reals, Reals, Reals]
-
-    def container(self, u: int, children: slice, group_precision: float, limit: int) -> "Container":
-        """One container for the kernel."""
-        from tallyveil.kernels.regrouping import Container
-
-        first, last = int(self.begin_child[children.start]), int(self.begin_child[children.stop])
-        touching = slice(int(self.begin_outer[u]), int(self.begin_outer[u + 1]))
-        n = children.stop - children.start
-        alike = np.arange(n) if self.alike is None else _numbered(self.alike[children])
-        weight, precision, own, own_weight = (float(one[u]) for one in self.outside)
-        below = self.below[children].copy()
-        # A total that is published exactly: a precision far above any other stands for it.
-        known = not np.isfinite(own)
-        return Container(
-            below,
-            self.carried[children].copy(),
-            alike,
-            self.begin_child[children.start : children.stop + 1] - first,
-            self.entry[first:last],
-            self.slope[first:last],
-            self.weight[touching],
-            self.lean[touching],
-            weight,
-            precision,
-            1e9 / float(below.min()) if known else own,
-            own_weight,
-            group_precision,
-            limit,
-        )
-
-
-def _fixed(
-    state: _State, families: Sequence[EntityFamily], weights: Mapping[str, Reals], level: int
-) -> _Fixed:
-    spine, found = state.made.spine, state.found
-    if any(not np.all(np.isfinite(one)) for one in found.below):
-        raise BudgetError("some geounit's answer cannot be told from what is measured. Measure the finest geolevel.")
-    moved = [family.reordered(state.made.rows) for family in families]
-    everything = together(moved) if moved else _nothing(spine)
-    entity_weights = np.concatenate([weights[family.name] for family in moved]) if moved else np.zeros(0)
-    by_level = tuple(
-        np.asarray(weights.get(name, np.zeros(spine.n_geounits(i)))) for i, name in enumerate(spine.geolevels)
-    )
-    levels = entity_parts(found, everything)
-    out = outside_of(found, levels, entity_weights, by_level, level - 1)
-    outer, (children, up), own = levels[level - 1][0], levels[level + 1], levels[level][1]
-    if own is None or up is None:
-        raise GeographyError("groups need a geolevel above them.")
-    order = np.argsort(outer.geounit, kind="stable")
-    begin_outer = _begin(outer.geounit, spine.n_geounits(level - 1))
-    local = np.empty(len(order), dtype=np.int64)
-    local[order] = np.arange(len(order)) - begin_outer[outer.geounit[order]]
-    entity = np.repeat(np.arange(len(outer.begin) - 1), np.diff(outer.begin))
-    by_child = np.argsort(children.geounit, kind="stable")
-    return _Fixed(
-        found.below[level + 1],
-        carried_weights(found, by_level)[level + 1],
-        membership_classes(spine, moved, level + 1) if level + 1 == spine.finest else None,
-        _begin(children.geounit, spine.n_geounits(level + 1)),
-        local[own[up]][by_child],
-        children.slope[by_child],
-        begin_outer,
-        entity_weights[entity[order]],
-        out.lean[order],
-        (out.weight, out.precision, found.precisions[level - 1], by_level[level - 1]),
-    )
-
-
-def _search(
-    state: _State,
-    families: Sequence[EntityFamily],
-    weights: Mapping[str, Reals],
-    level: int,
-    limit: FanOutLimit,
-    group_precision: float,
-) -> tuple[Rows, Reals]:
-    """Group of every child in its container, numbered from 0 there; and what each container gains."""
-    spine = state.made.spine
-    fixed = _fixed(state, families, weights, level)
-    first_child = spine.child_offsets[level][spine.child_offsets[level - 1]]
-    parent = spine.parents(level + 1)
-    group_of = np.empty(len(parent), dtype=np.int64)
-    gains = np.zeros(spine.n_geounits(level - 1))
-    for u in range(len(gains)):
-        children = slice(int(first_child[u]), int(first_child[u + 1]))
-        here = parent[children] - parent[children.start]
-        group_of[children] = here
-        if len(here) > 1 and np.isfinite(fixed.outside[1][u]):
-            container = fixed.container(u, children, float(group_precision), limit.limit(len(here)))
-            group_of[children], gains[u] = _searched(container, here, fixed.alike is not None)
-    return group_of, gains
-
-
-def _searched(container: "Container", here: Rows, by_class: bool) -> tuple[Rows, float]:
-    """The best groups found for one container, from those it has and from classes of children that are alike."""
-    from tallyveil.kernels.regrouping import regroup
-
-    best = here.copy()
-    start, least = regroup(container, best, MOST_PASSES)
-    if by_class:
-        other = _classes(container.alike, container.limit)
-        _, value = regroup(container, other, MOST_PASSES)
-        if value < least - abs(least) * 1e-11:
-            best, least = other, value
-    return best, start - least
-
-
-def _classes(alike: Rows, limit: int) -> Rows:
-    """Children of a kind together, in the fewest even parts that keep the limit."""
-    order = np.argsort(alike, kind="stable")
-    size = np.bincount(alike)
-    rank = np.empty(len(alike), dtype=np.int64)
-    rank[order] = np.arange(len(alike)) - np.repeat(np.cumsum(size) - size, size)
-    parts = -(-size // limit)
-    return _numbered(alike * len(alike) + rank * parts[alike] // size[alike])
-
-
-def _numbered(labels: Rows) -> Rows:
-    found: Rows = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
-    return found
-
-
-def _nothing(spine: Spine) -> EntityFamily:
-    none = np.zeros(0, dtype=np.int64)
-    return EntityFamily("none", (), np.zeros(1, dtype=np.int64), none, spine.n_geounits(spine.finest))
-
-
-def _begin(labels: Rows, n: int) -> Rows:
-    return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)
 
 
 def _regrouped(state: _State, level: int, groups: Rows, changed: NDArray[np.bool_]) -> Reshaped:

@@ -77,7 +77,9 @@ def family_accuracies(
         GeographyError: a family of another spine.
     """
     return tuple(
-        _accuracy(family.name, kind, entity_variances(found, family)) for family in families if family.n_entities
+        _accuracy(family.name, kind, entity_variances(found, family))
+        for family in families
+        if family.n_entities
     )
 
 

@@ -129,7 +129,8 @@ class StrategyMatrix:
         counts = matrix.apply(histogram)
         parts = [
             (
-                self.queries[query].apply_dense(counts[matrix.rows(level)]) * self.scales(level, query)[:, None]
+                self.queries[query].apply_dense(counts[matrix.rows(level)])
+                * self.scales(level, query)[:, None]
             ).ravel()
             for level, query in self.measured()
         ]
@@ -157,7 +158,9 @@ class StrategyMatrix:
         """
         n_finest = self.spine.n_geounits(self.spine.finest)
         n_cells = self.queries[self.measured()[0][1]].n_cells
-        n_rows = sum(self.spine.n_geounits(level) * self.queries[query].size for level, query in self.measured())
+        n_rows = sum(
+            self.spine.n_geounits(level) * self.queries[query].size for level, query in self.measured()
+        )
         _check_size((n_rows, n_finest * n_cells))
         columns = np.eye(n_finest * n_cells).reshape(-1, n_finest, n_cells)
         return np.stack([self.apply(column) for column in columns], axis=1)

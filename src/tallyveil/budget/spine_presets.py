@@ -1,13 +1,21 @@
 """Spines that come with the package, each a TOML file of steps under `spines/`, fed by an entity table."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from tallyveil.errors import BudgetError
-from tallyveil.geography import Branch, BypassRule, CutByEntities, FanOutLimit, GroupByDistance, GroupByMembership
+from tallyveil.geography import (
+    Branch,
+    BypassRule,
+    CutByEntities,
+    FanOutLimit,
+    GroupByDistance,
+    GroupByMembership,
+)
+from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 from tallyveil.geography.optimise import Step
 
 _FOLDER = resources.files("tallyveil.budget") / "spines"
@@ -75,20 +83,23 @@ def read_step(table: Mapping[str, Any]) -> Step:
     Raises:
         BudgetError: an unknown step or key, or a key missing.
     """
-    kinds: dict[str, type[Step]] = {
+    kinds: dict[str, Callable[..., Step]] = {
         "branch": Branch,
         "cut_by_entities": CutByEntities,
         "group_by_membership": GroupByMembership,
         "group_by_distance": GroupByDistance,
     }
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
     name = given.pop("step", None)
     if name not in kinds:
         raise BudgetError(f"a step of a spine is {name!r}; wanted one of {', '.join(kinds)}.")
-    limit = {key: given.pop(key) for key in ("cutoff", "at_most") if key in given}
-    if limit:
-        given["limit"] = FanOutLimit(**limit)
+    if "cutoff" in given or "at_most" in given:
+        given["limit"] = FanOutLimit(given.pop("cutoff", PRODUCTION_LIMIT.cutoff), given.pop("at_most", None))
     try:
         return kinds[name](**given)
     except TypeError as error:
-        raise BudgetError(f"step {name} of a spine does not fit: {error}. See docs/spine.md for its keys.") from error
+        raise BudgetError(
+            f"step {name} of a spine does not fit: {error}. See docs/spine.md for its keys."
+        ) from error

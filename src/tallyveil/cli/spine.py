@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from tallyveil.budget import Strategy
     from tallyveil.budget.regroup import Regrouped
-    from tallyveil.geography import EntityFamily, Spine
+    from tallyveil.geography import EntityFamily
     from tallyveil.geography.optimise import OptimisedSpine
 
 spine = typer.Typer(
@@ -21,7 +21,9 @@ Entities = Annotated[
 ]
 Family = Annotated[
     list[str] | None,
-    typer.Option("--family", metavar="COLUMN", help="Family of entities; may be repeated. Default: the usual ones."),
+    typer.Option(
+        "--family", metavar="COLUMN", help="Family of entities; may be repeated. Default: the usual ones."
+    ),
 ]
 StrategyName = Annotated[
     str | None, typer.Option("--strategy", metavar="PRESET", help="Strategy whose shares and queries count.")
@@ -29,7 +31,9 @@ StrategyName = Annotated[
 SchemaName = Annotated[str, typer.Option("--schema", help="Schema preset of the strategy's queries.")]
 Exact = Annotated[
     list[str] | None,
-    typer.Option("--exact", metavar="GEOLEVEL", help="Geolevel whose totals are published exactly; may be repeated."),
+    typer.Option(
+        "--exact", metavar="GEOLEVEL", help="Geolevel whose totals are published exactly; may be repeated."
+    ),
 ]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -40,7 +44,9 @@ PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
 @spine.command()
 def build(
-    geography: Annotated[Path, typer.Option("--geography", help="One row for each block, a column for each geolevel.")],
+    geography: Annotated[
+        Path, typer.Option("--geography", help="One row for each block, a column for each geolevel.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="The spine (Parquet).")],
     entities: Entities = None,
     preset: Annotated[
@@ -57,7 +63,9 @@ def build(
     exact: Exact = None,
     regroup: Annotated[
         str | None,
-        typer.Option("--regroup", metavar="GEOLEVEL", help="Then choose its groups by variance, never for the worse."),
+        typer.Option(
+            "--regroup", metavar="GEOLEVEL", help="Then choose its groups by variance, never for the worse."
+        ),
     ] = None,
     aim: Annotated[
         list[str] | None,
@@ -69,7 +77,10 @@ def build(
         ),
     ] = None,
     cutoff: Annotated[
-        int, typer.Option("--cutoff", min=0, help="--regroup: at most the square root of n, and this, children a group.")
+        int,
+        typer.Option(
+            "--cutoff", min=0, help="--regroup: at most the square root of n, and this, children a group."
+        ),
     ] = 12,
     maximum: Annotated[
         bool, typer.Option("--maximum", help="Aim at the greatest variance instead of the weighted sum.")
@@ -151,7 +162,11 @@ def _built(
             moved, shares = bypass_spine(made.spine, shares, steps.bypassing)
             rows = made.rows[moved.rows]
             made = replace(
-                made, spine=moved.spine, rows=rows, origins=origins_of(plain, moved.spine, rows), shares=shares
+                made,
+                spine=moved.spine,
+                rows=rows,
+                origins=origins_of(plain, moved.spine, rows),
+                shares=shares,
             )
     return made, groups
 
@@ -206,7 +221,8 @@ def distance(
     entities: Annotated[Path, typer.Option("--entities", help="Table of off-spine entities.")],
     family: Family = None,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="FAMILY:ENTITY", help="Show the geounits that make one entity.")
+        str | None,
+        typer.Option("--recipe", metavar="FAMILY:ENTITY", help="Show the geounits that make one entity."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Distances of all entities (Parquet).")] = None,
     as_json: AsJson = False,
@@ -252,11 +268,14 @@ def distance(
 def compare(
     first: SpineFile,
     second: Annotated[Path, typer.Argument(help="Another spine over the same blocks.", metavar="SPINE")],
-    strategy: Annotated[str, typer.Option("--strategy", metavar="PRESET", help="Strategy of the first spine.")],
+    strategy: Annotated[
+        str, typer.Option("--strategy", metavar="PRESET", help="Strategy of the first spine.")
+    ],
     entities: Entities = None,
     family: Family = None,
     second_strategy: Annotated[
-        str | None, typer.Option("--second-strategy", metavar="PRESET", help="Strategy of the second, if another.")
+        str | None,
+        typer.Option("--second-strategy", metavar="PRESET", help="Strategy of the second, if another."),
     ] = None,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
@@ -282,13 +301,19 @@ def compare(
 @spine.command()
 def fit(
     file: SpineFile,
-    strategy: Annotated[str, typer.Option("--strategy", metavar="PRESET", help="Strategy whose queries are kept.")],
+    strategy: Annotated[
+        str, typer.Option("--strategy", metavar="PRESET", help="Strategy whose queries are kept.")
+    ],
     target: Annotated[
         list[str],
-        typer.Option("--target", metavar="NAME=SD", help="Standard deviation wanted of a geolevel or family."),
+        typer.Option(
+            "--target", metavar="NAME=SD", help="Standard deviation wanted of a geolevel or family."
+        ),
     ],
     entities: Entities = None,
-    each: Annotated[bool, typer.Option("--each", help="Of every single one, not of their mean variance.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="Of every single one, not of their mean variance.")
+    ] = False,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
     as_json: AsJson = False,
@@ -308,12 +333,16 @@ def show(
     file: SpineFile,
     out: Annotated[Path, typer.Option("--out", help="The page (HTML), self-contained.")],
     entities: Annotated[
-        Path | None, typer.Option("--entities", help="Table with geocode, latitude and longitude, for the map.")
+        Path | None,
+        typer.Option("--entities", help="Table with geocode, latitude and longitude, for the map."),
     ] = None,
     county: Annotated[
-        str | None, typer.Option("--county", metavar="GEOCODE", help="Geounit to draw; one of middling size without it.")
+        str | None,
+        typer.Option("--county", metavar="GEOCODE", help="Geounit to draw; one of middling size without it."),
     ] = None,
-    within: Annotated[str, typer.Option("--within", help="Geolevel of the geounit that is drawn.")] = "County",
+    within: Annotated[
+        str, typer.Option("--within", help="Geolevel of the geounit that is drawn.")
+    ] = "County",
     group: Annotated[str, typer.Option("--group", help="Geolevel that colours the blocks.")] = "Block_Group",
 ) -> None:
     """Write a page with the spine's fan-outs and a map of one county's blocks coloured by group."""

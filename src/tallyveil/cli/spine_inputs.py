@@ -35,9 +35,7 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
     from tallyveil.storage.read import collect, require_text, scan_table
 
     named = _pairs(columns, "--column", geolevels)
-    wanted = {
-        name: named.get(name, GEOCODE if name == geolevels[-1] else name.lower()) for name in geolevels
-    }
+    wanted = {name: named.get(name, GEOCODE if name == geolevels[-1] else name.lower()) for name in geolevels}
     root = geolevels[0]
     if len(geolevels) > 1 and wanted[root] not in _columns_of(path) and root not in named:
         del wanted[root]
@@ -69,7 +67,8 @@ def read_families(path: Path | None, spine: "Spine", families: Sequence[str]) ->
     if path is None:
         if families:
             raise ConfigError(
-                f"families {', '.join(families)} need a table of entities: give --entities FILE.", code="bad-flag"
+                f"families {', '.join(families)} need a table of entities: give --entities FILE.",
+                code="bad-flag",
             )
         return ()
     chosen = list(families) or [name for name in USUAL_FAMILIES if name in _columns_of(path)]
@@ -128,7 +127,8 @@ def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
     wrong = [item for item in given if item.partition("=")[0] not in known or not item.partition("=")[2]]
     if wrong:
         raise ConfigError(
-            f"{flag} {wrong[0]}: wanted GEOLEVEL=COLUMN with a geolevel among {', '.join(known)}.", code="bad-flag"
+            f"{flag} {wrong[0]}: wanted GEOLEVEL=COLUMN with a geolevel among {', '.join(known)}.",
+            code="bad-flag",
         )
     return pairs
 

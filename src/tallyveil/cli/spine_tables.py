@@ -47,15 +47,17 @@ def comparison(
         plan, summed = read_strategy(strategy, schema)
         if shares is None and plan.geolevels != made.geolevels:
             raise BudgetError(
-                f"{file} has geolevels {', '.join(made.geolevels)}, strategy {strategy} has {', '.join(plan.geolevels)}. "
-                "Name the strategy the spine is for."
+                f"{file} has geolevels {', '.join(made.geolevels)}, strategy {strategy} has "
+                f"{', '.join(plan.geolevels)}. Name the strategy the spine is for."
             )
         found.append(measured_variances(made, plan, summed, shares=shares, exact=exact))
         families.append(read_families(entities, made, family))
         spines.append(made)
     rows_on_first = _rows(spines[0], spines[1])
     first = [*geolevel_accuracies(found[0]), *family_accuracies(found[0], families[0])]
-    areas = [geounits_as_entities(spines[0], level).reordered(rows_on_first) for level in range(spines[0].n_levels)]
+    areas = [
+        geounits_as_entities(spines[0], level).reordered(rows_on_first) for level in range(spines[0].n_levels)
+    ]
     second = [*family_accuracies(found[1], areas, "geolevel"), *family_accuracies(found[1], families[1])]
     rows = [_row("areas of the first", one, two) for one, two in zip(first, second, strict=True)]
     rows += [_row("geounits of the second", None, one) for one in geolevel_accuracies(found[1])]
@@ -97,7 +99,9 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
         ],
         False,
     )
-    typer.echo("Standard deviations of the total, in counts. The same areas on both spines; below, the second's own.")
+    typer.echo(
+        "Standard deviations of the total, in counts. The same areas on both spines; below, the second's own."
+    )
 
 
 def fitted(
@@ -150,7 +154,9 @@ def show_recipe(spine: "Spine", recipe: "Recipe", name: str, as_json: bool) -> N
     """Print the geounits that make an entity."""
     lines = recipe.lines(spine)
     if as_json:
-        typer.echo(json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines]))
+        typer.echo(
+            json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines])
+        )
         return
     typer.echo(f"{name} is {len(lines)} geounits:")
     for sign, level, code in lines:
@@ -179,4 +185,10 @@ def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> Non
 def _text(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:,.2f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

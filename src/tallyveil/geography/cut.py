@@ -86,5 +86,3 @@ def _cut(draft: DraftLevel, alike: Rows, ending: pl.Series) -> DraftLevel:
     frame = pl.DataFrame({"own": own, "ending": ending.gather(alike[first]), "cut": is_cut})
     codes = frame.select(pl.when("cut").then(pl.col("own") + pl.col("ending")).otherwise("own").alias("code"))
     return DraftLevel(draft.name, codes["code"], part_of)
-
-

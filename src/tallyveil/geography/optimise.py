@@ -188,9 +188,7 @@ def _apply(made: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Res
         return branch_spine(made.spine, family.inside(step.entities), step.geolevel, step.name)
     families = [_named(known, name).reordered(made.rows) for name in step.families]
     if isinstance(step, CutByEntities):
-        return cut_by_entities(
-            made.spine, families, geolevel=step.geolevel, name=step.name, keep=step.keep
-        )
+        return cut_by_entities(made.spine, families, geolevel=step.geolevel, name=step.name, keep=step.keep)
     if isinstance(step, GroupByMembership):
         return group_by_membership(
             made.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit

@@ -211,7 +211,9 @@ def _objective(container: Container, scalars: Reals, terms: Reals) -> float:
     total = scalars[2] - t / s + (container.outside_weight + container.own_weight + t / (s * s)) * variance
     for k in range(container.weight.size):
         a = terms[0, k] / s
-        total += container.weight[k] * (terms[1, k] - terms[0, k] * a + (a + container.lean[k]) ** 2 * variance)
+        total += container.weight[k] * (
+            terms[1, k] - terms[0, k] * a + (a + container.lean[k]) ** 2 * variance
+        )
     return float(total)
 
 
@@ -231,7 +233,9 @@ def regroup_reference(container: Container, group_of: Integers, passes: int) -> 
             for k in range(container.weight.size):
                 a = [slopes[c].get(k, 0.0) for c in members]
                 mean = sum(container.below[c] * one for c, one in zip(members, a, strict=True)) / s
-                spread[k] += sum(container.below[c] * (one - mean) ** 2 for c, one in zip(members, a, strict=True))
+                spread[k] += sum(
+                    container.below[c] * (one - mean) ** 2 for c, one in zip(members, a, strict=True)
+                )
                 means.append(mean)
             share = sum(container.carried[c] * container.below[c] ** 2 for c in members)
             total -= share / s

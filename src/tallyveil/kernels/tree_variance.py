@@ -103,8 +103,9 @@ def _one(
     zero = slope[0] * 0
     mean, touched, n_unknown = zero, zero, 0
     first = zero
-    alike = True
+    alike, whole = True, geounit.size == children
     for i in range(geounit.size):
+        whole = whole and slope[i] == slope[0]
         v = below[geounit[i]]
         if not np.isfinite(v.real):
             if n_unknown == 0:
@@ -115,7 +116,9 @@ def _one(
         elif unknown == 0:
             mean += v * slope[i]
             touched += v
-    if unknown > 0:
+    if whole:
+        mean = slope[0]  # exactly, so that what is known exactly has no spread
+    elif unknown > 0:
         # Children known only through their sum share it alike; the others are known without it.
         if 0 < n_unknown < unknown and first.real != 0:
             alike = False

@@ -119,11 +119,18 @@ def _fan_out_plot(spine: Spine) -> Markup:
         edges = np.append(edges, most + 0.5) if edges[-1] < most + 0.5 else edges
         for place, level in enumerate(levels):
             axes = figure.add_axes(
-                (left / WIDTH, 1 - (top + row * (place + 1) - 0.14) / height, 1 - (left + 0.2) / WIDTH, 0.68 / height)
+                (
+                    left / WIDTH,
+                    1 - (top + row * (place + 1) - 0.14) / height,
+                    1 - (left + 0.2) / WIDTH,
+                    0.68 / height,
+                )
             )
             children = np.diff(spine.child_offsets[level])
             counts, _ = np.histogram(children, edges)
-            axes.bar(edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color=COLOURS[0], linewidth=0)
+            axes.bar(
+                edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color=COLOURS[0], linewidth=0
+            )
             axes.set_xscale("log")
             axes.set_xlim(0.5, most + 1)
             axes.set_ylim(0, 1.05)
@@ -140,7 +147,9 @@ def _fan_out_plot(spine: Spine) -> Markup:
             )  # fmt: skip
             if last:
                 axes.set_xlabel("children of a geounit")
-        return to_svg(figure, "fanout", "Histograms of the number of children, by geolevel; a line at the median.")
+        return to_svg(
+            figure, "fanout", "Histograms of the number of children, by geolevel; a line at the median."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +189,9 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
     start, stop = int(offsets[chosen]), int(offsets[chosen + 1])
     rows = np.arange(start, stop, -(-(stop - start) // MOST_POINTS))
     place = points.with_columns(pl.Series("row", spine.locate(spine.finest, points["geocode"])))
-    here = pl.DataFrame({"row": rows}).join(place.with_columns(pl.col("row").cast(pl.Int64)), on="row", how="left")
+    here = pl.DataFrame({"row": rows}).join(
+        place.with_columns(pl.col("row").cast(pl.Int64)), on="row", how="left"
+    )
     here = here.sort("row")
     x, y = here["longitude"].to_numpy(), here["latitude"].to_numpy()
     groups, parents = spine.ancestors(fine)[rows], spine.ancestors(fine - 1)[rows]

@@ -41,7 +41,9 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
                 facilities.append(state.facilities)
             yield state.records
 
-    paths = {name: directory / f"{name}.parquet" for name in ("records", "geography", "entities", "facilities")}
+    paths = {
+        name: directory / f"{name}.parquet" for name in ("records", "geography", "entities", "facilities")
+    }
     write_parquet_chunks(paths["records"], records(), TAGS)
     country = pl.concat(geography)
     write_parquet(paths["geography"], country, TAGS)

@@ -65,7 +65,8 @@ def test_least_budget_that_meets_the_targets(random_spine, random_family, seed):
         return worst(spine, family, replace(strategy, geolevel_shares=named), targets)
 
     other = min(
-        minimize(at, rng.normal(0, 1, 4), method="Nelder-Mead", options={"maxiter": 400}).fun for _ in range(2)
+        minimize(at, rng.normal(0, 1, 4), method="Nelder-Mead", options={"maxiter": 400}).fun
+        for _ in range(2)
     )
     assert fitted.least <= other * (1 + 1e-9)
     for target, reached in fitted.reached:

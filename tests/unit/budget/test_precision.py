@@ -1,5 +1,6 @@
 """What the precision of a total is the precision of."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -51,7 +52,7 @@ def full_variance_of_totals(spine, strategy, schema):
         np.array(
             [
                 (covariance.reshape(n, schema.size, n, schema.size)[a:b, :, a:b, :]).sum()
-                for a, b in zip(offsets[:-1], offsets[1:], strict=True)
+                for a, b in itertools.pairwise(offsets)
             ]
         )
         for offsets in (spine.finest_offsets(level) for level in range(spine.n_levels))
@@ -63,7 +64,9 @@ def test_all_answers_together_do_no_better_where_answers_sum_alike(random_spine,
     rng = np.random.default_rng([51, seed])
     spine, schema = random_spine(rng, 8, 3, one_root=True), small_schema()
     queries = [("total", "sex", "detailed"), ("age", "detailed"), ("total", "detailed")]
-    strategy = strategy_of(spine, queries, [Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE][seed % 2])
+    strategy = strategy_of(
+        spine, queries, [Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE][seed % 2]
+    )
     found = spine_variances(spine, answer_precisions(spine, strategy, totals_summed(schema, strategy)))
     factor = 2 if strategy.mechanism is Mechanism.DISCRETE_LAPLACE else 1  # a Laplace variance is 2 scale^2
     for mine, full in zip(found.variance, full_variance_of_totals(spine, strategy, schema), strict=True):

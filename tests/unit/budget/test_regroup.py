@@ -18,7 +18,8 @@ def precisions_of(rng, spine):
 
 def whole(spine, precisions):
     return spine_variances(
-        spine, [np.full(spine.n_geounits(level), precisions[name]) for level, name in enumerate(spine.geolevels)]
+        spine,
+        [np.full(spine.n_geounits(level), precisions[name]) for level, name in enumerate(spine.geolevels)],
     )
 
 
@@ -48,7 +49,9 @@ def test_outside_terms_give_every_change_of_the_objective(random_spine, random_f
         entity = np.repeat(np.arange(5), np.diff(here.begin))
         value = (out.weight[u] + carried_weights(found, weights)[level][u]) * variance + inner(found)
         for i in np.flatnonzero(here.geounit == u):
-            value += entity_weights[entity[i]] * (here.spread[i] + (here.slope[i] + out.lean[i]) ** 2 * variance)
+            value += entity_weights[entity[i]] * (
+                here.spread[i] + (here.slope[i] + out.lean[i]) ** 2 * variance
+            )
         return value
 
     def inner(found):
@@ -129,7 +132,12 @@ def test_bad_aims_are_refused(random_spine, random_family):
 
     def call(geolevel="L2", precisions=precisions, **aim):
         return group_by_variance(
-            spine, [family], precisions, geolevel=geolevel, limit=LIMIT, aim=Aim(**{"families": (("f", 1.0),), **aim})
+            spine,
+            [family],
+            precisions,
+            geolevel=geolevel,
+            limit=LIMIT,
+            aim=Aim(**{"families": (("f", 1.0),), **aim}),
         )
 
     for wrong in ({"families": (("h", 1.0),)}, {"geolevels": (("L2", 1.0),)}, {"families": ()}):

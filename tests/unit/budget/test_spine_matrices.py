@@ -26,7 +26,9 @@ def strategy_of(spine, mechanism):
     n = spine.n_levels
     shares = tuple((name, Fraction(1, n)) for name in spine.geolevels)
     queries = (("total", Fraction(1, 6)), ("sex", Fraction(1, 3)), ("detailed", Fraction(1, 2)))
-    return Strategy(mechanism, Neighbours.BOUNDED, Fraction(5, 4), shares, tuple((name, queries) for name, _ in shares))
+    return Strategy(
+        mechanism, Neighbours.BOUNDED, Fraction(5, 4), shares, tuple((name, queries) for name, _ in shares)
+    )
 
 
 def ancestors(spine):
@@ -65,7 +67,10 @@ def test_products_are_those_of_the_matrices(random_spine, seed):
     np.testing.assert_allclose(full.apply(x), s @ x.ravel())
     np.testing.assert_allclose(full.adjoint(y).ravel(), s.T @ y)
     # Theorem 3: what any column costs is the sum of shares along its path, and at most the total.
-    moved, power = strategy.neighbours.answers_moved, 2 if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else 1
+    moved, power = (
+        strategy.neighbours.answers_moved,
+        2 if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else 1,
+    )
     spent = (np.abs(s) ** power).sum(axis=0) * moved / power
     np.testing.assert_allclose(spent, float(strategy.total * greatest_column_sum(made, shares)))
     assert require_affordable(made, shares, strategy) == 1
@@ -76,7 +81,9 @@ def test_greatest_column_sum_is_exact(random_spine, seed):
     rng = np.random.default_rng([62, seed])
     spine = random_spine(rng, int(rng.integers(1, 20)), int(rng.integers(1, 5)))
     values = tuple(Fraction(k, 7919) for k in (0, 3, 5, 2_000, 2_001, 3_000))
-    positions = tuple(rng.integers(0, 6, spine.n_geounits(level)).astype(np.int32) for level in range(spine.n_levels))
+    positions = tuple(
+        rng.integers(0, 6, spine.n_geounits(level)).astype(np.int32) for level in range(spine.n_levels)
+    )
     shares = GeounitShares(values, positions)
     exact = np.array([values[p] for one in positions for p in one.tolist()], dtype=object)
     sums = [sum(exact[column.astype(bool)]) for column in ancestors(spine).T]
@@ -92,7 +99,9 @@ def test_greatest_column_sum_is_exact(random_spine, seed):
 
 
 def test_overspending_names_the_path():
-    spine = spine_from_columns({"A": ["a"] * 3, "B": ["b0", "b0", "b1"], "C": ["c0", "c1", "c2"]}, ("A", "B", "C"))
+    spine = spine_from_columns(
+        {"A": ["a"] * 3, "B": ["b0", "b0", "b1"], "C": ["c0", "c1", "c2"]}, ("A", "B", "C")
+    )
     third = uniform_shares(spine, dict.fromkeys("ABC", Fraction(1, 3)))
     assert require_affordable(spine, third) == 1
     more = GeounitShares(

@@ -1,5 +1,6 @@
 """Production spines as presets: they load, run on a small geography, and leave the geolevels they promise."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -7,7 +8,15 @@ import pytest
 
 from tallyveil.budget.spine_presets import load_spine_preset, read_step, spine_preset_names
 from tallyveil.errors import BudgetError
-from tallyveil.geography import Branch, FanOutLimit, GroupByMembership, entities_from_columns, optimise_spine, path_total, spine_from_columns
+from tallyveil.geography import (
+    Branch,
+    FanOutLimit,
+    GroupByMembership,
+    entities_from_columns,
+    optimise_spine,
+    path_total,
+    spine_from_columns,
+)
 
 
 def geography(rng, n=400):
@@ -63,7 +72,7 @@ def test_tract_subsets_are_tract_and_prim_and_tribal_area():
         wanted.setdefault((codes["Tract"][k], table["prim"][k], table["tribal_area"][k]), set()).add(k)
     level = made.spine.level_index("Tract_Subset")
     offsets = made.spine.finest_offsets(level)
-    found = {frozenset(made.rows[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)}
+    found = {frozenset(made.rows[a:b].tolist()) for a, b in itertools.pairwise(offsets)}
     assert found == {frozenset(one) for one in wanted.values()}
 
 

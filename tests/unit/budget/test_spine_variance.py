@@ -33,7 +33,9 @@ def test_every_variance_is_that_of_dense_least_squares(random_spine, random_fami
     rng = np.random.default_rng([11, seed])
     spine = random_spine(rng, int(rng.integers(1, 14)), int(rng.integers(1, 6)), one_root=bool(seed % 2))
     family = random_family(rng, spine, 6)
-    precisions = precisions_of(rng, spine, zeros=[0, 0, 0.3, 0.6][seed % 4], known=[0, 0, 0, 0.1, 0][seed % 5])
+    precisions = precisions_of(
+        rng, spine, zeros=[0, 0, 0.3, 0.6][seed % 4], known=[0, 0, 0, 0.1, 0][seed % 5]
+    )
     found = spine_variances(spine, precisions)
     rows = SpineMatrix(spine).dense().astype(float)
     weights = np.concatenate(precisions)
@@ -49,7 +51,9 @@ def test_every_variance_is_that_of_dense_least_squares(random_spine, random_fami
 def test_compiled_step_is_its_plain_twin(random_spine, random_family, seed):
     rng = np.random.default_rng([12, seed])
     spine = random_spine(rng, int(rng.integers(2, 30)), 4)
-    found = spine_variances(spine, precisions_of(rng, spine, zeros=[0, 0.5][seed % 2], known=[0, 0, 0.3][seed % 3]))
+    found = spine_variances(
+        spine, precisions_of(rng, spine, zeros=[0, 0.5][seed % 2], known=[0, 0, 0.3][seed % 3])
+    )
     levels = entity_parts(found, random_family(rng, spine, 5))
     for level in range(spine.finest):
         below = levels[level + 1][0]

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import CutByEntities, EntityFamily, cut_by_entities, optimise_spine, spine_from_columns
+from tallyveil.geography import (
+    CutByEntities,
+    EntityFamily,
+    cut_by_entities,
+    optimise_spine,
+    spine_from_columns,
+)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -16,13 +22,15 @@ def test_parts_are_the_classes_of_every_geounit(random_spine, random_family, see
     made = cut_by_entities(spine, families, geolevel=f"L{top}", name="Part", keep=keep)
     inside = np.stack([family.inside([code]) for family in families for code in family.codes])
     names = list(spine.geolevels)
-    names[top:top + 1] = [f"L{top}", "Part"] if keep else ["Part"]
+    names[top : top + 1] = [f"L{top}", "Part"] if keep else ["Part"]
     assert made.spine.geolevels == tuple(names)
     for name in names[names.index("Part") : -1]:
         old = spine.ancestors(top if name == "Part" else spine.level_index(name))[made.rows]
         new = made.spine.ancestors(made.spine.level_index(name))
         classes = [(o, *column) for o, column in zip(old, inside[:, made.rows].T.tolist(), strict=True)]
-        assert len(set(classes)) == len(set(new.tolist())) == len(set(zip(classes, new.tolist(), strict=True)))
+        assert (
+            len(set(classes)) == len(set(new.tolist())) == len(set(zip(classes, new.tolist(), strict=True)))
+        )
 
 
 def test_geocodes_say_what_a_part_is():

@@ -40,7 +40,9 @@ def test_same_groups_and_gain(seed):
     first, last = regroup(container, fast, 3)
     assert (first, last) == pytest.approx(regroup_reference(container, slow, 3), rel=1e-9, abs=1e-9)
     # Numbers of groups that were emptied and opened again may differ; the groups may not.
-    assert {tuple(np.flatnonzero(fast == g)) for g in fast} == {tuple(np.flatnonzero(slow == g)) for g in slow}
+    assert {tuple(np.flatnonzero(fast == g)) for g in fast} == {
+        tuple(np.flatnonzero(slow == g)) for g in slow
+    }
     assert last <= first
     assert np.bincount(fast).max() <= max(container.limit, np.bincount(start).max())
 

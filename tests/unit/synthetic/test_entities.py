@@ -43,7 +43,9 @@ def test_entities_stay_within_their_state_and_county(country):
 
 def test_they_cross_tracts_and_block_groups(country):
     geography, table = country
-    spine = spine_from_prefixes(geography["geocode"], ("State", "County", "Tract", "Group", "Block"), (2, 5, 11, 12, 15))
+    spine = spine_from_prefixes(
+        geography["geocode"], ("State", "County", "Tract", "Group", "Block"), (2, 5, 11, 12, 15)
+    )
     for family in entities_from_columns(spine, table.to_dict(), ENTITY_COLUMNS[:3]):
         assert off_spine_distances(spine, family).mean > 5
 
