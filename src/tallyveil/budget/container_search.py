@@ -131,6 +131,8 @@ def search_containers(
     level: int,
     limit: FanOutLimit,
     group_precision: float,
+    *,
+    from_classes: bool = True,
 ) -> tuple[Rows, Reals]:
     """Search every container's groups, all else held fixed.
 
@@ -138,12 +140,14 @@ def search_containers(
         found, families, weights, level: As in `fixed_terms`.
         limit: Most children of a group.
         group_precision: Precision of a group's own measurement.
+        from_classes: Also start from finest geounits grouped by the entities they are in.
     Returns:
         Group of every child in its container, numbered from 0 there; and by how much each container's groups
         lower the weighted sum.
     """
     spine = found.spine
     fixed = fixed_terms(found, families, weights, level)
+    by_class = from_classes and fixed.alike is not None
     first_child = spine.child_offsets[level][spine.child_offsets[level - 1]]
     parent = spine.parents(level + 1)
     group_of = np.empty(len(parent), dtype=np.int64)
@@ -154,7 +158,7 @@ def search_containers(
         group_of[children] = here
         if len(here) > 1 and np.isfinite(fixed.outside[1][u]):
             container = fixed.container(u, children, float(group_precision), limit.limit(len(here)))
-            group_of[children], gains[u] = _searched(container, here, fixed.alike is not None)
+            group_of[children], gains[u] = _searched(container, here, by_class)
     return group_of, gains
 
 

@@ -128,7 +128,10 @@ def group_by_variance(
     for _ in range(most_rounds):
         weights = _weights(current, start, aim, scale)
         moved = [family.reordered(current.made.rows) for family in used]
-        groups, gains = search_containers(current.found, moved, weights, level, limit, precisions[geolevel])
+        # What came of the classes is in the groups once a round has been kept.
+        groups, gains = search_containers(
+            current.found, moved, weights, level, limit, precisions[geolevel], from_classes=rounds == 0
+        )
         better, worse = _best_of(current, start, used, precisions, aim, level, groups, gains)
         if better is not None:
             current, rounds = better, rounds + 1

@@ -144,7 +144,7 @@ def _built(
     needed = steps.families if steps else ()
     more = [item.partition("=")[0] for item in aim]
     wanted = [*needed, *(name for name in more if name not in plain.geolevels and name not in needed)]
-    families = read_families(entities, plain, wanted) if wanted else ()
+    families = read_families(entities, plain, wanted, geography) if wanted else ()
     if regroup in plain.geolevels and regroup in more:
         areas = geounits_as_entities(plain, plain.level_index(regroup))
         families = (*families, replace(areas, name=GIVEN + regroup))

@@ -49,13 +49,16 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
     return spine_from_columns(given, geolevels)
 
 
-def read_families(path: Path | None, spine: "Spine", families: Sequence[str]) -> "tuple[EntityFamily, ...]":
+def read_families(
+    path: Path | None, spine: "Spine", families: Sequence[str], geography: Path | None = None
+) -> "tuple[EntityFamily, ...]":
     """Families of a table of entities, on a spine.
 
     Args:
         path: Parquet or CSV with a row for each finest geounit and a column for each family; None for none.
         spine: The spine.
         families: Columns; empty for those of the usual four that are there.
+        geography: Table to take a column from that the table of entities lacks, such as block_group.
 
     Raises:
         ConfigError: a column is absent, or families without a table.
@@ -72,7 +75,13 @@ def read_families(path: Path | None, spine: "Spine", families: Sequence[str]) ->
             )
         return ()
     chosen = list(families) or [name for name in USUAL_FAMILIES if name in _columns_of(path)]
-    table = collect(scan_table(path, [GEOCODE, *chosen], "entities"), path, "entities")
+    beside = [name for name in chosen if geography is not None and name not in _columns_of(path)]
+    beside = [name for name in beside if geography is not None and name in _columns_of(geography)]
+    own = [name for name in chosen if name not in beside]
+    table = collect(scan_table(path, [GEOCODE, *own], "entities"), path, "entities")
+    if beside and geography is not None:
+        others = collect(scan_table(geography, [GEOCODE, *beside], "geography"), geography, "geography")
+        table = table.join(others, on=GEOCODE, how="left", maintain_order="left")
     return entities_from_columns(spine, {name: table[name] for name in table.columns}, chosen)
 
 

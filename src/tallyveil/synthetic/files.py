@@ -12,6 +12,27 @@ from tallyveil.synthetic.population import SyntheticPopulation
 TAGS = {"synthetic": "true"}
 
 
+_NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
+
+
+def kinds_of_group_quarters(facilities: pl.DataFrame) -> pl.DataFrame:
+    """The combination of kinds of group quarters of every block that has any: geocode, group_quarters.
+
+    Args:
+        facilities: As in `SyntheticPopulation`.
+    """
+    present = facilities.filter(pl.col("lower") > 0).sort("geocode", "hhgq")
+    return present.group_by("geocode", maintain_order=True).agg(
+        pl.col("hhgq").str.join("+").alias("group_quarters")
+    )
+
+
+def _with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    return entities.join(kinds, on="geocode", how="left", maintain_order="left").select(
+        pl.exclude("latitude", "longitude"), "latitude", "longitude"
+    )
+
+
 def write_population(population: SyntheticPopulation, directory: Path) -> dict[str, Path]:
     """Write a population as Parquet files; as `write_states` with one state."""
     return write_states([population], directory)
@@ -24,8 +45,8 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
         states: What to write, in order of geocode. The records of one state are held at a time.
         directory: Folder to write to; made where it is missing. Files of an earlier population are replaced.
     Returns:
-        Paths by name: "records", "geography", "entities" (off-spine entities and the point of every block) and,
-        where the preset has group quarters, "facilities".
+        Paths by name: "records", "geography", "entities" (off-spine entities of every block, its kinds of
+        group quarters, and its point) and, where the preset has group quarters, "facilities".
     Raises:
         StoreError: a file cannot be written.
     """
@@ -47,7 +68,9 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
     write_parquet_chunks(paths["records"], records(), TAGS)
     country = pl.concat(geography)
     write_parquet(paths["geography"], country, TAGS)
-    write_parquet_chunks(paths["entities"], make_entities(country, seeds[0]), TAGS)
+    kinds = pl.concat([_NO_KINDS, *(kinds_of_group_quarters(one) for one in facilities)])
+    entities = (_with_kinds(one, kinds) for one in make_entities(country, seeds[0]))
+    write_parquet_chunks(paths["entities"], entities, TAGS)
     if facilities:
         write_parquet(paths["facilities"], pl.concat(facilities), TAGS)
     else:

@@ -101,6 +101,17 @@ def test_the_greatest_variance_can_be_the_aim(folder):
     assert float(after) <= float(before)
 
 
+def test_a_family_may_be_a_column_of_the_geography(folder):
+    entities = pl.read_parquet(folder / "entities.parquet").with_columns(prim=pl.col("place"))
+    entities.write_parquet(folder / "prims.parquet")
+    run(
+        *("build", "--geography", folder / "geography.parquet", "--entities", folder / "prims.parquet"),
+        *("--preset", "dhc-us", "--out", folder / "dhc.parquet"),
+    )
+    made, _ = read_spine_file(folder / "dhc.parquet")
+    assert made.geolevels[3:7] == ("Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group")
+
+
 def test_distances_and_a_recipe(folder):
     entities = folder / "entities.parquet"
     found = {
