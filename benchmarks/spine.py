@@ -1,10 +1,11 @@
-"""The spine of a made-up large state: how long its optimisation takes, in how much memory, and what it gains.
+"""The spine of a large state: how long its optimisation takes, in how much memory, and what it gains.
 
-Blocks lie along a space-filling curve, so that tracts and block groups are compact; county subdivisions are
-cells within counties, school districts cells of the state, places discs, as are a few tribal areas. So entities
-cross tracts as real ones do.
+Blocks, places, county subdivisions, school districts and tribal areas are made up as `tallyveil synth` makes them;
+or the blocks and entities of tables are used. What a spine gains is the exact standard deviation of totals under
+the 2020 redistricting strategy, on the same areas with the same budget.
 
     python benchmarks/spine.py [--blocks 421545] [--json FILE]
+    python benchmarks/spine.py --geography BLOCKS.parquet --entities ENTITIES.parquet
 """
 
 import argparse
@@ -17,83 +18,93 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.spatial import cKDTree
 
+from tallyveil.budget import load_strategy_preset
+from tallyveil.budget.precision import precision_of, totals_summed
+from tallyveil.budget.regroup import Aim, group_by_variance
+from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
 from tallyveil.geography import (
     Branch,
     BypassRule,
+    FanOutLimit,
     GroupByDistance,
     GroupByMembership,
     entities_from_columns,
     off_spine_distances,
     optimise_spine,
     recipe_of,
-    spine_from_prefixes,
+    spine_from_columns,
 )
+from tallyveil.synthetic import make_entities
+from tallyveil.synthetic.country import make_geography
+from tallyveil.universe import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+COLUMNS = ("state", "county", "tract", "block_group", "geocode")
 FAMILIES = ("place", "county_subdivision", "school_district", "tribal_area")
+BRANCH = Branch("tribal_area", "State", "AIAN")
 
 
-def hilbert(n: int, order: int = 10) -> np.ndarray:
-    """Points along a Hilbert curve through the unit square, evenly spaced; shape (n, 2)."""
-    d = np.arange(n, dtype=np.int64) * (1 << (2 * order)) // n
-    x, y = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    for bit in range(order):
-        s = 1 << bit
-        rx, ry = 1 & (d // 2), 1 & (d ^ (d // 2))
-        turn = ry == 0
-        flip = turn & (rx == 1)
-        x[flip], y[flip] = s - 1 - x[flip], s - 1 - y[flip]
-        x[turn], y[turn] = y[turn].copy(), x[turn].copy()
-        x, y = x + s * rx, y + s * ry
-        d //= 4
-    return np.stack([x, y], axis=1) / (1 << order)
+def state(blocks: int, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Geography and entities of a made-up state."""
+    geography = make_geography(blocks, np.random.default_rng(seed), 1)
+    return geography, pl.concat(make_entities(geography, seed))
 
 
-def cut(rng: np.random.Generator, n: int, parts: int) -> np.ndarray:
-    """Cut n in a row into parts of uneven size; the part of each."""
-    ends = np.sort(rng.choice(np.arange(1, n), size=min(parts, n) - 1, replace=False))
-    return np.searchsorted(ends, np.arange(n), side="right")
-
-
-def state(blocks: int, seed: int) -> pl.DataFrame:
-    """Blocks of a state with their geocodes and the entity of each family."""
-    rng = np.random.default_rng(seed)
-    points = hilbert(blocks)
-    county = cut(rng, blocks, max(blocks // 6_300, 2))
-    tract = cut(rng, blocks, max(blocks // 131, 3))
-    group = cut(rng, blocks, max(blocks // 43, 4))
-    # A part that straddles two of the coarser cut falls into two; numbers restart nowhere, so text stays unique.
-    codes = [
-        f"42{c:03d}{t:06d}{g % 9 + 1}{b:06d}"
-        for b, (c, t, g) in enumerate(zip(county.tolist(), tract.tolist(), group.tolist(), strict=True))
+def accuracy(rows: list[dict[str, Any]], spine: Any, families: Any, limits: dict[str, FanOutLimit]) -> None:
+    """Exact standard deviations of the same areas on the plain spine, the paper's and ours."""
+    strategy = load_strategy_preset("redistricting-us").strategy
+    summed = totals_summed(load_preset("pl94-persons"), strategy)
+    shares = dict(strategy.geolevel_shares)
+    precisions = {
+        name: np.inf if name == "US" else float(precision_of(strategy, name, shares[name], summed))
+        for name in GEOLEVELS
+    }
+    asked = [family for family in families if family.name != "tribal_area" and family.n_entities]
+    areas = [
+        geounits_as_entities(spine, spine.level_index(name)) for name in ("County", "Tract", "Block_Group")
     ]
-    wobble = points + rng.normal(scale=0.002, size=points.shape)
-
-    def cells(n: int) -> np.ndarray:
-        return cKDTree(rng.random((n, 2))).query(wobble)[1]
-
-    def discs(n: int, share: float, spread: float) -> np.ndarray:
-        centre, radius = rng.random((n, 2)), rng.lognormal(0, spread, n)
-        radius *= np.sqrt(share / np.pi / np.sum(radius**2))
-        distance, nearest = cKDTree(centre).query(wobble)
-        return np.where(distance < radius[nearest], nearest, -1)
-
-    def named(label: np.ndarray, width: int = 5) -> list[str | None]:
-        return [None if k < 0 else f"{k:0{width}d}" for k in label.tolist()]
-
-    scale = blocks / 421_545
-    minor = county * 100_000 + cells(max(int(1_300 * scale), 5))
-    return pl.DataFrame(
-        {
-            "geocode": codes,
-            "place": named(discs(max(int(1_300 * scale), 3), 0.3, 1.0)),
-            "county_subdivision": named(minor, 9),
-            "school_district": named(cells(max(int(500 * scale), 3))),
-            "tribal_area": named(discs(3, 0.002, 0.3)),
-        }
-    )
+    made = {"plain": optimise_spine(spine, families, []), "AIAN": optimise_spine(spine, families, [BRANCH])}
+    for name, limit in limits.items():
+        group = GroupByMembership(FAMILIES, "Block_Group", "Block", limit)
+        made[f"paper, {name}"] = optimise_spine(spine, families, [BRANCH, group])
+    found = {name: (one.spine, one.rows) for name, one in made.items()}
+    start = made[f"paper, {next(iter(limits))}"]
+    aims = {
+        "entities, tracts, counties": asked,
+        "and given block groups": [*asked, geounits_as_entities(spine, spine.level_index("Block_Group"))],
+    }
+    for title, wanted in aims.items():
+        for name, limit in limits.items():
+            renamed = [
+                type(one)(f"given {one.name}", one.codes, one.offsets, one.members, one.n_finest)
+                if one.name in GEOLEVELS
+                else one
+                for one in wanted
+            ]
+            aim = Aim(tuple((one.name, 1.0) for one in renamed), (("Tract", 1.0), ("County", 1.0)))
+            clock, cpu, ours = timed(
+                lambda renamed=renamed, limit=limit, aim=aim: group_by_variance(
+                    start.spine,
+                    [one.reordered(start.rows) for one in renamed],
+                    precisions,
+                    geolevel="Block_Group",
+                    limit=limit,
+                    aim=aim,
+                )
+            )
+            report(rows, f"ours, {name}: {title} ({ours.rounds} rounds)", clock, cpu)
+            found[f"ours, {name}: {title}"] = (ours.spine, start.rows[ours.rows])
+    for name, (one, order) in found.items():
+        variances = measured_variances(one, strategy, summed, exact=["US"])
+        moved = [family.reordered(order) for family in (*asked, *areas)]
+        for item in family_accuracies(variances, moved):
+            row = {"area": item.name, "mean": item.mean, "q90": item.q90, "greatest": item.greatest}
+            rows.append({"what": f"standard deviation: {name}", **row})
+        line = "  ".join(
+            f"{r['area']} {r['mean']:.2f}" for r in rows if r["what"] == f"standard deviation: {name}"
+        )
+        print(f"{name:46s} {one.n_geounits(4)} groups: {line}")
 
 
 def timed(call: Any) -> tuple[float, float, Any]:
@@ -114,23 +125,31 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=421_545)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--geography", type=Path)
+    parser.add_argument("--entities", type=Path)
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    clock, cpu, table = timed(lambda: state(given.blocks, given.seed))
-    report(rows, "make the state up (not counted)", clock, cpu)
-    clock, cpu, spine = timed(lambda: spine_from_prefixes(table["geocode"], GEOLEVELS, (0, 2, 5, 11, 12, 18)))
-    report(rows, "spine from prefixes", clock, cpu)
+    if given.geography:
+        geography, table = pl.read_parquet(given.geography), pl.read_parquet(given.entities)
+    else:
+        clock, cpu, (geography, table) = timed(lambda: state(given.blocks, given.seed))
+        report(rows, "make the state up (not counted)", clock, cpu)
+    columns = {"US": pl.repeat("US", geography.height, dtype=pl.String, eager=True)}
+    columns |= {name: geography[column] for name, column in zip(GEOLEVELS[1:], COLUMNS, strict=True)}
+    clock, cpu, spine = timed(lambda: spine_from_columns(columns, GEOLEVELS))
+    report(rows, "spine from columns", clock, cpu)
     clock, cpu, families = timed(lambda: entities_from_columns(spine, table.to_dict(), FAMILIES))
     report(rows, "entities", clock, cpu)
     print(spine, *families, sep="\n")
+    accuracy(rows, spine, families, {"cutoff 12": FanOutLimit(), "cutoff 60": FanOutLimit(cutoff=60)})
     steps = [
-        Branch("tribal_area", "State", "AIAN"),
+        BRANCH,
         GroupByMembership(FAMILIES, "Block_Group", "Block"),
         GroupByDistance(FAMILIES, "Tract_Group", "Tract"),
     ]
     shares = {name: Fraction(1, 7) for name in (*GEOLEVELS[:3], "Tract_Group", *GEOLEVELS[3:])}
     gaining = [*steps[:2], GroupByDistance(FAMILIES, "Tract_Group", "Tract", gains_first=True)]
-    spines = {"plain": (spine, np.arange(given.blocks))}
+    spines = {"plain": (spine, np.arange(geography.height))}
     for name, upto in (("AIAN", 1), ("AIAN, block groups", 2), ("AIAN, block groups, tract groups", 3)):
         clock, cpu, made = timed(lambda upto=upto: optimise_spine(spine, families, steps[:upto]))
         report(rows, f"optimise: {name}", clock, cpu)

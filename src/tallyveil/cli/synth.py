@@ -47,7 +47,7 @@ def synth(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
 ) -> None:
-    """Make up a population: records, geography, facility bounds and a release file.
+    """Make up a population: records, geography, off-spine entities, facility bounds and a release file.
 
     Nobody in it exists, so it needs no protection: for trying things out, for tests and benchmarks.
     """

@@ -5,12 +5,14 @@ from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.columns import TextColumn
+from tallyveil.geography.cut import cut_by_entities
 from tallyveil.geography.distance import OffSpineDistances, off_spine_distances
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.optimise import (
     Branch,
+    CutByEntities,
     GroupByDistance,
     GroupByMembership,
     OptimisedSpine,
@@ -25,6 +27,7 @@ from tallyveil.geography.tract_groups import group_by_distance
 __all__ = [
     "Branch",
     "BypassRule",
+    "CutByEntities",
     "EntityFamily",
     "FanOutLimit",
     "GeounitShares",
@@ -38,6 +41,7 @@ __all__ = [
     "TextColumn",
     "branch_spine",
     "bypass",
+    "cut_by_entities",
     "entities_from_columns",
     "entities_from_pairs",
     "group_by_distance",

@@ -10,6 +10,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.cut import cut_by_entities
 from tallyveil.geography.distance import require_same_spine
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT, FanOutLimit
@@ -34,6 +35,23 @@ class Branch:
     geolevel: str
     name: str
     entities: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutByEntities:
+    """Cut every geounit, from a geolevel down, by many entities at once (`cut_by_entities`).
+
+    Attributes:
+        families: Families whose entities cut.
+        geolevel: First geolevel to be cut.
+        name: Name of the geolevel of parts.
+        keep: Keep the geolevel above its parts; otherwise they replace it.
+    """
+
+    families: tuple[str, ...]
+    geolevel: str
+    name: str
+    keep: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +92,7 @@ class GroupByDistance:
     gains_first: bool = False
 
 
-Step = Branch | GroupByMembership | GroupByDistance
+Step = Branch | CutByEntities | GroupByMembership | GroupByDistance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,6 +187,8 @@ def _apply(made: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Res
         family = _named(known, step.family).reordered(made.rows)
         return branch_spine(made.spine, family.inside(step.entities), step.geolevel, step.name)
     families = [_named(known, name).reordered(made.rows) for name in step.families]
+    if isinstance(step, CutByEntities):
+        return cut_by_entities(made.spine, families, geolevel=step.geolevel, name=step.name, keep=step.keep)
     if isinstance(step, GroupByMembership):
         return group_by_membership(
             made.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit

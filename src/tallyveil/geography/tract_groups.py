@@ -68,7 +68,7 @@ def _group_of(
     """Group of every geounit of a level, and the parent of each group."""
     from tallyveil.kernels.sibling_merging import Entries, Siblings, merge_siblings
 
-    family = _together(families)
+    family = together(families)
     levels = touched_levels(spine, family)
     # Entries of all geolevels above in one list, the parents' last.
     sizes = [len(levels[upper][0].geounit) for upper in range(level)]
@@ -106,7 +106,7 @@ def _group_of(
     return group, spine.parents(level)[first]
 
 
-def _together(families: Sequence[EntityFamily]) -> EntityFamily:
+def together(families: Sequence[EntityFamily]) -> EntityFamily:
     """All entities in one family; names do not matter here."""
     width = len(str(sum(family.n_entities for family in families)))
     codes = tuple(f"{number:0{width}}" for number in range(sum(family.n_entities for family in families)))

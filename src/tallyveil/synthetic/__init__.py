@@ -1,12 +1,15 @@
 """Synthetic: a made-up country of any size, for the demo, tests and benchmarks."""
 
+from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.files import write_population, write_states
 from tallyveil.synthetic.population import SyntheticPopulation, make_population, make_states
 from tallyveil.synthetic.published import PublishedCounts
 
 __all__ = [
+    "ENTITY_COLUMNS",
     "PublishedCounts",
     "SyntheticPopulation",
+    "make_entities",
     "make_population",
     "make_states",
     "write_population",

@@ -6,9 +6,31 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
+from tallyveil.synthetic.entities import make_entities
 from tallyveil.synthetic.population import SyntheticPopulation
 
 TAGS = {"synthetic": "true"}
+
+
+_NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
+
+
+def kinds_of_group_quarters(facilities: pl.DataFrame) -> pl.DataFrame:
+    """The combination of kinds of group quarters of every block that has any: geocode, group_quarters.
+
+    Args:
+        facilities: As in `SyntheticPopulation`.
+    """
+    present = facilities.filter(pl.col("lower") > 0).sort("geocode", "hhgq")
+    return present.group_by("geocode", maintain_order=True).agg(
+        pl.col("hhgq").str.join("+").alias("group_quarters")
+    )
+
+
+def _with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    return entities.join(kinds, on="geocode", how="left", maintain_order="left").select(
+        pl.exclude("latitude", "longitude"), "latitude", "longitude"
+    )
 
 
 def write_population(population: SyntheticPopulation, directory: Path) -> dict[str, Path]:
@@ -23,23 +45,32 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
         states: What to write, in order of geocode. The records of one state are held at a time.
         directory: Folder to write to; made where it is missing. Files of an earlier population are replaced.
     Returns:
-        Paths by name: "records", "geography" and, where the preset has group quarters, "facilities".
+        Paths by name: "records", "geography", "entities" (off-spine entities of every block, its kinds of
+        group quarters, and its point) and, where the preset has group quarters, "facilities".
     Raises:
         StoreError: a file cannot be written.
     """
     geography: list[pl.DataFrame] = []
     facilities: list[pl.DataFrame] = []
+    seeds: list[int] = []
 
     def records() -> Iterator[pl.DataFrame]:
         for state in states:
             geography.append(state.geography)
+            seeds.append(state.seed)
             if state.facilities is not None:
                 facilities.append(state.facilities)
             yield state.records
 
-    paths = {name: directory / f"{name}.parquet" for name in ("records", "geography", "facilities")}
+    paths = {
+        name: directory / f"{name}.parquet" for name in ("records", "geography", "entities", "facilities")
+    }
     write_parquet_chunks(paths["records"], records(), TAGS)
-    write_parquet(paths["geography"], pl.concat(geography), TAGS)
+    country = pl.concat(geography)
+    write_parquet(paths["geography"], country, TAGS)
+    kinds = pl.concat([_NO_KINDS, *(kinds_of_group_quarters(one) for one in facilities)])
+    entities = (_with_kinds(one, kinds) for one in make_entities(country, seeds[0]))
+    write_parquet_chunks(paths["entities"], entities, TAGS)
     if facilities:
         write_parquet(paths["facilities"], pl.concat(facilities), TAGS)
     else:

@@ -5,6 +5,7 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.synthetic import make_population, write_population
+from tallyveil.synthetic.files import kinds_of_group_quarters
 
 
 def test_files_hold_the_tables(tmp_path: Path) -> None:
@@ -14,21 +15,37 @@ def test_files_hold_the_tables(tmp_path: Path) -> None:
     assert {name: path.name for name, path in paths.items()} == {
         "records": "records.parquet",
         "geography": "geography.parquet",
+        "entities": "entities.parquet",
         "facilities": "facilities.parquet",
     }
     assert pl.read_parquet(paths["records"]).equals(population.records)
     assert pl.read_parquet(paths["geography"]).equals(population.geography)
     assert population.facilities is not None
     assert pl.read_parquet(paths["facilities"]).equals(population.facilities)
+    entities = pl.read_parquet(paths["entities"])
+    assert entities["geocode"].equals(population.geography["geocode"])
     # No temporary file is left.
     assert sorted(folder.iterdir()) == sorted(paths.values())
+
+
+def test_kinds_of_group_quarters_are_named_together() -> None:
+    facilities = pl.DataFrame(
+        {
+            "geocode": ["b", "a", "a", "b", "c"],
+            "hhgq": ["college", "prison", "college", "household", "household"],
+            "lower": [2, 1, 1, 0, 0],
+            "upper": [None, None, None, None, None],
+        }
+    )
+    found = kinds_of_group_quarters(facilities)
+    assert found.rows() == [("a", "college+prison"), ("b", "college")]
 
 
 def test_earlier_facilities_do_not_stay(tmp_path: Path) -> None:
     write_population(make_population("pl94-persons", 50, 4), tmp_path)
     paths = write_population(make_population("race-age", 50, 4), tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(paths.values())
-    assert set(paths) == {"records", "geography"}
+    assert set(paths) == {"records", "geography", "entities"}
 
 
 def test_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

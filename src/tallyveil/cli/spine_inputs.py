@@ -1,0 +1,154 @@
+"""Tables the spine commands read: a geography, its entities, points, and the strategy in force."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tallyveil.budget import Strategy
+    from tallyveil.geography import EntityFamily, Spine
+
+GEOCODE = "geocode"
+USUAL_FAMILIES = ("place", "county_subdivision", "school_district", "tribal_area")
+
+
+def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str]) -> "Spine":
+    """The plain spine of a geography table.
+
+    Args:
+        path: Parquet or CSV, one row for each finest geounit.
+        geolevels: Names, root first.
+        columns: "GEOLEVEL=COLUMN" where the column is not the geolevel's name in small letters (the finest:
+            geocode). The first geolevel may be without column: it then is one geounit.
+
+    Raises:
+        ConfigError: a column is absent or is no text.
+        GeographyError: it is no tree.
+    """
+    import polars as pl
+
+    from tallyveil.geography import spine_from_columns
+    from tallyveil.storage.read import collect, require_text, scan_table
+
+    named = _pairs(columns, "--column", geolevels)
+    wanted = {name: named.get(name, GEOCODE if name == geolevels[-1] else name.lower()) for name in geolevels}
+    root = geolevels[0]
+    if len(geolevels) > 1 and wanted[root] not in _columns_of(path) and root not in named:
+        del wanted[root]
+    scan = scan_table(path, list(wanted.values()), "geography")
+    for column in wanted.values():
+        require_text(scan, column, path, "geography")
+    table = collect(scan, path, "geography")
+    given = {name: table[column] for name, column in wanted.items()}
+    if root not in given:
+        given[root] = pl.repeat(root, table.height, dtype=pl.String, eager=True)
+    return spine_from_columns(given, geolevels)
+
+
+def read_families(
+    path: Path | None, spine: "Spine", families: Sequence[str], geography: Path | None = None
+) -> "tuple[EntityFamily, ...]":
+    """Families of a table of entities, on a spine.
+
+    Args:
+        path: Parquet or CSV with a row for each finest geounit and a column for each family; None for none.
+        spine: The spine.
+        families: Columns; empty for those of the usual four that are there.
+        geography: Table to take a column from that the table of entities lacks, such as block_group.
+
+    Raises:
+        ConfigError: a column is absent, or families without a table.
+        GeographyError: the table does not fit the spine.
+    """
+    from tallyveil.geography import entities_from_columns
+    from tallyveil.storage.read import collect, scan_table
+
+    if path is None:
+        if families:
+            raise ConfigError(
+                f"families {', '.join(families)} need a table of entities: give --entities FILE.",
+                code="bad-flag",
+            )
+        return ()
+    chosen = list(families) or [name for name in USUAL_FAMILIES if name in _columns_of(path)]
+    beside = [name for name in chosen if geography is not None and name not in _columns_of(path)]
+    beside = [name for name in beside if geography is not None and name in _columns_of(geography)]
+    own = [name for name in chosen if name not in beside]
+    table = collect(scan_table(path, [GEOCODE, *own], "entities"), path, "entities")
+    if beside and geography is not None:
+        others = collect(scan_table(geography, [GEOCODE, *beside], "geography"), geography, "geography")
+        table = table.join(others, on=GEOCODE, how="left", maintain_order="left")
+    return entities_from_columns(spine, {name: table[name] for name in table.columns}, chosen)
+
+
+def read_points(path: Path) -> "pl.DataFrame | None":
+    """Geocode, latitude and longitude of every block, where the table has them."""
+    from tallyveil.storage.read import collect, scan_table
+
+    columns = [GEOCODE, "latitude", "longitude"]
+    if not set(columns) <= set(_columns_of(path)):
+        return None
+    return collect(scan_table(path, columns, "entities"), path, "entities")
+
+
+def read_strategy(name: str, schema_name: str) -> "tuple[Strategy, dict[str, int]]":
+    """A strategy preset, and how many of each query group's answers sum to the total of its schema.
+
+    Raises:
+        BudgetError, SchemaError: there is no such preset, or it does not fit the schema.
+    """
+    from tallyveil.budget import load_strategy_preset
+    from tallyveil.budget.precision import totals_summed
+    from tallyveil.universe import load_preset
+
+    strategy = load_strategy_preset(name).strategy
+    return strategy, totals_summed(load_preset(schema_name), strategy)
+
+
+def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, float]:
+    """Weights written "NAME" or "NAME=WEIGHT".
+
+    Raises:
+        ConfigError: a weight that is no number above 0, or an unknown name.
+    """
+    found = {}
+    for item in given:
+        name, _, text = item.partition("=")
+        try:
+            value = float(text or "1")
+        except ValueError:
+            value = 0.0
+        if not 0 < value < float("inf") or name not in known:
+            raise ConfigError(
+                f"'{item}' is no name with a weight above 0; wanted NAME or NAME=WEIGHT, of {', '.join(known)}.",
+                code="bad-flag",
+            )
+        found[name] = value
+    return found
+
+
+def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, str]:
+    pairs = dict(item.partition("=")[::2] for item in given)
+    wrong = [item for item in given if item.partition("=")[0] not in known or not item.partition("=")[2]]
+    if wrong:
+        raise ConfigError(
+            f"{flag} {wrong[0]}: wanted GEOLEVEL=COLUMN with a geolevel among {', '.join(known)}.",
+            code="bad-flag",
+        )
+    return pairs
+
+
+def _columns_of(path: Path) -> list[str]:
+    import polars as pl
+
+    if not path.is_file() or path.suffix not in (".parquet", ".csv"):
+        return []  # reading it says what is wrong
+    scan = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema=False)
+    try:
+        return scan.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError):
+        return []

@@ -1,0 +1,194 @@
+"""What the spine commands work out and print."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import typer
+
+from tallyveil.cli.spine_inputs import read_families, read_strategy
+from tallyveil.errors import BudgetError, ConfigError
+
+if TYPE_CHECKING:
+    from tallyveil.budget.spine_accuracy import AreaAccuracy
+    from tallyveil.geography import Recipe, Spine
+
+MEASURES = ("mean", "median", "q90", "greatest")
+PRINTED = {"mean": "mean", "q90": "90 %", "greatest": "max"}
+
+
+def comparison(
+    files: tuple[Path, Path],
+    strategies: tuple[str, str],
+    entities: Path | None,
+    family: Sequence[str],
+    schema: str,
+    exact: Sequence[str],
+) -> pl.DataFrame:
+    """Standard deviations on two spines, a row for each kind of area.
+
+    Raises:
+        GeographyError: the spines are not over the same blocks.
+        BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
+    """
+    from tallyveil.budget.spine_accuracy import (
+        family_accuracies,
+        geolevel_accuracies,
+        geounits_as_entities,
+        measured_variances,
+    )
+    from tallyveil.geography.spine_files import read_spine_file
+
+    found, families, spines = [], [], []
+    for file, strategy in zip(files, strategies, strict=True):
+        made, shares = read_spine_file(file)
+        plan, summed = read_strategy(strategy, schema)
+        if shares is None and plan.geolevels != made.geolevels:
+            raise BudgetError(
+                f"{file} has geolevels {', '.join(made.geolevels)}, strategy {strategy} has "
+                f"{', '.join(plan.geolevels)}. Name the strategy the spine is for."
+            )
+        found.append(measured_variances(made, plan, summed, shares=shares, exact=exact))
+        families.append(read_families(entities, made, family))
+        spines.append(made)
+    rows_on_first = _rows(spines[0], spines[1])
+    first = [*geolevel_accuracies(found[0]), *family_accuracies(found[0], families[0])]
+    areas = [
+        geounits_as_entities(spines[0], level).reordered(rows_on_first) for level in range(spines[0].n_levels)
+    ]
+    second = [*family_accuracies(found[1], areas, "geolevel"), *family_accuracies(found[1], families[1])]
+    rows = [_row("areas of the first", one, two) for one, two in zip(first, second, strict=True)]
+    rows += [_row("geounits of the second", None, one) for one in geolevel_accuracies(found[1])]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _rows(first: "Spine", second: "Spine") -> Any:
+    """Row on the first spine of each finest geounit of the second."""
+    from tallyveil.errors import GeographyError
+
+    rows = first.locate(first.finest, second.geocodes[-1].text)
+    if first.n_geounits(first.finest) != len(rows) or bool((rows < 0).any()):
+        raise GeographyError(
+            "the two spines are not over the same finest geounits, so nothing can be compared. Build both from one "
+            "geography table."
+        )
+    return rows
+
+
+def _row(part: str, one: "AreaAccuracy | None", two: "AreaAccuracy") -> dict[str, Any]:
+    row: dict[str, Any] = {"part": part, "kind": two.kind, "name": two.name, "areas": two.areas}
+    for measure in MEASURES:
+        row[f"first_{measure}"] = getattr(one, measure) if one is not None else None
+        row[f"second_{measure}"] = getattr(two, measure)
+    return row
+
+
+def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
+    """Print a comparison."""
+    if as_json:
+        typer.echo(json.dumps(frame.to_dicts(), indent=2))
+        return
+    show_table(
+        ["", "areas", *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd"))],
+        [
+            [row["name"] if row["part"].startswith("areas") else f"{row['name']} of the 2nd", row["areas"]]
+            + [row[f"{place}_{measure}"] for measure in PRINTED for place in ("first", "second")]
+            for row in frame.iter_rows(named=True)
+        ],
+        False,
+    )
+    typer.echo(
+        "Standard deviations of the total, in counts. The same areas on both spines; below, the second's own."
+    )
+
+
+def fitted(
+    file: Path,
+    strategy: str,
+    targets: Sequence[str],
+    entities: Path | None,
+    each: bool,
+    schema: str,
+    exact: Sequence[str],
+) -> tuple[list[list[Any]], list[str]]:
+    """Shares that meet targets, by geolevel, and what to say of them.
+
+    Raises:
+        ConfigError: a target that is no NAME=NUMBER.
+        BudgetError: as `fit_shares`.
+    """
+    from tallyveil.budget.fitted_shares import AccuracyTarget, fit_shares
+    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.geography.spine_files import read_spine_file
+
+    if any(not item.partition("=")[2] for item in targets):
+        raise ConfigError("a target is NAME=STANDARD_DEVIATION, such as Tract=5.", code="bad-flag")
+    wanted = [
+        AccuracyTarget(item.partition("=")[0], parse_fraction(item.partition("=")[2], "--target"), each)
+        for item in targets
+    ]
+    made, _ = read_spine_file(file)
+    plan, summed = read_strategy(strategy, schema)
+    names = [one.name for one in wanted if one.name not in made.geolevels]
+    families = read_families(entities, made, names) if names else ()
+    found = fit_shares(made, families, plan, summed, wanted, exact=exact)
+    own = dict(plan.geolevel_shares)
+    rows: list[list[Any]] = [
+        [name, str(share), str(own[name])] for name, share in found.strategy.geolevel_shares
+    ]
+    unit = plan.budget_unit
+    lines = [
+        f"{unit} needed: {found.needed} = {float(found.needed):.6g} (no shares do with less than {found.least:.6g}); "
+        f"with the strategy's own shares {found.given_needed:.6g}",
+        *(
+            f"  {target.name}: wanted {float(target.standard_deviation):g}, reached {reached:.4g}"
+            for target, reached in found.reached
+        ),
+    ]
+    return rows, lines
+
+
+def show_recipe(spine: "Spine", recipe: "Recipe", name: str, as_json: bool) -> None:
+    """Print the geounits that make an entity."""
+    lines = recipe.lines(spine)
+    if as_json:
+        typer.echo(
+            json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines])
+        )
+        return
+    typer.echo(f"{name} is {len(lines)} geounits:")
+    for sign, level, code in lines:
+        typer.echo(f"  {'+' if sign > 0 else '-'} {level} {code}")
+
+
+def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
+    """Print rows under headings, or as JSON."""
+    if as_json:
+        typer.echo(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=2))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=not place)
+    for row in rows:
+        table.add_row(*(_text(value) for value in row))
+    console = Console()
+    # Into a file or a pipe there is no width to keep to.
+    console.print(table) if console.is_terminal else Console(width=140).print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    return (
+        f"{value:,.2f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

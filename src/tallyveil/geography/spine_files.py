@@ -1,0 +1,103 @@
+"""A spine as a Parquet file: one row for each finest geounit, a column of geocodes for each geolevel."""
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.errors import GeographyError, StoreError
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.shares import GeounitShares
+from tallyveil.geography.spine import Spine
+from tallyveil.storage.read import collect, require_text, scan_table
+from tallyveil.storage.write import write_parquet
+
+SHARE = "share."
+GEOLEVELS_TAG = "tallyveil.geolevels"
+
+
+def write_spine(path: Path, spine: Spine, shares: GeounitShares | None = None) -> None:
+    """Write a spine, with the exact share of every geounit where shares are given.
+
+    Columns are the geolevels, root first, and, for shares, `share.<geolevel>` as text such as "104/4099".
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    columns = [
+        codes.text.gather(spine.ancestors(level)).alias(spine.geolevels[level])
+        for level, codes in enumerate(spine.geocodes)
+    ]
+    if shares is not None:
+        texts = pl.Series([str(value) for value in shares.values], dtype=pl.String)
+        columns += [
+            texts.gather(shares.positions[level][spine.ancestors(level)]).alias(SHARE + name)
+            for level, name in enumerate(spine.geolevels)
+        ]
+    write_parquet(path, pl.DataFrame(columns), {"geolevels": json.dumps(list(spine.geolevels))})
+
+
+def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
+    """Read a spine and its shares.
+
+    Raises:
+        StoreError: the file is absent or unreadable, or is no spine.
+        GeographyError: it is no tree, or a geounit has two shares.
+    """
+    names = _geolevels(path)
+    frame = scan_table(path, names, "spine")
+    for name in names:
+        require_text(frame, name, path, "spine")
+    shares_given = all(SHARE + name in pl.scan_parquet(path).collect_schema().names() for name in names)
+    wanted = [*names, *(SHARE + name for name in names if shares_given)]
+    table = collect(scan_table(path, wanted, "spine"), path, "spine")
+    spine = spine_from_columns({name: table[name] for name in names}, names)
+    if not shares_given:
+        return spine, None
+    rows = spine.locate(spine.finest, table[names[-1]])
+    order = np.empty(len(rows), dtype=np.int64)
+    order[rows] = np.arange(len(rows))
+    return spine, _shares(spine, [table[SHARE + name].gather(order) for name in names])
+
+
+def _shares(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShares:
+    texts = sorted({text for column in columns for text in column.unique().to_list()})
+    values = sorted({_fraction(text) for text in texts})
+    place = {text: values.index(_fraction(text)) for text in texts}
+    positions = []
+    for level, column in enumerate(columns):
+        number = column.replace_strict(place, return_dtype=pl.Int32).to_numpy()
+        starts = spine.finest_offsets(level)[:-1]
+        if not np.array_equal(np.minimum.reduceat(number, starts), np.maximum.reduceat(number, starts)):
+            raise GeographyError(
+                f"a geounit of {spine.geolevels[level]} has two shares in the spine's file. Write one for each geounit."
+            )
+        positions.append(number[starts])
+    return GeounitShares(tuple(values), tuple(positions))
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError, TypeError):
+        raise GeographyError(
+            f"a share in the spine's file is {text!r}; wanted an exact fraction as text, such as '104/4099'."
+        ) from None
+
+
+def _geolevels(path: Path) -> tuple[str, ...]:
+    if not path.is_file():
+        raise StoreError(f"the spine file {path} does not exist.", code="input-missing")
+    try:
+        found = pl.read_parquet_metadata(path).get(GEOLEVELS_TAG)
+    except (pl.exceptions.PolarsError, OSError):
+        found = None
+    if found is None:
+        raise StoreError(
+            f"{path} is no spine: it does not say its geolevels. Make it with tallyveil spine build.",
+            code="input-unreadable",
+        )
+    return tuple(json.loads(found))

@@ -1,0 +1,230 @@
+"""A page about a spine: its fan-outs, and a map of one county's blocks coloured by group."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography import GeounitShares, Spine
+from tallyveil.report.figure import COLOURS, GRID, INK, MUTED, WIDTH, house_style, new_figure, to_svg
+from tallyveil.report.page import write_page
+from tallyveil.report.wording import geolevel_title, grouped, percent, rounded
+
+MOST_POINTS = 12_000
+_COLOURS = COLOURS[:7]  # the last is the colour of text
+_BINS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """One geolevel's row of the table, as text.
+
+    Attributes:
+        geolevel: Title.
+        geounits: How many.
+        least, median, mean, most: Children of a geounit; empty at the finest geolevel.
+        single: Share of geounits with one child.
+        shares: Shares of the budget that occur, with how many geounits have each; empty without shares.
+    """
+
+    geolevel: str
+    geounits: str
+    least: str
+    median: str
+    mean: str
+    most: str
+    single: str
+    shares: str
+
+
+def write_spine_page(
+    path: Path,
+    spine: Spine,
+    shares: GeounitShares | None,
+    points: pl.DataFrame | None,
+    *,
+    county: str | None,
+    within: str,
+    group: str,
+) -> Path:
+    """Write one self-contained page about a spine; the same spine gives the same bytes.
+
+    Args:
+        path: File to write.
+        spine: The spine.
+        shares: Share of every geounit; None where there are none.
+        points: Columns geocode, latitude, longitude for the finest geounits; None for no map.
+        county: Geocode of the geounit to draw; None for the one with the median number of finest geounits.
+        within: Geolevel of that geounit.
+        group: Geolevel that colours the finest geounits.
+
+    Raises:
+        GeographyError: an unknown geolevel or geocode, or groups that are not within.
+        StoreError: the page cannot be written.
+    """
+    drawn = None if points is None else _map(spine, points, county, within, group)
+    return write_page(
+        path,
+        "spine.html.j2",
+        {
+            "geolevels": [geolevel_title(name) for name in spine.geolevels],
+            "fan_outs": [_fan_out(spine, shares, level) for level in range(spine.n_levels)],
+            "has_shares": shares is not None,
+            "fan_out_plot": _fan_out_plot(spine),
+            "map": drawn,
+            "digest": spine.digest().hex(),
+        },
+    )
+
+
+def _fan_out(spine: Spine, shares: GeounitShares | None, level: int) -> FanOut:
+    title, n = geolevel_title(spine.geolevels[level]), grouped(spine.n_geounits(level))
+    spent = "" if shares is None else _spent(shares, level)
+    if level == spine.finest:
+        return FanOut(title, n, "", "", "", "", "", spent)
+    children = np.diff(spine.child_offsets[level])
+    return FanOut(
+        title,
+        n,
+        grouped(int(children.min())),
+        f"{np.median(children):g}",
+        rounded(float(children.mean())),
+        grouped(int(children.max())),
+        percent(float((children == 1).mean())),
+        spent,
+    )
+
+
+def _spent(shares: GeounitShares, level: int) -> str:
+    tally = shares.tally(level)
+    shown = sorted(tally.items(), key=lambda item: -item[1])[:3]
+    text = ", ".join(f"{share} ({grouped(count)})" for share, count in shown)
+    return text + (f" and {len(tally) - 3} more" if len(tally) > 3 else "")
+
+
+def _fan_out_plot(spine: Spine) -> Markup:
+    """Number of geounits by number of children, one row of bars a geolevel."""
+    with house_style("fanout"):
+        levels = list(range(spine.finest))
+        row, top, bottom, left = 0.85, 0.25, 0.5, 1.7
+        height = top + bottom + row * len(levels)
+        figure = new_figure(height)
+        most = max(int(np.diff(offsets).max()) for offsets in spine.child_offsets)
+        edges = np.unique(np.round(np.geomspace(1, most + 1, _BINS)))
+        edges = edges - 0.5
+        edges = np.append(edges, most + 0.5) if edges[-1] < most + 0.5 else edges
+        for place, level in enumerate(levels):
+            axes = figure.add_axes(
+                (
+                    left / WIDTH,
+                    1 - (top + row * (place + 1) - 0.14) / height,
+                    1 - (left + 0.2) / WIDTH,
+                    0.68 / height,
+                )
+            )
+            children = np.diff(spine.child_offsets[level])
+            counts, _ = np.histogram(children, edges)
+            axes.bar(
+                edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color=COLOURS[0], linewidth=0
+            )
+            axes.set_xscale("log")
+            axes.set_xlim(0.5, most + 1)
+            axes.set_ylim(0, 1.05)
+            axes.set_yticks([])
+            axes.xaxis.minorticks_off()
+            ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if t <= most]
+            last = place == len(levels) - 1
+            axes.set_xticks(ticks, [grouped(t) for t in ticks] if last else [""] * len(ticks))
+            axes.axvline(float(np.median(children)), color=INK, linewidth=1.2)
+            axes.grid(axis="x", color=GRID, linewidth=0.8)
+            axes.set_ylabel(
+                f"{geolevel_title(spine.geolevels[level])}\n{grouped(len(children))}",
+                rotation=0, ha="right", va="center", color=INK,
+            )  # fmt: skip
+            if last:
+                axes.set_xlabel("children of a geounit")
+        return to_svg(
+            figure, "fanout", "Histograms of the number of children, by geolevel; a line at the median."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMap:
+    """A map and what to say of it.
+
+    Attributes:
+        figure: The drawing.
+        title: The geounit drawn.
+        caption: What is seen.
+    """
+
+    figure: Markup
+    title: str
+    caption: str
+
+
+def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, group: str) -> GroupMap:
+    level, fine = spine.level_index(within), spine.level_index(group)
+    if not level < fine < spine.finest:
+        raise GeographyError(
+            f"a map of a {within} coloured by {group}: wanted a geolevel and one below it, both above "
+            f"{spine.geolevels[-1]}. The spine has {', '.join(spine.geolevels)}.",
+            code="spine-step",
+        )
+    offsets = spine.finest_offsets(level)
+    if county is None:
+        sizes = np.diff(offsets)
+        chosen = int(np.argsort(sizes, kind="stable")[(len(sizes) - 1) // 2])
+    else:
+        chosen = int(spine.locate(level, [county])[0])
+        if chosen < 0:
+            raise GeographyError(
+                f"no {within} '{county}' on the spine; there are {', '.join(spine.geocodes[level].tolist()[:5])}, ...",
+                code="spine-step",
+            )
+    start, stop = int(offsets[chosen]), int(offsets[chosen + 1])
+    rows = np.arange(start, stop, -(-(stop - start) // MOST_POINTS))
+    place = points.with_columns(pl.Series("row", spine.locate(spine.finest, points["geocode"])))
+    here = pl.DataFrame({"row": rows}).join(
+        place.with_columns(pl.col("row").cast(pl.Int64)), on="row", how="left"
+    )
+    here = here.sort("row")
+    x, y = here["longitude"].to_numpy(), here["latitude"].to_numpy()
+    groups, parents = spine.ancestors(fine)[rows], spine.ancestors(fine - 1)[rows]
+    name = f"{geolevel_title(within)} {spine.geocodes[level][chosen]}"
+    shown = "all" if len(rows) == stop - start else f"{grouped(len(rows))} of"
+    caption = (
+        f"{shown} {grouped(stop - start)} {geolevel_title(spine.geolevels[-1])} geounits of {name}, coloured by "
+        f"{geolevel_title(group)}: {grouped(len(np.unique(groups)))} groups in "
+        f"{grouped(len(np.unique(parents)))} {geolevel_title(spine.geolevels[fine - 1])} geounits. Neighbours in the "
+        "spine's order never share a colour; groups further apart may."
+    )
+    figure = _points_plot(x, y, groups - groups.min(), f"Map of {name} coloured by group.")
+    return GroupMap(figure, name, caption[0].upper() + caption[1:])
+
+
+def _points_plot(
+    x: NDArray[np.float64], y: NDArray[np.float64], groups: NDArray[np.int64], description: str
+) -> Markup:
+    with house_style("map"):
+        known = np.isfinite(x) & np.isfinite(y)
+        x, y, groups = x[known], y[known], groups[known]
+        # A degree of longitude is as wide as the cosine of the latitude says.
+        stretch = float(np.cos(np.radians(y.mean()))) if len(y) else 1.0
+        width = max(float(np.ptp(x)) * stretch, 1e-9) if len(x) else 1.0
+        height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 11.0))
+        figure = new_figure(height)
+        axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+        size = float(np.clip(9_000 / max(len(x), 1), 2.0, 36.0))
+        for number, colour in enumerate(_COLOURS):
+            mine = groups % len(_COLOURS) == number
+            axes.scatter(x[mine], y[mine], s=size, color=colour, linewidths=0)
+        axes.set_aspect(1 / stretch)
+        axes.set_axis_off()
+        if not len(x):
+            axes.text(0.5, 0.5, "no points are known", color=MUTED, ha="center")
+        return to_svg(figure, "map", description)

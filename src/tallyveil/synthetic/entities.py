@@ -1,0 +1,112 @@
+"""Made-up areas that cross tracts and block groups: places, county subdivisions, school districts, tribal areas."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+ENTITY_COLUMNS = ("place", "county_subdivision", "school_district", "tribal_area")
+"""Families of the table of entities; each is disjoint, and null stands for "in none"."""
+
+Points = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+# How many blocks an area has, about what they have in the fifty states.
+BLOCKS_PER_PLACE, BLOCKS_PER_SUBDIVISION, BLOCKS_PER_DISTRICT, BLOCKS_PER_TRIBAL_AREA = 330, 320, 840, 60_000
+SHARE_IN_PLACES, SHARE_IN_TRIBAL_AREAS = 0.3, 0.002
+SPREAD = 0.3
+"""How far a block strays from the curve, in the width of a block: it roughens every border."""
+_STREAM = 0x656E74  # apart from the streams that make people
+_CURVE_ORDER = 12
+
+
+def make_entities(geography: pl.DataFrame, seed: int) -> Iterator[pl.DataFrame]:
+    """Make up a point and off-spine entities for every block, one state at a time.
+
+    Blocks lie along a space-filling curve in the order of their geocodes, so tracts and block groups are compact.
+    County subdivisions are cells within counties, school districts cells of the state, places and tribal areas
+    discs; none of them knows of tracts. So their borders cross tracts and block groups as real ones do.
+
+    Args:
+        geography: Columns geocode, state and county, sorted by geocode.
+        seed: The same seed makes the same entities. Nothing else is drawn from this stream.
+    Yields:
+        For each state its blocks: geocode, `ENTITY_COLUMNS`, latitude, longitude.
+    """
+    ends = np.cumsum(geography["state"].rle().struct.field("len").to_numpy()).tolist()
+    for number, (start, stop) in enumerate(pairwise([0, *ends])):
+        generator = np.random.Generator(np.random.PCG64([seed, _STREAM, number]))
+        yield _of_state(geography.slice(start, stop - start), number, generator)
+
+
+def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator) -> pl.DataFrame:
+    n = blocks.height
+    state = str(blocks["state"][0])
+    points = hilbert_points(n)
+    points = points + generator.normal(scale=SPREAD / np.sqrt(n), size=points.shape)
+    county = blocks["county"].rle_id().to_numpy().astype(np.int64)
+    subdivision = _cells(points, _some(n, BLOCKS_PER_SUBDIVISION), generator)
+    parts = np.unique(np.stack([county, subdivision]), axis=1, return_inverse=True)[1].reshape(-1)
+    place = _discs(points, _some(n, BLOCKS_PER_PLACE), SHARE_IN_PLACES, 1.0, generator)
+    district = _cells(points, _some(n, BLOCKS_PER_DISTRICT), generator)
+    tribal = _discs(points, _some(n, BLOCKS_PER_TRIBAL_AREA), SHARE_IN_TRIBAL_AREAS, 0.3, generator)
+    # States stand beside each other, a degree wide each.
+    return pl.DataFrame(
+        [
+            blocks["geocode"],
+            _named("place", state, place),
+            _named("county_subdivision", state, parts.astype(np.int64)),
+            _named("school_district", state, district),
+            _named("tribal_area", "", tribal, "R" + state),
+            pl.Series("latitude", np.round(30 + points[:, 1], 6)),
+            pl.Series("longitude", np.round(-120 + 1.1 * number + points[:, 0], 6)),
+        ]
+    )
+
+
+def hilbert_points(n: int) -> Points:
+    """Points evenly spaced along a Hilbert curve through the unit square; shape (n, 2)."""
+    d = np.arange(n, dtype=np.int64) * (1 << (2 * _CURVE_ORDER)) // max(n, 1)
+    x, y = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for bit in range(_CURVE_ORDER):
+        side = 1 << bit
+        right, up = 1 & (d // 2), 1 & (d ^ (d // 2))
+        turn = up == 0
+        flip = turn & (right == 1)
+        x[flip], y[flip] = side - 1 - x[flip], side - 1 - y[flip]
+        x[turn], y[turn] = y[turn].copy(), x[turn].copy()
+        x, y = x + side * right, y + side * up
+        d //= 4
+    return np.stack([x, y], axis=1) / (1 << _CURVE_ORDER)
+
+
+def _some(n: int, blocks_each: int) -> int:
+    return max(round(n / blocks_each), 1)
+
+
+def _cells(points: Points, n: int, generator: np.random.Generator) -> Labels:
+    """The nearest of n random centres."""
+    from scipy.spatial import cKDTree
+
+    found: Labels = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
+    return found
+
+
+def _discs(points: Points, n: int, share: float, spread: float, generator: np.random.Generator) -> Labels:
+    """The nearest of n centres where it is within its radius, else -1; the discs have that share of the square."""
+    from scipy.spatial import cKDTree
+
+    centre, radius = generator.random((n, 2)), generator.lognormal(0.0, spread, n)
+    radius *= np.sqrt(share / np.pi / np.sum(radius**2))
+    distance, nearest = cKDTree(centre).query(points)
+    found: Labels = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
+    return found
+
+
+def _named(name: str, before: str, labels: Labels, after: str = "") -> pl.Series:
+    """Codes of five digits with the state's in front or behind; null for -1."""
+    codes = before + pl.Series(labels).cast(pl.String).str.zfill(5) + after
+    frame = pl.DataFrame({"code": codes, "label": labels})
+    return frame.select(pl.when(pl.col("label") >= 0).then("code").alias(name))[name]

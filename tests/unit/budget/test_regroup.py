@@ -1,0 +1,151 @@
+"""Groups chosen by variance: what the search thinks a change does is what it does to the whole spine."""
+
+import numpy as np
+import pytest
+
+from tallyveil.budget.outside import carried_weights, outside_of
+from tallyveil.budget.regroup import Aim, Measure, group_by_variance
+from tallyveil.budget.spine_variance import entity_parts, entity_variances, spine_variances
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.geography import FanOutLimit
+
+LIMIT = FanOutLimit(cutoff=3)
+
+
+def precisions_of(rng, spine):
+    return {name: float(np.exp(rng.normal(0, 1))) for name in spine.geolevels}
+
+
+def whole(spine, precisions):
+    return spine_variances(
+        spine,
+        [np.full(spine.n_geounits(level), precisions[name]) for level, name in enumerate(spine.geolevels)],
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_outside_terms_give_every_change_of_the_objective(random_spine, random_family, seed):
+    """Change one geounit's inside; all weighted variances of the spine change as the outside terms say."""
+    rng = np.random.default_rng([31, seed])
+    spine = random_spine(rng, int(rng.integers(4, 30)), 4, one_root=bool(seed % 3))
+    family = random_family(rng, spine, 5)
+    level = int(rng.integers(0, 3))
+    u = int(rng.integers(spine.n_geounits(level)))
+    precisions = [np.exp(rng.normal(0, 1, spine.n_geounits(i))) for i in range(4)]
+    if seed % 4 == 0:
+        precisions[0][:] = np.inf if level else 0.0
+    weights = tuple(rng.random(spine.n_geounits(i)) for i in range(4))
+    entity_weights = rng.random(5)
+
+    def objective(found):
+        total = sum(float(w @ v) for w, v in zip(weights, found.variance, strict=True))
+        return total + float(entity_weights @ entity_variances(found, family))
+
+    def seen_from_u(found, out):
+        """The objective up to a constant: the inside by the upward pass, the outside by `out`."""
+        entries = entity_parts(found, family)
+        here = entries[level][0]
+        variance = 1 / (1 / found.below[level][u] + out.precision[u])
+        entity = np.repeat(np.arange(5), np.diff(here.begin))
+        value = (out.weight[u] + carried_weights(found, weights)[level][u]) * variance + inner(found)
+        for i in np.flatnonzero(here.geounit == u):
+            value += entity_weights[entity[i]] * (
+                here.spread[i] + (here.slope[i] + out.lean[i]) ** 2 * variance
+            )
+        return value
+
+    def inner(found):
+        """The part of the geounits' variances below u that does not depend on u's own."""
+        total, zero = 0.0, [np.zeros(spine.n_geounits(i)) for i in range(4)]
+        carried = carried_weights(found, weights)
+        inside = zero
+        inside[level][u] = 1
+        for i in range(level, 3):
+            inside[i + 1] = inside[i][spine.parents(i + 1)]
+            v, b, mask = found.below[i + 1], carried[i + 1], inside[i + 1]
+            s = found.family(i).total
+            t = np.add.reduceat(b * v**2, spine.child_offsets[i][:-1])
+            total += float((mask * b * v).sum() - (inside[i] * t / s).sum())
+        return total
+
+    before = spine_variances(spine, precisions)
+    out = outside_of(before, entity_parts(before, family), entity_weights, weights, level)
+    changed = [one.copy() for one in precisions]
+    lo, hi = u, u + 1
+    for i in range(level, 4):
+        if i > level:
+            lo, hi = int(spine.child_offsets[i - 1][lo]), int(spine.child_offsets[i - 1][hi])
+        changed[i][lo:hi] *= np.exp(rng.normal(0, 1, hi - lo))
+    after = spine_variances(spine, changed)
+    said = seen_from_u(after, out) - seen_from_u(before, out)
+    assert said == pytest.approx(objective(after) - objective(before), rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("measure", Measure)
+def test_never_worse_and_recomputed(random_spine, random_family, seed, measure):
+    rng = np.random.default_rng([32, seed])
+    spine = random_spine(rng, int(rng.integers(6, 40)), 4, one_root=True)
+    families = [random_family(rng, spine, 4, "f"), random_family(rng, spine, 3, "g")]
+    precisions = precisions_of(rng, spine)
+    if seed % 3 == 0:
+        precisions["L0"] = np.inf
+    aim = Aim((("f", 1.0), ("g", 2.0)), (("L1", 0.5), ("L3", 0.1)), measure)
+    made = group_by_variance(spine, families, precisions, geolevel="L2", limit=LIMIT, aim=aim)
+    found = whole(made.spine, precisions)
+    for one, entities in zip(made.after, families, strict=False):
+        told = entity_variances(found, entities.reordered(made.rows))
+        assert one.mean == pytest.approx(told.mean())
+        assert one.greatest == pytest.approx(told.max())
+    start, end = {p.name: p for p in made.before}, {p.name: p for p in made.after}
+    weight = dict((*aim.families, *aim.geolevels))
+    if measure is Measure.SUM:
+        assert all(end[name].mean <= start[name].mean * (1 + 1e-9) for name in weight)
+    else:
+        assert max(weight[n] * end[n].greatest for n in weight) <= max(
+            weight[n] * start[n].greatest for n in weight
+        ) * (1 + 1e-12)
+    for name in ("L0", "L1", "L3"):
+        level = spine.level_index(name)
+        assert sorted(made.spine.geocodes[level]) == sorted(spine.geocodes[level])
+
+
+def test_something_is_gained(random_spine, random_family):
+    rng = np.random.default_rng(33)
+    rounds = 0
+    for _ in range(10):
+        spine = random_spine(rng, 40, 4, one_root=True)
+        family = random_family(rng, spine, 4, "f")
+        aim = Aim((("f", 1.0),), spare_all=False)
+        precisions = {"L0": 1.0, "L1": 1.0, "L2": 1.0, "L3": 0.05}
+        made = group_by_variance(spine, [family], precisions, geolevel="L2", limit=LIMIT, aim=aim)
+        assert made.rounds == 0 or made.after[0].mean < made.before[0].mean
+        rounds += made.rounds
+    assert rounds > 5
+
+
+def test_bad_aims_are_refused(random_spine, random_family):
+    rng = np.random.default_rng(34)
+    spine = random_spine(rng, 20, 4)
+    family = random_family(rng, spine, 3, "f")
+    precisions = precisions_of(rng, spine)
+
+    def call(geolevel="L2", precisions=precisions, **aim):
+        return group_by_variance(
+            spine,
+            [family],
+            precisions,
+            geolevel=geolevel,
+            limit=LIMIT,
+            aim=Aim(**{"families": (("f", 1.0),), **aim}),
+        )
+
+    for wrong in ({"families": (("h", 1.0),)}, {"geolevels": (("L2", 1.0),)}, {"families": ()}):
+        with pytest.raises(GeographyError, match="aim names"):
+            call(**wrong)
+    with pytest.raises(BudgetError, match="above 0"):
+        call(families=(("f", 0.0),))
+    with pytest.raises(GeographyError, match="cannot be chosen"):
+        call("L3")
+    with pytest.raises(BudgetError, match="missing or out of range"):
+        call(precisions={**precisions, "L3": 0.0})

@@ -1,0 +1,239 @@
+"""`tallyveil spine`: every command on a made-up state, and on bad input."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from tallyveil.cli.main import app
+from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
+from tallyveil.geography import path_total
+from tallyveil.geography.spine_files import read_spine_file
+from tallyveil.synthetic import make_entities
+from tallyveil.synthetic.country import make_geography
+
+PRESET = "redistricting-persons-us"
+STRATEGY = "redistricting-us"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spine")
+    geography = make_geography(1_500, np.random.default_rng(3))
+    entities = pl.concat(make_entities(geography, 3)).with_columns(
+        group_quarters=pl.when(pl.int_range(1_500) % 40 == 0).then(pl.lit("college"))
+    )
+    geography.write_parquet(folder / "geography.parquet")
+    entities.write_parquet(folder / "entities.parquet")
+    run("build", "--geography", folder / "geography.parquet", "--out", folder / "plain.parquet")
+    run(*build(folder), "--out", folder / "paper.parquet", "--strategy", STRATEGY)
+    return folder
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["spine", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def build(folder):
+    return (
+        *("build", "--geography", folder / "geography.parquet"),
+        *("--entities", folder / "entities.parquet", "--preset", PRESET),
+    )
+
+
+def test_build_writes_a_spine_with_exact_shares(folder):
+    plain, shares = read_spine_file(folder / "plain.parquet")
+    assert shares is None
+    assert plain.geolevels == ("US", "State", "County", "Tract", "Block_Group", "Block")
+    made, shares = read_spine_file(folder / "paper.parquet")
+    assert path_total(made, shares) == 1
+    assert made.n_geounits(made.finest) == 1_500
+
+
+def test_regrouping_is_never_worse(folder):
+    output = run(
+        *(*build(folder), "--strategy", STRATEGY, "--out", folder / "ours.parquet", "--exact", "US"),
+        *(
+            "--regroup",
+            "Block_Group",
+            "--cutoff",
+            "40",
+            "--aim",
+            "place",
+            "--aim",
+            "Block_Group",
+            "--aim",
+            "Tract=2",
+        ),
+    )
+    lines = [line for line in output.splitlines() if "->" in line]
+    assert [line.split(":")[0].strip() for line in lines] == ["place", "given Block_Group", "Tract"]
+    for line in lines:
+        before, after = (float(part.split()[-1]) for part in line.split("(root")[0].split("->"))
+        assert after <= before
+    answer = json.loads(
+        run(
+            *("compare", folder / "paper.parquet", folder / "ours.parquet", "--strategy", STRATEGY, "--json"),
+            *("--exact", "US", "--entities", folder / "entities.parquet", "--family", "place"),
+            *("--out", folder / "compared.parquet"),
+        )
+    )
+    assert pl.read_parquet(folder / "compared.parquet").height == len(answer)
+    by_name = {row["name"]: row for row in answer if row["part"] == "areas of the first"}
+    assert by_name["place"]["areas"] > 1
+    assert by_name["US"]["first_mean"] == by_name["US"]["second_mean"] == 0
+    # The first spine's block groups are not geounits of the second, and so are less exact there.
+    assert by_name["Block_Group"]["second_mean"] >= by_name["Block_Group"]["first_mean"]
+
+
+def test_the_greatest_variance_can_be_the_aim(folder):
+    output = run(
+        *(*build(folder), "--strategy", STRATEGY, "--out", folder / "max.parquet", "--maximum"),
+        *("--regroup", "Block_Group", "--aim", "place"),
+    )
+    before, after = output.split("greatest ")[1].split("\n")[0].split(" -> ")
+    assert float(after) <= float(before)
+
+
+def test_a_family_may_be_a_column_of_the_geography(folder):
+    entities = pl.read_parquet(folder / "entities.parquet").with_columns(prim=pl.col("place"))
+    entities.write_parquet(folder / "prims.parquet")
+    run(
+        *("build", "--geography", folder / "geography.parquet", "--entities", folder / "prims.parquet"),
+        *("--preset", "dhc-us", "--out", folder / "dhc.parquet"),
+    )
+    made, _ = read_spine_file(folder / "dhc.parquet")
+    assert made.geolevels[3:7] == ("Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group")
+
+
+def test_distances_and_a_recipe(folder):
+    entities = folder / "entities.parquet"
+    found = {
+        name: {
+            row["entities"]: row["mean"]
+            for row in json.loads(
+                run("distance", folder / f"{name}.parquet", "--entities", entities, "--json")
+            )
+        }
+        for name in ("plain", "paper")
+    }
+    assert found["paper"]["place"] < found["plain"]["place"]
+    run("distance", folder / "plain.parquet", "--entities", entities, "--out", folder / "distances.parquet")
+    table = pl.read_parquet(folder / "distances.parquet").filter(pl.col("family") == "place")
+    name, wanted = table["entity"][0], table["distance"][0]
+    recipe = f"place:{name}"
+    lines = json.loads(
+        run("distance", folder / "plain.parquet", "--entities", entities, "--recipe", recipe, "--json")
+    )
+    assert len(lines) == wanted
+
+
+def test_fitted_shares_need_no_more(folder):
+    rows = json.loads(
+        run(
+            *("fit", folder / "paper.parquet", "--strategy", STRATEGY, "--target", "Tract=3", "--json"),
+            *("--target", "place=10", "--entities", folder / "entities.parquet", "--exact", "US"),
+        )
+    )
+    assert [row["geolevel"] for row in rows] == ["US", "State", "County", "Tract", "Block_Group", "Block"]
+    text = run(
+        "fit", folder / "paper.parquet", "--strategy", STRATEGY, "--target", "Tract=3", "--exact", "US"
+    )
+    assert "rho needed" in text
+
+
+def test_show_is_one_file_the_same_every_time(folder):
+    for name in ("one", "two"):
+        run(
+            "show",
+            folder / "paper.parquet",
+            "--entities",
+            folder / "entities.parquet",
+            "--out",
+            folder / f"{name}.html",
+        )
+    page = (folder / "one.html").read_text()
+    assert page == (folder / "two.html").read_text()
+    assert page.count("<svg") == 2
+    assert "src=" not in page
+    assert "Block Group" in page
+    run("show", folder / "plain.parquet", "--out", folder / "three.html")
+    assert (folder / "three.html").read_text().count("<svg") == 1
+
+
+def test_bad_input_says_what_is_wrong(folder):
+    geography, entities, paper = (folder / f"{name}.parquet" for name in ("geography", "entities", "paper"))
+    out = folder / "none.parquet"
+    with pytest.raises(StoreError, match="no spine"):
+        run("show", geography, "--out", folder / "none.html")
+    with pytest.raises(StoreError, match="does not exist"):
+        run("distance", folder / "absent.parquet", "--entities", entities)
+    with pytest.raises(ConfigError, match="--preset or --geolevels"):
+        run(*build(folder), "--out", out, "--geolevels", "US,Block")
+    with pytest.raises(ConfigError, match="--strategy"):
+        run(*build(folder), "--out", out, "--regroup", "Block_Group")
+    with pytest.raises(ConfigError, match="weight above 0"):
+        run(
+            *build(folder),
+            "--out",
+            out,
+            "--regroup",
+            "Block_Group",
+            "--strategy",
+            STRATEGY,
+            "--aim",
+            "place=-1",
+        )
+    with pytest.raises(ConfigError, match="need a table of entities"):
+        run("build", "--geography", geography, "--preset", PRESET, "--out", out)
+    with pytest.raises(ConfigError, match="GEOLEVEL=COLUMN"):
+        run("build", "--geography", geography, "--out", out, "--column", "Planet=geocode")
+    with pytest.raises(BudgetError, match="no spine preset"):
+        run("build", "--geography", geography, "--out", out, "--preset", "atlantis")
+    with pytest.raises(GeographyError, match="no County '99'"):
+        run("show", paper, "--entities", entities, "--out", folder / "none.html", "--county", "99")
+    with pytest.raises(BudgetError, match="strategy"):
+        run("compare", folder / "plain.parquet", paper, "--strategy", "redistricting-state-rooted")
+
+
+def test_bad_tables_are_refused(folder, tmp_path):
+    """A block in two geounits of a geolevel, parents that go in a circle, and entities of blocks that are not there."""
+    geography = pl.read_parquet(folder / "geography.parquet")
+    twice = pl.concat([geography, geography[:1].with_columns(tract=pl.lit("other"))])
+    twice.write_parquet(tmp_path / "twice.parquet")
+    with pytest.raises(GeographyError, match="more than one parent"):
+        run("build", "--geography", tmp_path / "twice.parquet", "--out", tmp_path / "s.parquet")
+    # Tract t0 over county c0 in one row, over c1 in another: two parents, as any circle must have.
+    circle = geography.with_columns(
+        tract=pl.when(pl.int_range(1_500) > 1_400).then(pl.lit(geography["tract"][0])).otherwise("tract")
+    )
+    circle.write_parquet(tmp_path / "circle.parquet")
+    with pytest.raises(GeographyError, match="more than one parent"):
+        run("build", "--geography", tmp_path / "circle.parquet", "--out", tmp_path / "s.parquet")
+    entities = pl.read_parquet(folder / "entities.parquet")
+    entities.with_columns(geocode=pl.lit("9") + pl.col("geocode")).write_parquet(tmp_path / "moved.parquet")
+    with pytest.raises(GeographyError, match="no Block of the spine"):
+        run("distance", folder / "plain.parquet", "--entities", tmp_path / "moved.parquet")
+
+
+def test_a_spine_that_overspends_is_refused(folder, tmp_path):
+    table = pl.read_parquet(folder / "paper.parquet")
+    tags = pl.read_parquet_metadata(folder / "paper.parquet")
+    more = table.with_columns(
+        pl.when(pl.col("Tract") == table["Tract"][0])
+        .then(pl.lit("3999/4099"))
+        .otherwise("share.Tract")
+        .alias("share.Tract")
+    )
+    more.write_parquet(
+        tmp_path / "more.parquet", metadata={key: tags[key] for key in tags if key.startswith("tallyveil")}
+    )
+    with pytest.raises(BudgetError, match="more than 1, on the path") as caught:
+        run("compare", tmp_path / "more.parquet", folder / "paper.parquet", "--strategy", STRATEGY)
+    assert caught.value.code == "overspent-path"
