@@ -110,6 +110,23 @@ def test_never_worse_and_recomputed(random_spine, random_family, seed, measure):
         assert sorted(made.spine.geocodes[level]) == sorted(spine.geocodes[level])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_of_groups(random_spine, random_family, seed):
+    """Children that are cut by entities, as tracts are, are not interchangeable and have slopes between 0 and 1."""
+    rng = np.random.default_rng([35, seed])
+    spine = random_spine(rng, int(rng.integers(10, 50)), 5, one_root=True)
+    family = random_family(rng, spine, 5, "f")
+    precisions = precisions_of(rng, spine)
+    level = "L1" if seed % 2 else "L2"
+    aim = Aim((("f", 1.0),), (("L3", 1.0),), list(Measure)[seed % 3 == 0], spare_all=False)
+    made = group_by_variance(spine, [family], precisions, geolevel=level, limit=LIMIT, aim=aim)
+    told = entity_variances(whole(made.spine, precisions), family.reordered(made.rows))
+    assert made.after[0].mean == pytest.approx(told.mean())
+    if aim.measure is Measure.SUM:
+        ratios = [two.mean / one.mean for one, two in zip(made.before, made.after, strict=True)]
+        assert sum(ratios) <= len(ratios) * (1 + 1e-12)
+
+
 def test_something_is_gained(random_spine, random_family):
     rng = np.random.default_rng(33)
     rounds = 0
