@@ -66,13 +66,13 @@ def _predicted(
     loaded: "ReleasePlan", blocks: int | None, people: int | None, geography: bool
 ) -> "Resources | None":
     """What a run will need, for the sizes asked for; None where none are."""
-    from tallyveil.execution.inputs import read_spine
+    from tallyveil.execution.inputs import read_hierarchies
     from tallyveil.execution.resources import predict, sizes_of_blocks, sizes_of_spine
 
     if blocks is not None:
-        return predict(loaded, sizes_of_blocks(len(loaded.geography.geolevels), blocks, people))
+        return predict(loaded, sizes_of_blocks(len(loaded.geolevels), blocks, people))
     if geography:
-        return predict(loaded, sizes_of_spine(read_spine(loaded.geography), people))
+        return predict(loaded, sizes_of_spine(read_hierarchies(loaded).spine, people))
     return None
 
 
@@ -103,7 +103,7 @@ def plan_record(loaded: "ReleasePlan", resources: "Resources | None" = None) -> 
     if resources is not None:
         record["resources"] = {
             "people": resources.sizes.people,
-            "geounits": dict(zip(loaded.geography.geolevels, resources.sizes.geounits, strict=True)),
+            "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
             "memory_bytes": resources.memory,
             "disk_bytes": resources.disk,
             "seconds": round(resources.total_seconds, 1),
@@ -118,7 +118,7 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     from tallyveil.execution.resources import in_gib, warn_small_machine
 
     console = Console()
-    finest = f"{resources.sizes.geounits[-1]:,} {loaded.geography.geolevels[-1]} geounits"
+    finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
     console.print()
     console.print(f"[bold]A run for {finest} and {resources.sizes.people:,} people[/] is expected to need")
     console.print(f"memory      {in_gib(resources.memory)}", highlight=False)

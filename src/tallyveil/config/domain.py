@@ -19,6 +19,7 @@ from tallyveil.config.models import (
     SchemaTable,
     StrategyTable,
 )
+from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.execution.plan import (
     Bounds,
@@ -28,6 +29,7 @@ from tallyveil.execution.plan import (
     RecordsInput,
     ReleasePlan,
 )
+from tallyveil.geography.optimise import geolevels_after
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.recode import Recode
@@ -54,7 +56,9 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     schema = _schema(file.universe)
     geography = _geography(file, folder)
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
-    strategy = _strategy(file.strategy, file.privacy, preset, geography.geolevels)
+    spine = spine_of(file, folder)
+    geolevels = geography.geolevels if spine is None else geolevels_after(geography.geolevels, spine.steps)
+    strategy = _strategy(file.strategy, file.privacy, preset, geolevels)
     _check_queries(strategy, schema)
     return ReleasePlan(
         name=file.release.name,
@@ -64,12 +68,16 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         strategy=strategy,
         declared=_declared(file.privacy, file.strategy, strategy),
         delta=file.privacy.delta,
-        invariants=tuple(_invariant(item, schema, geography.geolevels) for item in file.invariants),
-        bounds=tuple(_bounds(item, schema, geography.geolevels, folder) for item in file.bounds),
+        invariants=tuple(
+            _invariant(item, schema, geography.geolevels, geolevels) for item in file.invariants
+        ),
+        bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
         estimation=_estimation(file, strategy, schema, preset),
         tables=tuple(_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,
+        spine=spine,
+        entities=tuple(dict.fromkeys(file.outputs.entities)),
     )
 
 
@@ -170,7 +178,7 @@ def _geolevel_shares(
     if preset.strategy.geolevels != tuple(geolevels):
         raise ConfigError(
             f"strategy preset '{preset.name}' divides its budget over {', '.join(preset.strategy.geolevels)}; "
-            f"[geography] has {', '.join(geolevels)}. Name the geolevels so, or write out shares of your own.",
+            f"the spine has {', '.join(geolevels)}. Name the geolevels so, or write out shares of your own.",
             code="unknown-geolevel",
         )
     return preset.strategy.geolevel_shares
@@ -190,7 +198,7 @@ def _by_geolevel(
     unknown = [name for name in table if name not in geolevels and name != EVERY_GEOLEVEL]
     if unknown:
         raise ConfigError(
-            f'{where} names {", ".join(unknown)}, no geolevel of [geography] and not "*". '
+            f'{where} names {", ".join(unknown)}, no geolevel of the spine and not "*". '
             f"The geolevels are: {', '.join(geolevels)}.",
             code="unknown-geolevel",
         )
@@ -208,7 +216,7 @@ def _same_names(where: str, got: Mapping[str, object], wanted: Sequence[str]) ->
     unknown = [name for name in got if name not in wanted]
     if missing or unknown:
         raise ConfigError(
-            f"{where} must name the geolevels of [geography], each once"
+            f"{where} must name the geolevels of the spine, each once"
             + (f"; missing: {', '.join(missing)}" if missing else "")
             + (f"; unknown: {', '.join(unknown)}" if unknown else "")
             + ".",
@@ -240,28 +248,23 @@ def _query(schema: Schema, name: str, where: str) -> str:
     return name
 
 
-def _geolevel(name: str, geolevels: Sequence[str], where: str) -> str:
-    if name not in geolevels:
-        raise ConfigError(
-            f"{where} names geolevel '{name}'; the geolevels are: {', '.join(geolevels)}.",
-            code="unknown-geolevel",
-        )
-    return name
-
-
-def _invariant(item: InvariantTable, schema: Schema, geolevels: Sequence[str]) -> Invariant:
+def _invariant(
+    item: InvariantTable, schema: Schema, original: Sequence[str], geolevels: Sequence[str]
+) -> Invariant:
     where = f"the invariant on '{item.query}'"
     return Invariant(
         _query(schema, item.query, "invariants"),
-        tuple(_geolevel(name, geolevels, where) for name in item.geolevels),
+        tuple(whole_geolevel(name, original, geolevels, where) for name in item.geolevels),
     )
 
 
-def _bounds(item: BoundsTable, schema: Schema, geolevels: Sequence[str], folder: Path) -> Bounds:
+def _bounds(
+    item: BoundsTable, schema: Schema, original: Sequence[str], geolevels: Sequence[str], folder: Path
+) -> Bounds:
     return Bounds(
         name=item.name,
         query=_query(schema, item.query, f"bounds '{item.name}'"),
-        geolevel=_geolevel(item.geolevel, geolevels, f"bounds '{item.name}'"),
+        geolevel=whole_geolevel(item.geolevel, original, geolevels, f"bounds '{item.name}'"),
         path=folder / item.path,
         missing_upper=0 if item.missing == "zero" else None,
     )

@@ -2,6 +2,7 @@
 
 import difflib
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,30 @@ def _explain(item: Any) -> str:
 def _keys_at(location: tuple[str | int, ...]) -> list[str]:
     """Keys allowed in the table at a location."""
     model: type[BaseModel] = ReleaseFile
+    kinds: list[type[BaseModel]] = []
     for part in location:
         if isinstance(part, int):
             continue
+        choices = {_tag(choice): choice for choice in kinds}
+        if part in choices:
+            model, kinds = choices[part], []
+            continue
         for name, field in model.model_fields.items():
             if part == (field.alias or name):
-                found = _model_in(field.annotation)
-                if found is not None:
-                    model = found
+                kinds = list(_models_in(field.annotation))
+                model = kinds[0] if kinds else model
                 break
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    for candidate in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
+def _tag(model: type[BaseModel]) -> str | None:
+    """What `kind` a table must give to be of this model; None where it has none."""
+    field = model.model_fields.get("kind")
+    return None if field is None else str(field.annotation.__args__[0])  # type: ignore[union-attr]
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for candidate in getattr(annotation, "__args__", ()):
+        yield from _models_in(candidate)

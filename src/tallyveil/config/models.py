@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.errors import TallyveilError
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 
 EVERY_GEOLEVEL = "*"
 
@@ -77,6 +78,70 @@ class GeographyTable(Table):
                 f"{key} has {len(given)} entries, wanted {wanted} for {len(self.geolevels)} geolevels"
             )
         return self
+
+
+class FanOutTable(Table):
+    """Most children of a group."""
+
+    cutoff: int = Field(
+        default=PRODUCTION_LIMIT.cutoff,
+        ge=0,
+        description="A group has at most int(sqrt(n) + cutoff) children, of n siblings that are grouped.",
+    )
+    at_most: int | None = Field(default=None, ge=1, description="A limit that holds whatever n is.")
+
+
+class BranchTable(Table):
+    """[[spine.steps]] kind = "branch": cut geounits by an area, such as all tribal areas."""
+
+    kind: Literal["branch"]
+    family: Name = Field(description="Family of the entities that make the area.")
+    geolevel: Name = Field(description="First geolevel to be cut.")
+    name: Name = Field(description="Name of the branch, written into geocodes.")
+    entities: list[Name] | None = Field(default=None, description="The entities; without them, all.")
+    parts: Name | None = Field(
+        default=None,
+        description="New geolevel for the parts of the geolevel, which then stays whole above them, as it must "
+        "where an invariant or bounds are stated for it.",
+    )
+
+
+class GroupByMembershipTable(FanOutTable):
+    """[[spine.steps]] kind = "group_by_membership": optimised block groups."""
+
+    kind: Literal["group_by_membership"]
+    families: list[Name] = Field(min_length=1)
+    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
+    children: Name = Field(description="Geolevel whose geounits are grouped.")
+
+
+class GroupByDistanceTable(FanOutTable):
+    """[[spine.steps]] kind = "group_by_distance": tract groups."""
+
+    kind: Literal["group_by_distance"]
+    families: list[Name] = Field(min_length=1)
+    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
+    children: Name = Field(description="Geolevel whose geounits are grouped; not the finest.")
+    remainders: bool = Field(default=True, description="Count what is in no entity of a family as one more.")
+    gains_first: bool = Field(
+        default=False, description="Merge what gains before what leaves distances equal."
+    )
+
+
+StepTable = Annotated[
+    BranchTable | GroupByMembershipTable | GroupByDistanceTable, Field(discriminator="kind")
+]
+
+
+class SpineTable(Table):
+    """[spine]: off-spine entities, and how the spine is made from the geography."""
+
+    entities: Name = Field(description="Parquet or CSV file with one row a finest geounit.")
+    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
+    families: list[Name] = Field(
+        min_length=1, description="Columns naming the entity of each finest geounit (null: in none)."
+    )
+    steps: list[StepTable] = Field(default_factory=list, description="What is done, in order.")
 
 
 class AttributeTable(Table):
@@ -225,6 +290,10 @@ class OutputsTable(Table):
     """[outputs]"""
 
     tables: list[Name] = Field(default_factory=lambda: ["total", "detailed"])
+    entities: list[Name] = Field(
+        default_factory=list,
+        description="Families of [spine] for whose entities the tables are published, too.",
+    )
     measurements: Literal["full", "support", "none"] = Field(
         default="full",
         description="Noisy answers to write: all; those on the support of each parent's published counts, which "
@@ -239,6 +308,7 @@ class ReleaseFile(Table):
     release: ReleaseTable
     records: RecordsTable
     geography: GeographyTable
+    spine: SpineTable | None = None
     universe: SchemaTable = Field(alias="schema")
     privacy: PrivacyTable
     strategy: StrategyTable

@@ -14,13 +14,18 @@ from tallyveil.errors import StoreError
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import write_evaluation
 from tallyveil.execution.run_folder import LEDGER, MANIFEST
-from tallyveil.release.geography import read_geography
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.release.areas import tabulated
+from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.presets import schema_from_mapping
 
 
 def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
     """Errors of a release against the true records, by geolevel, query and size class.
+
+    Geolevels are those of the original geography, as its tables are, and those that steps have added; then come the
+    families of off-spine entities, under their names.
 
     Args:
         root: Folder of a finished release.
@@ -55,7 +60,15 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
         )
     measured = [query for shares in plan["query_shares"].values() for query in shares]
     queries = list(dict.fromkeys([*plan["tables"], *measured]))
+    replaced, families = read_areas(root, spine)
+    known = Hierarchies(spine, spine, families, replaced)
     estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
-    frame = error_metrics(spine, schema, queries, estimates, truths)
+    names = [family.name for family in families]
+    pairs = zip(
+        tabulated(known, estimates, names, schema.size),
+        tabulated(known, truths, names, schema.size),
+        strict=True,
+    )
+    frame = pl.concat([error_metrics(own, schema, queries, [got], [true]) for (own, got), (_, true) in pairs])
     write_evaluation(root, frame, {"run": manifest["run"]})
     return frame

@@ -2,14 +2,41 @@
 
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
-from tallyveil.execution.plan import GeographyInput, ReleasePlan
+from tallyveil.execution.plan import GeographyInput, ReleasePlan, SpineInput
+from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.optimise import optimise_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect, require_text, scan_table
 
 
+def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
+    """The spine of a plan, made by its steps, beside the geography it was made from and its entities.
+
+    Raises:
+        GeographyError: the geography is no tree, the entities do not fit it, a step does not fit, or something is
+            stated for a geolevel that the steps cut or replace.
+        StoreError, ConfigError: a file or a column is missing or unreadable.
+    """
+    original = read_spine(plan.geography)
+    if plan.spine is None:
+        return plain_hierarchies(original)
+    families = read_entities(plan.spine, original)
+    if not plan.spine.steps:
+        return plain_hierarchies(original, families)
+    made = hierarchies_of(original, optimise_spine(original, families, plan.spine.steps), families)
+    for invariant in plan.invariants:
+        for geolevel in invariant.geolevels:
+            made.require_whole(geolevel, f"the invariant on '{invariant.query}'")
+    for bounds in plan.bounds:
+        made.require_whole(bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
+    return made
+
+
 def read_spine(geography: GeographyInput) -> Spine:
-    """The hierarchy described by a plan's geography table.
+    """The hierarchy described by a plan's geography table, before any step.
 
     Raises:
         GeographyError: the table is no tree, or repeats or lacks geocodes.
@@ -26,6 +53,22 @@ def read_spine(geography: GeographyInput) -> Spine:
     return spine_from_columns(
         {level: table[column] for level, column in by_level.items()}, geography.geolevels
     )
+
+
+def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...]:
+    """The families of off-spine entities, on the spine of the geography table.
+
+    Raises:
+        GeographyError: the table does not have a row for every finest geounit, or has others.
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    columns = [entities.geocode, *entities.families]
+    frame = scan_table(entities.entities, columns, "entities")
+    for column in dict.fromkeys(columns):
+        require_text(frame, column, entities.entities, "entities")
+    table = collect(frame, entities.entities, "entities")
+    by_name = {name: table[name] for name in columns}
+    return entities_from_columns(spine, by_name, entities.families, entities.geocode)
 
 
 def read_histograms(plan: ReleasePlan, spine: Spine) -> tuple[ConfidentialHistogram, ...]:

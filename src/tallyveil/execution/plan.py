@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, Sequential
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, Step, geolevels_after
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -19,7 +20,7 @@ PLAN_FORMAT = 1
 
 MeasurementFiles = Literal["full", "support", "none"]
 
-OUTPUTS = ("tables", "measurements", "microdata")
+OUTPUTS = ("tables", "entities", "measurements", "microdata")
 """Entries of a plan's mapping that say what is written, not what is measured."""
 
 
@@ -57,6 +58,39 @@ class GeographyInput:
     geolevels: tuple[str, ...]
     prefix_lengths: tuple[int, ...] | None
     parent_columns: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpineInput:
+    """Off-spine entities, and the steps that make the spine of the release from its geography.
+
+    Attributes:
+        entities: Parquet or CSV file, one row a finest geounit.
+        geocode: Column holding the finest geocode.
+        families: Columns that name the entity of each finest geounit; each is a family.
+        steps: What is done to the geography's spine, in order; none leaves it as it is.
+    """
+
+    entities: Path
+    geocode: str
+    families: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data, without the path."""
+        return {
+            "geocode": self.geocode,
+            "families": list(self.families),
+            "steps": [{"kind": STEP_KINDS[type(step)], **asdict(step)} for step in self.steps],
+        }
+
+
+STEP_KINDS: dict[type[Step], str] = {
+    Branch: "branch",
+    GroupByMembership: "group_by_membership",
+    GroupByDistance: "group_by_distance",
+}
+"""What a step is called in a release file and in a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +159,8 @@ class ReleasePlan:
         measurements: Which noisy answers are written: all ("full"), those the estimate used, on the support of
             each parent's published counts ("support"), or none. Their values are the same in every case.
         microdata: Whether one row a person is written.
+        spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
+        entities: Families of entities that tables are published for.
     """
 
     name: str
@@ -140,6 +176,8 @@ class ReleasePlan:
     tables: tuple[str, ...]
     measurements: MeasurementFiles = "full"
     microdata: bool = True
+    spine: SpineInput | None = None
+    entities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.strategy.total > self.declared:
@@ -149,6 +187,13 @@ class ReleasePlan:
                 f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
+
+    @property
+    def geolevels(self) -> tuple[str, ...]:
+        """Geolevels of the spine that is measured, root first: those of the geography, as the steps leave them."""
+        if self.spine is None:
+            return self.geography.geolevels
+        return geolevels_after(self.geography.geolevels, self.spine.steps)
 
     def estimation_of(self, geolevel: str) -> GeolevelEstimation:
         """Passes and rounding stages of a geolevel."""
@@ -168,7 +213,7 @@ class ReleasePlan:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
-        return {
+        mapping = {
             "format": PLAN_FORMAT,
             "name": self.name,
             "schema": self.schema.to_mapping(),
@@ -177,7 +222,7 @@ class ReleasePlan:
                 "count": self.records.count,
                 "columns": dict(self.records.columns),
             },
-            "geolevels": list(self.geography.geolevels),
+            "geolevels": list(self.geolevels),
             "mechanism": self.strategy.mechanism.value,
             "neighbours": self.strategy.neighbours.value,
             "budget_unit": self.strategy.budget_unit,
@@ -199,6 +244,10 @@ class ReleasePlan:
             "measurements": self.measurements,
             "microdata": self.microdata,
         }
+        if self.spine is not None:
+            mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}
+            mapping["entities"] = list(self.entities)
+        return mapping
 
     def digest(self) -> bytes:
         """SHA-256 of the plan's canonical JSON."""

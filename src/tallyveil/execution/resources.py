@@ -160,9 +160,9 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
     Raises:
         ConfigError: the sizes are of another number of geolevels than the plan's.
     """
-    if len(sizes.geounits) != len(plan.geography.geolevels):
+    if len(sizes.geounits) != len(plan.geolevels):
         raise ConfigError(
-            f"sizes of {len(sizes.geounits)} geolevels for a plan of {len(plan.geography.geolevels)}; "
+            f"sizes of {len(sizes.geounits)} geolevels for a plan of {len(plan.geolevels)}; "
             "give one number of geounits for every geolevel.",
             code="bad-flag",
         )
@@ -187,7 +187,7 @@ class _Work:
 
 
 def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
-    levels = plan.geography.geolevels
+    levels = plan.geolevels
     entries = _filled(sizes, plan.schema.size)
     groups = [plan.query(name) for name in plan.tables]
     dense = sum(group.size for group in groups if has_zeros(group))
@@ -213,7 +213,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
 def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
     """Noisy values that are written of every geolevel."""
     found = []
-    for number, (level, n) in enumerate(zip(plan.geography.geolevels, sizes.geounits, strict=True)):
+    for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
         answers = sum(plan.query(name).size for name in plan.strategy.queries(level))
         if plan.measurements == "support" and number > 0:
             support = entries[number - 1] / sizes.geounits[number - 1]

@@ -1,12 +1,11 @@
 """The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger import Ledger
@@ -18,10 +17,11 @@ from tallyveil.execution.constraints import ConstraintTable, compile_constraints
 from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.guarantee import guarantee_of
-from tallyveil.execution.inputs import read_histograms, read_spine
+from tallyveil.execution.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.level import KeepMeasurements, estimate_level, n_families, usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.publish import publish, published_sizes
 from tallyveil.execution.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.execution.run_folder import (
     LEDGER,
@@ -34,22 +34,22 @@ from tallyveil.execution.run_folder import (
     folder_state,
 )
 from tallyveil.execution.run_log import RunLog
+from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.unsolved import UNSOLVED
 from tallyveil.execution.warm_up import compile_kernels
+from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.measurements.store import (
-    write_answer_labels,
     write_measurements,
     write_support_measurements,
 )
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import write_geography
-from tallyveil.release.histograms import read_histogram, write_histogram, write_microdata
+from tallyveil.release.histograms import read_histogram, write_histogram
 from tallyveil.release.manifest import make_manifest
-from tallyveil.release.tables import table_size, write_table
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 
@@ -127,7 +127,8 @@ class _Run:
     plan: ReleasePlan
     observer: Observer
     watch: Stopwatch
-    spine: Spine
+    hierarchies: Hierarchies
+    paths: str
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
     workers: int
@@ -137,7 +138,9 @@ class _Run:
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
         with watch.stage("read geography"):
-            spine = read_spine(plan.geography)
+            hierarchies = read_hierarchies(plan)
+            spine = hierarchies.spine
+            paths = check_paths(plan, spine)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
         if warning is not None:
             observer.warned(warning)
@@ -147,7 +150,12 @@ class _Run:
             constraints = compile_constraints(plan, spine, histograms)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
             compile_kernels()
-        return cls(plan, observer, watch, spine, histograms, constraints, workers)
+        return cls(plan, observer, watch, hierarchies, paths, histograms, constraints, workers)
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that is measured."""
+        return self.hierarchies.spine
 
     def release(self, folder: RunFolder, test_key: bytes | None) -> None:
         """Spend, measure, estimate, publish, check."""
@@ -166,7 +174,7 @@ class _Run:
             if self.plan.measurements == "full" or (self.plan.measurements == "support" and level == 0):
                 self._measure(folder, level, measurer, tags)
             counts.append(self._estimate(folder, level, measurer, counts[-1] if counts else None, tags))
-        self._publish(folder, counts, tags)
+        publish(folder.path, self.plan, self.hierarchies, counts, tags, partial(self._stage, folder))
         manifest = self._manifest(folder, secrets, counts)
         log.write("finished", run=secrets.run_id)
         write_json(folder.path / MANIFEST, manifest)
@@ -182,7 +190,7 @@ class _Run:
         )
         fresh = not (folder.path / LEDGER).exists()
         try:
-            secrets = folder.secrets(binding, self.plan.digest(), test_key)
+            secrets = folder.secrets(binding, self._published_digest(), test_key)
             self._enter_ledger(folder.path / LEDGER, secrets)
         except TallyveilError:
             if fresh:
@@ -190,8 +198,13 @@ class _Run:
                 folder.abandon()
             raise
         write_json(folder.path / PLAN, self.plan.to_mapping())
-        write_geography(folder.path, self.spine, secrets.file_tags())
+        write_geography(folder.path, self.hierarchies, secrets.file_tags())
         return secrets
+
+    def _published_digest(self) -> bytes:
+        """Digest of the plan and of the areas beside the spine: those change what is written, but not the noise."""
+        families = [family.digest() for family in self.hierarchies.families]
+        return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
 
     def _enter_ledger(self, path: Path, secrets: RunSecrets) -> None:
         strategy = self.plan.strategy
@@ -272,34 +285,7 @@ class _Run:
 
         return keep
 
-    def _publish(self, folder: RunFolder, counts: list[PublicCounts], tags: dict[str, str]) -> None:
-        """Write everything that follows from the counts."""
-        plan, spine, root = self.plan, self.spine, folder.path
-        if plan.measurements != "none":
-            measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
-            write_answer_labels(root, [plan.query(name) for name in sorted(measured)], tags)
-        if plan.microdata:
-            self._stage(
-                folder,
-                "microdata",
-                counts[-1].total,
-                lambda: write_microdata(root, counts[-1], plan.schema, spine, tags),
-            )
-        groups = [plan.query(name) for name in plan.tables]
-        rows = sum(table_size(level, group) for level in counts for group in groups)
-        self._stage(
-            folder,
-            "tables",
-            rows,
-            lambda: (
-                n
-                for level in counts
-                for group in groups
-                for n in write_table(root, level, group, spine, tags)
-            ),
-        )
-
-    def _stage(self, folder: RunFolder, name: str, total: int, work: Callable[[], Any]) -> None:
+    def _stage(self, folder: RunFolder, name: str, total: int, work: Callable[[], Iterable[int]]) -> None:
         if folder.checkpoint(_stage_file(name)) is not None:
             return
         with self.watch.stage(name, total):
@@ -316,6 +302,7 @@ class _Run:
                 self.plan.tables,
                 [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
                 microdata=self.plan.microdata,
+                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
             )
             self.observer.advanced(len(counts))
         stored = {
@@ -329,13 +316,14 @@ class _Run:
             root=folder.path,
             plan=self.plan.to_mapping(),
             plan_digest=self.plan.digest().hex(),
-            privacy=guarantee_of(self.plan),
+            privacy=guarantee_of(self.plan, self.paths),
             event=self.plan.event().to_mapping(),
             run_id=secrets.run_id,
             private=secrets.private,
             input_commitment=secrets.commitment(self.histograms[-1].digest()),
             geography_digest=self.spine.digest().hex(),
-            sizes=_sizes(self.spine, counts),
+            spine=spine_record(self.plan, self.hierarchies),
+            sizes=published_sizes(counts),
             solver={
                 stage.removeprefix("estimate "): record["solver"]
                 for stage, record in stored.items()
@@ -365,18 +353,3 @@ def _timed_stages(spine: Spine) -> list[str]:
 
 def _stage_file(name: str) -> str:
     return name.replace(" ", "-")
-
-
-def _sizes(spine: Spine, counts: list[PublicCounts]) -> dict[str, Any]:
-    """Sizes of what is published."""
-    return {
-        "persons": counts[-1].total,
-        "geolevels": {
-            level.geolevel: {
-                "geounits": level.n_geounits,
-                "empty_geounits": int((np.diff(level.offsets) == 0).sum()),
-                "nonzero_cells": len(level.cells),
-            }
-            for level in counts
-        },
-    }

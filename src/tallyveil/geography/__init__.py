@@ -1,6 +1,7 @@
 """Geocodes and spines: the tree of geounits every release is built on, and how to optimise it."""
 
 from tallyveil.geography.aian import branch_spine
+from tallyveil.geography.areas import Hierarchies, area_spine, hierarchies_of, plain_hierarchies
 from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule, bypass
@@ -16,6 +17,7 @@ from tallyveil.geography.optimise import (
     GroupByDistance,
     GroupByMembership,
     OptimisedSpine,
+    geolevels_after,
     optimise_spine,
 )
 from tallyveil.geography.recipe import Recipe, recipe_of
@@ -33,22 +35,27 @@ __all__ = [
     "GeounitShares",
     "GroupByDistance",
     "GroupByMembership",
+    "Hierarchies",
     "OffSpineDistances",
     "OptimisedSpine",
     "Recipe",
     "Reshaped",
     "Spine",
     "TextColumn",
+    "area_spine",
     "branch_spine",
     "bypass",
     "cut_by_entities",
     "entities_from_columns",
     "entities_from_pairs",
+    "geolevels_after",
     "group_by_distance",
     "group_by_membership",
+    "hierarchies_of",
     "off_spine_distances",
     "optimise_spine",
     "path_total",
+    "plain_hierarchies",
     "recipe_of",
     "spine_from_columns",
     "spine_from_prefixes",

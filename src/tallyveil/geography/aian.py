@@ -10,7 +10,9 @@ from tallyveil.geography.reshape import DraftLevel, Reshaped, draft_level, resha
 from tallyveil.geography.spine import Spine
 
 
-def branch_spine(spine: Spine, inside: NDArray[np.bool_], geolevel: str, name: str) -> Reshaped:
+def branch_spine(
+    spine: Spine, inside: NDArray[np.bool_], geolevel: str, name: str, *, parts: str | None = None
+) -> Reshaped:
     """Cut every geounit, from a geolevel down, into its part inside an area and its part outside.
 
     The area's part of a geounit of that geolevel is then on the spine. A geounit that is cut gives two, with
@@ -22,10 +24,14 @@ def branch_spine(spine: Spine, inside: NDArray[np.bool_], geolevel: str, name: s
         inside: Whether each finest geounit is in the area; `EntityFamily.inside` gives it.
         geolevel: First geolevel to be cut, such as the state's; not the finest.
         name: Name of the branch, written into the geocodes.
+        parts: Name of a new geolevel that holds the parts of `geolevel`; the geolevel itself then stays
+            whole above them, so that what is published exactly of it binds the sum of the parts. None to let
+            the parts take its place.
 
     Raises:
-        GeographyError: an unknown or the finest geolevel, no name, a mask of another spine, an area that is
-            the whole spine, or a geocode that is taken. An area without finest geounits cuts nothing.
+        GeographyError: an unknown or the finest geolevel, no name, a geolevel of parts that is there already, a
+            mask of another spine, an area that is the whole spine, or a geocode that is taken. An area without
+            finest geounits cuts nothing.
     Source: Cumings-Menon et al. 2023, figure 1.
     """
     top = spine.level_index(geolevel)
@@ -50,9 +56,18 @@ def branch_spine(spine: Spine, inside: NDArray[np.bool_], geolevel: str, name: s
             "a family with its remainder covers everything.",
             code="spine-step",
         )
+    if parts is not None and parts in spine.geolevels:
+        raise GeographyError(
+            f"the parts of {geolevel} are to be geolevel {parts}, which the spine has already "
+            f"({', '.join(spine.geolevels)}). Give them a new name.",
+            code="spine-step",
+        )
     levels = [draft_level(spine, level) for level in range(spine.finest)]
-    cut = [*levels[:top], *(_cut(level, inside, name) for level in levels[top:])]
-    return reshape(spine, cut)[0]
+    cut = [_cut(level, inside, name) for level in levels[top:]]
+    if parts is None:
+        return reshape(spine, [*levels[:top], *cut])[0]
+    renamed = DraftLevel(parts, cut[0].codes, cut[0].geounit_of)
+    return reshape(spine, [*levels[: top + 1], renamed, *cut[1:]])[0]
 
 
 def _cut(level: DraftLevel, inside: NDArray[np.bool_], name: str) -> DraftLevel:

@@ -1,5 +1,7 @@
 """Families of off-spine entities: areas people ask for that need not be geounits of the spine."""
 
+import hashlib
+import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,6 +95,14 @@ class EntityFamily:
     def members_of(self, entity: int) -> Rows:
         """Rows of an entity's finest geounits, rising."""
         return self.members[self.offsets[entity] : self.offsets[entity + 1]]
+
+    def digest(self) -> bytes:
+        """SHA-256 of the family: its name, its entities and their members."""
+        header = json.dumps([self.name, list(self.codes), self.n_finest], separators=(",", ":"))
+        digest = hashlib.sha256(b"tallyveil entities 1\n" + header.encode("ascii") + b"\n")
+        for array in (self.offsets, self.members):
+            digest.update(array.astype("<i8", copy=False).tobytes())
+        return digest.digest()
 
     def inside(self, codes: Sequence[str] | None = None) -> NDArray[np.bool_]:
         """Whether each finest geounit is in any of the named entities, or in any at all; shape (n_finest,).

@@ -29,12 +29,15 @@ class Branch:
         geolevel: First geolevel to be cut.
         name: Name of the branch, written into the geocodes.
         entities: The entities; None for all of the family.
+        parts: Name of a new geolevel for the parts, below the geolevel, which then stays whole; None to let the
+            parts take its place.
     """
 
     family: str
     geolevel: str
     name: str
     entities: tuple[str, ...] | None = None
+    parts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,29 @@ def optimise_spine(
     return OptimisedSpine(made.spine, rows, origins_of(spine, made.spine, rows), geounit_shares)
 
 
+def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[str, ...]:
+    """Names of the geolevels that steps leave, root first; no geography is needed for this.
+
+    Raises:
+        GeographyError: a step names a geolevel that is not there when its turn comes.
+    """
+    names = list(geolevels)
+    for step in steps:
+        below = step.geolevel if isinstance(step, Branch) else step.children
+        if below not in names:
+            raise GeographyError(
+                f"a step of the spine names geolevel '{below}'; before it there are {', '.join(names)}. "
+                "Use one of these names.",
+                code="spine-step",
+            )
+        place = names.index(below)
+        if isinstance(step, Branch):
+            names[place + 1 : place + 1] = [step.parts] if step.parts is not None else []
+        elif place == 0 or names[place - 1] != step.geolevel:
+            names.insert(place, step.geolevel)
+    return tuple(names)
+
+
 def origins_of(original: Spine, made: Spine, rows: Rows) -> tuple[Rows, ...]:
     """For each geolevel of a spine, the original geounit of the geolevel of that name that holds each, or -1."""
     found = []
@@ -185,7 +211,8 @@ def origins_of(original: Spine, made: Spine, rows: Rows) -> tuple[Rows, ...]:
 def _apply(made: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Reshaped:
     if isinstance(step, Branch):
         family = _named(known, step.family).reordered(made.rows)
-        return branch_spine(made.spine, family.inside(step.entities), step.geolevel, step.name)
+        inside = family.inside(step.entities)
+        return branch_spine(made.spine, inside, step.geolevel, step.name, parts=step.parts)
     families = [_named(known, name).reordered(made.rows) for name in step.families]
     if isinstance(step, CutByEntities):
         return cut_by_entities(made.spine, families, geolevel=step.geolevel, name=step.name, keep=step.keep)

@@ -12,7 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import SolverError
+from tallyveil.geography.areas import area_spine
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
+from tallyveil.release.areas import area_counts
 from tallyveil.release.columns import code_expression
 from tallyveil.release.histograms import read_histogram, read_microdata
 from tallyveil.release.tables import has_zeros, table_folder, table_rows
@@ -33,6 +36,7 @@ def check_release(
     constraints: Iterable[Bounded],
     *,
     microdata: bool = True,
+    areas: Sequence[EntityFamily] = (),
 ) -> list[dict[str, Any]]:
     """Read the published files back and verify them.
 
@@ -44,6 +48,8 @@ def check_release(
         constraints: (name, query, lower by geolevel, upper by geolevel) of every invariant and bound; bounds as
             int64, or narrow (`narrow_limits`).
         microdata: Whether the release has microdata.
+        areas: What tables are published of beside the spine's geolevels, on the spine; one with the name of a
+            geolevel stands in its place.
     Returns:
         One record a check: its name and `passed`, always True.
     Raises:
@@ -62,9 +68,13 @@ def check_release(
         for name, query, lower, upper in bounded:
             if level < len(lower):
                 _require(_bounds_name(name, lower, spine), _within(counts, query, lower[level], upper[level]))
-        for group in groups:
+        for group in groups if geolevel not in {area.name for area in areas} else ():
             _require(_table_name(group), _table_agrees(root, counts, group, spine))
         above = counts
+    for area in areas:
+        summed, own = area_counts(counts, area, schema.size), area_spine(area)
+        for group in groups:
+            _require(_area_name(area, spine), _table_agrees(root, summed, group, own))
     names = [_NOT_NEGATIVE, _POSSIBLE]
     names += [_sum_name(spine, level) for level in range(1, spine.n_levels)]
     names += [_bounds_name(name, lower, spine) for name, _, lower, _ in bounded]
@@ -72,6 +82,7 @@ def check_release(
         _require(_MICRODATA, _equal(read_microdata(root, schema, spine), above))
         names.append(_MICRODATA)
     names += [_table_name(group) for group in groups]
+    names += [_area_name(area, spine) for area in areas if groups]
     return [{"check": name, "passed": True} for name in names]
 
 
@@ -91,6 +102,10 @@ def _bounds_name(name: str, lower: Sequence[NDArray[Any]], spine: Spine) -> str:
 
 def _table_name(group: QueryGroup) -> str:
     return f"table {group.name} agrees with the counts"
+
+
+def _area_name(area: EntityFamily, spine: Spine) -> str:
+    return f"tables of {area.name} are sums of the published {spine.geolevels[-1]} counts"
 
 
 def _require(name: str, passed: bool) -> None:

@@ -1,21 +1,37 @@
 """The public hierarchy of a release, so that a release folder can be read without the release file."""
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.write import write_parquet_chunks
 
 GEOGRAPHY = "geography.parquet"
 GEOUNITS_AT_ONCE = 1 << 20
+ORIGINAL = "original."
+ENTITY = "entity."
+GEOLEVELS = "geolevels"
 
 
-def write_geography(root: Path, spine: Spine, metadata: Mapping[str, str]) -> None:
-    """Write one row a finest geounit, with its geocode at every geolevel, root first."""
+def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str, str]) -> None:
+    """Write one row a finest geounit: its geocode at every geolevel of the spine, root first; then at every original
+    geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`).
+
+    Families are disjoint: a finest geounit has one entity of each, or none.
+    """
+    spine = hierarchies.spine
+    areas = [(ORIGINAL + family.name, family) for family in hierarchies.replaced]
+    areas += [(ENTITY + family.name, family) for family in hierarchies.families]
+    codes = [(name, pl.Series(family.codes, dtype=pl.String), _area_of(family)) for name, family in areas]
     starts = [spine.finest_offsets(level) for level in range(spine.n_levels)]
 
     def frames() -> Iterator[pl.DataFrame]:
@@ -28,12 +44,53 @@ def write_geography(root: Path, spine: Spine, metadata: Mapping[str, str]) -> No
                     .gather(np.searchsorted(starts[level], finest, side="right") - 1)
                     for level, geolevel in enumerate(spine.geolevels)
                 ]
+                + [text.gather(area_of.gather(finest)).alias(name) for name, text, area_of in codes]
             )
 
-    write_parquet_chunks(root / GEOGRAPHY, frames(), metadata)
+    tags = {**metadata, GEOLEVELS: json.dumps(spine.geolevels)}
+    write_parquet_chunks(root / GEOGRAPHY, frames(), tags)
 
 
 def read_geography(root: Path) -> Spine:
-    """The spine of a release folder."""
-    frame = pl.read_parquet(root / GEOGRAPHY)
+    """The spine of a release folder: the one that was measured."""
+    frame = pl.read_parquet(root / GEOGRAPHY, columns=list(_geolevels(root)))
     return spine_from_columns({name: frame[name] for name in frame.columns}, frame.columns)
+
+
+def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tuple[EntityFamily, ...]]:
+    """Areas of a release folder that are not on its spine.
+
+    Args:
+        root: Release folder.
+        spine: Its spine, as `read_geography` gives it.
+    Returns:
+        The geolevels of the original geography that the spine replaces, and the families of entities.
+    """
+    geolevels = _geolevels(root)
+    names = [name for name in pl.read_parquet_schema(root / GEOGRAPHY) if name not in geolevels]
+    if not names:
+        return (), ()
+    frame = pl.read_parquet(root / GEOGRAPHY, columns=[geolevels[-1], *names])
+    found = {name: frame[name].alias(name) for name in frame.columns}
+    families = entities_from_columns(spine, found, names, geolevels[-1])
+    return (
+        tuple(_renamed(one, ORIGINAL) for one in families if one.name.startswith(ORIGINAL)),
+        tuple(_renamed(one, ENTITY) for one in families if one.name.startswith(ENTITY)),
+    )
+
+
+def _geolevels(root: Path) -> tuple[str, ...]:
+    """Columns of the file that are geolevels of the spine; all, where it does not say."""
+    stated = pl.read_parquet_metadata(root / GEOGRAPHY).get(f"tallyveil.{GEOLEVELS}")
+    return tuple(json.loads(stated)) if stated else tuple(pl.read_parquet_schema(root / GEOGRAPHY))
+
+
+def _renamed(family: EntityFamily, prefix: str) -> EntityFamily:
+    return replace(family, name=family.name.removeprefix(prefix))
+
+
+def _area_of(family: EntityFamily) -> pl.Series:
+    """Position of each finest geounit's entity; null where it is in none."""
+    found = np.full(family.n_finest, -1, dtype=np.int64)
+    found[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    return pl.Series(found).replace(-1, None)

@@ -30,6 +30,7 @@ def make_manifest(
     solver: Mapping[str, Any],
     checks: Sequence[Mapping[str, Any]],
     stages: Sequence[Mapping[str, Any]],
+    spine: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything worth knowing about a finished release, as plain data.
 
@@ -45,6 +46,7 @@ def make_manifest(
         solver: By geolevel, how families were solved.
         checks: What was verified on the written files.
         stages: Seconds and memory by stage.
+        spine: How the spine was made, and how far areas are from it; None where there are no entities and no steps.
     Privacy: nothing here is computed from true counts, but for the keyed commitment; seconds and memory are
         those of a run whose noise does not depend on the data in time.
     """
@@ -61,6 +63,7 @@ def make_manifest(
         "privacy": dict(privacy),
         "event": dict(event),
         "inputs": {"records_keyed_hash": input_commitment, "geography_sha256": geography_digest},
+        **({} if spine is None else {"spine": dict(spine)}),
         "sizes": dict(sizes),
         "solver": dict(solver),
         "checks": [dict(check) for check in checks],

@@ -46,10 +46,17 @@ def write_evaluation_report(run_dir: Path, frame: pl.DataFrame) -> Path:
 
 
 def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
-    geolevels = [level for level in files.geolevels if level in set(frame["geolevel"])]
+    named = list(dict.fromkeys(frame["geolevel"]))
+    geolevels = sorted(named, key=lambda name: _place(files, name))
     queries = list(dict.fromkeys(frame["query"]))
     overall = _by_pair(frame.filter(pl.col("size_class") == ALL_SIZES), "query")
-    margins = {(item.query, item.geolevel): item.margin for item in expected_of(files)}
+    # An original geolevel that the spine replaces was not measured: what has its name there is something else.
+    replaced = files.manifest.get("spine", {}).get("replaced", [])
+    margins = {
+        (item.query, item.geolevel): item.margin
+        for item in expected_of(files)
+        if item.geolevel not in replaced
+    }
     sized = "total" if "total" in queries else queries[0] if queries else ""
     of_sized = _by_pair(frame.filter(pl.col("query") == sized), "size_class")
     classes = [name for name in SIZE_CLASSES if any((name, level) in of_sized for level in geolevels)]
@@ -74,6 +81,11 @@ def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
         "size_plot": _plot("sizes", classes, geolevels, of_sized, str),
         "version": files.manifest["versions"]["tallyveil"],
     }
+
+
+def _place(files: ReleaseFiles, name: str) -> int:
+    """Geolevels of the spine in their order; what else there is after them, in the order it came."""
+    return files.geolevels.index(name) if name in files.geolevels else len(files.geolevels)
 
 
 Rows = dict[tuple[str, str], dict[str, Any]]

@@ -10,6 +10,7 @@ from tallyveil.report.population import attribute_names, geolevel_sizes
 from tallyveil.report.privacy import privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_plots import budget_plot, margin_plot, sizes_plot
+from tallyveil.report.spine import spine_view
 from tallyveil.report.wording import geolevel_title, listed, query_title
 
 REPORT = "report.html"
@@ -48,6 +49,9 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "privacy": privacy_statement(files),
         "post_processing": files.manifest["privacy"]["post_processing"],
         "shares": share_matrix(files, expected),
+        "spine": spine_view(files),
+        "entities": [geolevel_title(name) for name in files.plan.get("entities", [])],
+        "paths": manifest["privacy"].get("paths"),
         "margins": margin_matrix(files, expected),
         "error_lines": error_lines(files, expected),
         "sizes": [(geolevel_title(item.geolevel), item) for item in sizes],

@@ -173,6 +173,33 @@ def sum_families(
     return total.finish()
 
 
+def sum_members(
+    offsets: Int64Array,
+    cells: NarrowArray,
+    counts: NarrowArray,
+    area_offsets: Int64Array,
+    members: Int64Array,
+    n_cells: int,
+) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+    """Compressed rows of areas: the sum over each one's members, a stretch of areas at a time.
+
+    Args:
+        offsets, cells, counts: Compressed rows of what areas are made of.
+        area_offsets: Members of area a are `members[area_offsets[a]:area_offsets[a + 1]]`.
+        members: Rows, in any number of areas.
+        n_cells: Number of cells of the schema.
+    """
+    total = TripletSum(len(area_offsets) - 1, n_cells)
+    for start, stop in row_ranges(area_offsets, ENTRIES_AT_ONCE // 8):
+        rows = members[area_offsets[start] : area_offsets[stop]]
+        owner = np.repeat(np.arange(start, stop), np.diff(area_offsets[start : stop + 1]))
+        lengths = offsets[rows + 1] - offsets[rows]
+        ends = np.cumsum(lengths)
+        places = np.arange(int(lengths.sum())) + np.repeat(offsets[rows] - ends + lengths, lengths)
+        total.add(np.repeat(owner, lengths), cells[places], counts[places])
+    return total.finish()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicCounts:
     """Counts of one geolevel that may be seen: estimates, or declassified truth.

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SolverError, StoreError
+from tallyveil.geography import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.release import histograms, tables
 from tallyveil.release.checks import check_release
@@ -70,7 +71,7 @@ def test_an_empty_population_still_has_its_files(tmp_path):
 
 
 def test_geography_reads_back(tmp_path):
-    write_geography(tmp_path, SPINE, {})
+    write_geography(tmp_path, plain_hierarchies(SPINE), {})
     assert read_geography(tmp_path).digest() == SPINE.digest()
 
 

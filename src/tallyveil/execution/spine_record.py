@@ -1,0 +1,83 @@
+"""What is said of a release's spine: that no path overspends, how it was made, how far areas are from it."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tallyveil.errors import BudgetError
+from tallyveil.execution.plan import ReleasePlan
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.distance import off_spine_distances
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.shares import path_total, uniform_shares
+from tallyveil.geography.spine import Spine
+
+
+def check_paths(plan: ReleasePlan, spine: Spine) -> str:
+    """Refuse a spine on which some path from a root to a finest geounit spends other than the whole, exactly.
+
+    Returns:
+        A sentence for the guarantee.
+    Raises:
+        BudgetError: the shares do not fit the spine, or sum to another number along some path.
+    Source: Cumings-Menon et al. 2023, Theorem 3.
+    """
+    total = path_total(spine, uniform_shares(spine, dict(plan.strategy.geolevel_shares)))
+    if total != Fraction(1):
+        raise BudgetError(
+            f"shares sum to {total} along every path from the root, wanted exactly 1. Change [strategy.geolevels].",
+            code="unequal-paths",
+        )
+    return (
+        f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly 1, for all "
+        f"{spine.n_geounits(spine.finest):,}; checked in exact fractions before anything was spent"
+    )
+
+
+def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] | None:
+    """How the spine was made and what that changed, as plain data; None for a geography used as it is.
+
+    Returns:
+        `steps`; geounits and children of `original` and `made` by geolevel; `replaced`, the geolevels of the
+        original that the spine does not have as they were; off-spine `distances` of every entity family and replaced
+        geolevel on both.
+    Privacy: computed from public geography only.
+    """
+    if plan.spine is None:
+        return None
+    areas = (*hierarchies.families, *hierarchies.replaced)
+    return {
+        "steps": plan.spine.to_mapping()["steps"],
+        "original": _levels(hierarchies.original),
+        "made": _levels(hierarchies.spine),
+        "replaced": list(hierarchies.replaced_names),
+        "distances": {area.name: _distances(hierarchies, area) for area in areas},
+    }
+
+
+def _levels(spine: Spine) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for level, name in enumerate(spine.geolevels):
+        record: dict[str, Any] = {"geolevel": name, "geounits": spine.n_geounits(level)}
+        if level < spine.finest:
+            children = np.diff(spine.child_offsets[level])
+            record |= {
+                "children_mean": round(float(children.mean()), 2),
+                "children_most": int(children.max()),
+                "single_children": int((children == 1).sum()),
+            }
+        found.append(record)
+    return found
+
+
+def _distances(hierarchies: Hierarchies, area: EntityFamily) -> dict[str, Any]:
+    made = off_spine_distances(hierarchies.spine, area)
+    record: dict[str, Any] = {"entities": area.n_entities}
+    if hierarchies.original is not hierarchies.spine:
+        rows = hierarchies.spine.locate(
+            hierarchies.spine.finest, hierarchies.original.geocodes[hierarchies.original.finest].text
+        )
+        before = off_spine_distances(hierarchies.original, area.reordered(rows))
+        record |= {"original_mean": round(before.mean, 2), "original_most": before.maximum}
+    return record | {"mean": round(made.mean, 2), "most": made.maximum}
