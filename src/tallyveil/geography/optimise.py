@@ -178,7 +178,7 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
     """
     names = list(geolevels)
     for step in steps:
-        below = step.geolevel if isinstance(step, Branch) else step.children
+        below = step.geolevel if isinstance(step, Branch | CutByEntities) else step.children
         if below not in names:
             raise GeographyError(
                 f"a step of the spine names geolevel '{below}'; before it there are {', '.join(names)}. "
@@ -188,6 +188,8 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
         place = names.index(below)
         if isinstance(step, Branch):
             names[place + 1 : place + 1] = [step.parts] if step.parts is not None else []
+        elif isinstance(step, CutByEntities):
+            names[place : place + 1] = [step.geolevel, step.name] if step.keep else [step.name]
         elif place == 0 or names[place - 1] != step.geolevel:
             names.insert(place, step.geolevel)
     return tuple(names)
