@@ -86,7 +86,7 @@ def _arrays(
         ),
         Entries(
             np.searchsorted(snapped.child, np.arange(problem.n_children + 1)),
-            snapped.cell,
+            np.ascontiguousarray(snapped.cell),
             snapped.floor,
             snapped.part,
         ),

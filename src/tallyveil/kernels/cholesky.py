@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.kernels.compiled import part
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -73,7 +75,7 @@ def invert(matrix: Floats, n: int, work: Floats, inverse: Floats) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _invert_triangle(upper: Floats, n: int, inverse: Floats) -> None:
     """Inverse of an upper triangle, row after row from the last; zeros below its diagonal."""
     for i in range(n - 1, -1, -1):
@@ -98,7 +100,7 @@ def _invert_triangle(upper: Floats, n: int, inverse: Floats) -> None:
             own[k] *= inverse_pivot
 
 
-@njit(nogil=True, cache=True)
+@part
 def _sum_of_outer_products(lower: Floats, n: int, out: Floats) -> None:
     """Add the lower half of the sum over k of (row k)' (row k) of a lower triangle, four rows at a time."""
     done = 0

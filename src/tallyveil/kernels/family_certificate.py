@@ -6,6 +6,7 @@ The numpy twin and specification is `tallyveil.estimation.program.residual_perso
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part
 from tallyveil.kernels.family_descent import gradients, row_activity
 from tallyveil.kernels.family_program import Floats, Integers, Labels, Program
 
@@ -70,7 +71,7 @@ def violation(
     return _larger(worst, unmet), unmet
 
 
-@njit(nogil=True, cache=True)
+@part
 def _larger(worst: float, value: float) -> float:
     """Maximum that keeps what is not a number as infinite."""
     if value <= worst:

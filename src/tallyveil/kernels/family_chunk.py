@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_answers import number_answers
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels
@@ -121,14 +122,14 @@ def estimate_chunk(
     return ended, chosen, residual, offsets, cells[:n].copy(), persons[:n].copy()
 
 
-@njit(nogil=True, cache=True)
+@part
 def _longer(cells: Labels, persons: Integers, capacity: int) -> tuple[Labels, Integers]:
     longer_cells, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
     longer_cells[: cells.size], longer_persons[: cells.size] = cells, persons
     return longer_cells, longer_persons
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def _estimate_family(
     rules: Rules, chunk: Chunk, f: int, support: Integers, number: Labels, found: Labels
 ) -> tuple[int, bool, float, Integers]:
@@ -169,7 +170,7 @@ def _estimate_family(
     return ended, status == OPTIMAL, residual, counts
 
 
-@njit(nogil=True, cache=True)
+@part
 def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Labels) -> tuple[Labels, Bounds]:
     """The constraints on a support: labels [B, s], and bounds with the answers that matter.
 
@@ -207,7 +208,7 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Label
     return labels, Bounds(offset, lower, upper)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _holds(labels: Labels, bounds: Bounds, counts: Integers) -> bool:
     """Whether counts of shape (C, s) meet every constraint."""
     for c in range(counts.shape[0]):
@@ -222,7 +223,7 @@ def _holds(labels: Labels, bounds: Bounds, counts: Integers) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _allowed(labels: Labels, bounds: Bounds, parent: Integers) -> Booleans:
     """Where a child may be above zero. [C, s]"""
     n_children = bounds.lower.shape[0]
@@ -236,7 +237,7 @@ def _allowed(labels: Labels, bounds: Bounds, parent: Integers) -> Booleans:
     return allowed
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def _solve_passes(
     rules: Rules,
     chunk: Chunk,
@@ -252,7 +253,7 @@ def _solve_passes(
     lower, upper = _flat_bounds(bounds)
     ended, worst = CERTIFIED, 0.0
     estimate = np.zeros(allowed.shape)
-    n_passes = rules.slack.size
+    n_passes, has_sums = rules.slack.size, parent.size > 0
     for p in range(n_passes):
         if not allowed.any():
             return LEFT, worst, estimate
@@ -261,7 +262,7 @@ def _solve_passes(
         estimate, residual, rounds, _, _ = solve_arrays(
             allowed,
             inhabitants,
-            True,
+            has_sums,
             own_labels,
             own_widths,
             values,
@@ -285,7 +286,7 @@ def _solve_passes(
     return ended, worst, estimate
 
 
-@njit(nogil=True, cache=True)
+@part
 def _flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
     """Bounds constraint after constraint, child after child, as a pass takes them; trivial ones infinite."""
     n_children, n = bounds.lower.shape
@@ -303,7 +304,7 @@ def _flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
     return lower, upper
 
 
-@njit(nogil=True, cache=True)
+@part
 def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers, Integers]:
     """Labels, widths and values of some queries of a family, as a pass takes them."""
     begin, end = chunk.offsets[f], chunk.offsets[f + 1]
@@ -323,7 +324,7 @@ def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers
     return labels, widths, values
 
 
-@njit(nogil=True, cache=True)
+@part
 def _carry(labels: Labels, widths: Integers, estimate: Floats, slack: float, allowed: Booleans) -> Floats:
     """Answers of an estimate, query after query, child after child.
 
@@ -345,7 +346,7 @@ def _carry(labels: Labels, widths: Integers, estimate: Floats, slack: float, all
     return answers
 
 
-@njit(nogil=True, cache=True)
+@part
 def _snap(estimate: Floats, allowed: Booleans) -> tuple[Entries, Integers]:
     """Estimates as multiples of 2^-20, and the child of each; twin: `tallyveil.estimation.rounding.snap`."""
     n_children, n_cells = estimate.shape

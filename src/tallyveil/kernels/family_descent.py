@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
 from tallyveil.kernels.simplex import simplex_shift
 
@@ -131,7 +132,7 @@ def row_activity(program: Program, x: Floats, activity: Floats) -> None:
                         activity[row] += x[c, i]
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def refresh(program: Program, state: State) -> None:
     """Recompute what the descent keeps up to date by increments."""
     row_activity(program, state.x, state.activity)
@@ -205,7 +206,7 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
     return n_sweeps
 
 
-@njit(nogil=True, cache=True)
+@part
 def _sweep(
     has_sums: bool,
     sums: Floats,
@@ -288,7 +289,7 @@ def _sweep(
     return largest
 
 
-@njit(nogil=True, cache=True)
+@part
 def _force(
     row_price: Floats,
     activity: Floats,
@@ -304,7 +305,7 @@ def _force(
     return float(max(short, 0.0) + min(over, 0.0))
 
 
-@njit(nogil=True, cache=True)
+@part
 def _update_prices(program: Program, state: State, stiffness: float) -> float:
     """Take over the rows' forces as prices; returns the largest change in persons."""
     moved = 0.0
@@ -315,7 +316,7 @@ def _update_prices(program: Program, state: State, stiffness: float) -> float:
     return moved
 
 
-@njit(nogil=True, cache=True)
+@part
 def _members(program: Program) -> tuple[Integers, Integers]:
     """Children that may have each cell: starts of shape (g + 1,), and the children."""
     n_children, n_cells = program.allowed.shape
@@ -332,7 +333,7 @@ def _members(program: Program) -> tuple[Integers, Integers]:
     return starts, members
 
 
-@njit(nogil=True, cache=True)
+@part
 def _not_zero(
     x: Floats, starts: Integers, members: Integers, some_starts: Integers, some_members: Integers
 ) -> None:
@@ -346,7 +347,7 @@ def _not_zero(
         some_starts[i + 1] = n
 
 
-@njit(nogil=True, cache=True)
+@part
 def _bounds_of_cells(program: Program) -> tuple[Integers, Integers]:
     """Bounds that have a row through each cell in some child: starts of shape (g + 1,), and the bounds."""
     n_cells = program.allowed.shape[1]
@@ -365,7 +366,7 @@ def _bounds_of_cells(program: Program) -> tuple[Integers, Integers]:
     return starts, bounds
 
 
-@njit(nogil=True, cache=True)
+@part
 def _bounds_in_use(program: Program) -> Booleans:
     """Whether a label of a bound has a row in some child, [b, labels]."""
     n_bounds = program.bound_label.shape[0]

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
+from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_inverse import Factors, grown, make_room, update_inverses
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
 from tallyveil.kernels.vectors import add_scaled, copy_stretch
@@ -45,7 +46,7 @@ def factor_face(
     """
     n_children, n_cells = free.shape
     after = before if make_room(free, before, changed) else grown(program, free, before)
-    largest, most_rows = 0, 0
+    largest, most_rows = int(np.int64(0)), int(np.int64(0))
     for c in range(n_children):
         largest = max(largest, after.cells_of[c + 1] - after.cells_of[c])
         most_rows = max(most_rows, program.child_rows[c + 1] - program.child_rows[c])
@@ -63,7 +64,7 @@ def factor_face(
     return cholesky(schur, n_cells), after
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def _bind(
     program: Program, side: Integers, after: Factors, changed: Booleans, compliance: float, most: int
 ) -> bool:
@@ -108,7 +109,7 @@ def _bind(
     return True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _add_schur(factors: Factors, scratch: Floats, schur: Floats) -> None:
     """Add the upper half of the Schur complement."""
     cells, inverse, weighted, bound = factors.cells, factors.inverse, factors.weighted, factors.bound
@@ -191,7 +192,7 @@ def correct(
             row_price[factors.rows[k]] += price[k]
 
 
-@njit(nogil=True, cache=True)
+@part
 def _answer(
     program: Program, factors: Factors, right: Floats, missing_rows: Floats, step: Floats, price: Floats
 ) -> None:

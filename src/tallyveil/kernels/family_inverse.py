@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from tallyveil.kernels.cholesky import invert
+from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
 from tallyveil.kernels.vectors import add_scaled, copy_stretch, invert_small
 
@@ -131,7 +132,7 @@ def grown(program: Program, free: Booleans, before: Factors) -> Factors:
     return after
 
 
-@njit(nogil=True, cache=True)
+@part
 def _copy_rows(
     source: Floats, first: int, width: int, out: Floats, out_first: int, out_width: int, n_rows: int, n: int
 ) -> None:
@@ -139,7 +140,7 @@ def _copy_rows(
         copy_stretch(out, out_first + a * out_width, source, first + a * width, n)
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def update_inverses(
     program: Program, free: Booleans, factors: Factors, changed: Booleans, largest: int
 ) -> bool:
@@ -172,7 +173,7 @@ def update_inverses(
             continue
         factors.n_updates[c] += n_changes
         anew = f < 0 or n_changes * CELLS_AN_UPDATE > n_wanted or factors.n_updates[c] > MOST_UPDATES
-        a = 0
+        a = int(np.int64(0))
         while not anew and a < f:
             if free[c, cells[first + a]]:
                 a += 1
@@ -181,7 +182,7 @@ def update_inverses(
                 if not anew:
                     _take_away(inverse, place, width, cells, first, f, a, one[0])
                     f -= 1
-        a, i = 0, 0
+        a, i = int(np.int64(0)), int(np.int64(0))
         while not anew and i < free.shape[1]:
             if free[c, i]:
                 if a == f or cells[first + a] != i:
@@ -193,7 +194,7 @@ def update_inverses(
                 a += 1
             i += 1
         if anew:
-            f = 0
+            f = int(np.int64(0))
             for i in range(free.shape[1]):
                 if free[c, i]:
                     cells[first + f] = i
@@ -217,7 +218,7 @@ def update_inverses(
     return True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _gather(
     hessian: Floats,
     ridge: Floats,
@@ -243,7 +244,7 @@ def _gather(
         out[b] = total
 
 
-@njit(nogil=True, cache=True)
+@part
 def _take_away(
     inverse: Floats,
     place: int,
@@ -271,7 +272,7 @@ def _take_away(
         cells[first + a - 1] = cells[first + a]
 
 
-@njit(nogil=True, cache=True)
+@part
 def _add(
     inverse: Floats,
     place: int,

@@ -6,6 +6,7 @@ The numpy twin and specification is `tallyveil.estimation.active_set`, which exp
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
 from tallyveil.kernels.family_descent import row_activity
 from tallyveil.kernels.family_face import correct, factor_face
@@ -64,7 +65,7 @@ def polish(
     tolerance = 1e-9 + 1e-13 * x.max()
     exact = _exact(x.max())
     found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
-    stiffest, stride, step, known = STIFFEST, 1.0, 0, True
+    stiffest, stride, step, known = STIFFEST, 1.0, int(np.int64(0)), True
     while step < full_swaps + single_swaps:
         while not ok:
             # rounding errors outweigh the compliance: soften
@@ -148,13 +149,13 @@ def polish(
     return found, step
 
 
-@njit(nogil=True, cache=True)
+@part
 def _exact(largest: float) -> float:
     """Persons that do not count where the largest count is this."""
     return float(max(EXACT_PERSONS, ROUNDING * largest, min(ENOUGH * largest, ENOUGH_PERSONS)))
 
 
-@njit(nogil=True, cache=True)
+@part
 def _clip(x: Floats, positive: Floats) -> bool:
     """x without its negative entries into `positive`; whether there were any."""
     clipped = False
@@ -165,7 +166,7 @@ def _clip(x: Floats, positive: Floats) -> bool:
     return clipped
 
 
-@njit(nogil=True, cache=True)
+@part
 def _stride(stride: float, point: Floats, centre: Floats) -> None:
     """Move the centre to the point, or beyond."""
     if stride == 1.0:
@@ -175,13 +176,13 @@ def _stride(stride: float, point: Floats, centre: Floats) -> None:
         centre[i] += stride * (point[i] - centre[i])
 
 
-@njit(nogil=True, cache=True)
+@part
 def _manner(step: int, full_swaps: int) -> int:
     """How to swap at a step, see `_swap`: in full, then more and more gently."""
     return 0 if step < full_swaps else (1 if step < 3 * full_swaps else 2)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _guess(
     program: Program, x: Floats, cell_price: Floats, row_price: Floats, costs: Floats, activity: Floats
 ) -> tuple[Booleans, Integers]:
@@ -207,7 +208,7 @@ def _guess(
     return free, side
 
 
-@njit(nogil=True, cache=True)
+@part
 def _free_a_child(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
     """Free the largest variable of every inhabited cell that has none, and mark its child as changed."""
     if not program.has_sums:
@@ -224,7 +225,7 @@ def _free_a_child(program: Program, free: Booleans, x: Floats, changed: Booleans
                 changed[best] = True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _on_face(
     free: Booleans, side: Integers, x: Floats, row_price: Floats, face_x: Floats, face_price: Floats
 ) -> bool:
@@ -240,7 +241,7 @@ def _on_face(
     return moved
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def _solve_face(
     program: Program,
     factors: Factors,
@@ -274,7 +275,7 @@ def _solve_face(
         correct(program, factors, costs, missing_rows, missing_cells, x, cell_price, row_price)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _steepest(program: Program, factors: Factors, costs: Floats) -> float:
     """Largest reduced cost of a free variable, in persons."""
     worst = 0.0
@@ -285,7 +286,7 @@ def _steepest(program: Program, factors: Factors, costs: Floats) -> float:
     return worst
 
 
-@njit(nogil=True, cache=True)
+@part
 def _missing(
     program: Program,
     side: Integers,
@@ -315,7 +316,7 @@ def _missing(
     return worst
 
 
-@njit(nogil=True, cache=True)
+@part
 def _swap(
     program: Program,
     free: Booleans,
@@ -370,7 +371,7 @@ def _swap(
     return n_wrong
 
 
-@njit(nogil=True, cache=True)
+@part
 def _side(
     program: Program,
     row: int,

@@ -7,6 +7,7 @@ partitions, the same rows, in the same order. Sizes are named in `tallyveil.kern
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part
 from tallyveil.kernels.family_program import (
     DENSE_CELLS,
     Booleans,
@@ -111,7 +112,7 @@ def merge_cells(
             break
         for i in range(n_cells):
             pattern[i] = allowed[c, i]
-        n_groups = _refine(group, n_groups, pattern, 2)
+        n_groups = _refine(group, n_groups, pattern, int(np.int64(2)))
     number = np.full(n_groups, -1)
     first = np.empty(n_groups, np.int64)
     n = 0
@@ -124,7 +125,7 @@ def merge_cells(
     return group, first
 
 
-@njit(nogil=True, cache=True)
+@part
 def _separates_all(labels: Labels, width: int) -> bool:
     seen = np.zeros(width, np.bool_)
     for label in labels:
@@ -134,7 +135,7 @@ def _separates_all(labels: Labels, width: int) -> bool:
     return labels.size > 0
 
 
-@njit(nogil=True, cache=True)
+@part
 def _refine(group: Integers, n_groups: int, labels: Labels, width: int) -> int:
     """Split groups by label, in place; returns how many there are."""
     n_cells = group.size
@@ -163,7 +164,7 @@ def _refine(group: Integers, n_groups: int, labels: Labels, width: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@part
 def _partitions(one: PassArrays, first: Integers) -> tuple[Integers, Integers, Floats, Floats]:
     """Answers of merged cells; queries that split them alike become one.
 
@@ -177,7 +178,7 @@ def _partitions(one: PassArrays, first: Integers) -> tuple[Integers, Integers, F
     same, sizes = np.empty(n_queries, np.int64), np.zeros(n_queries, np.int64)
     columns = np.empty((n_queries, n_cells), np.int64)
     labels = np.empty(n_cells, np.int64)
-    n = 0
+    n = int(np.int64(0))
     for q in range(n_queries):
         sizes[q] = _canonical(one.labels[q], one.widths[q], first, labels, columns[q])
         if sizes[q] > 0:
@@ -205,7 +206,7 @@ def _partitions(one: PassArrays, first: Integers) -> tuple[Integers, Integers, F
     return answers[:n].copy(), starts[1 : n + 1] - starts[:n], weights, targets
 
 
-@njit(nogil=True, cache=True)
+@part
 def _canonical(given: Labels, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
     """Number labels of merged cells in order of appearance; returns how many there are."""
     number = np.full(width, -1)
@@ -222,7 +223,7 @@ def _canonical(given: Labels, width: int, first: Integers, labels: Integers, col
     return n
 
 
-@njit(nogil=True, cache=True)
+@part
 def _find(answers: Integers, starts: Integers, n: int, labels: Integers, size: int) -> int:
     """The partition with these labels, or n when there is none."""
     for k in range(n):
@@ -236,7 +237,7 @@ def _find(answers: Integers, starts: Integers, n: int, labels: Integers, size: i
     return n
 
 
-@njit(nogil=True, cache=True)
+@part
 def _hessian(answers: Integers, weights: Floats) -> Floats:
     n_cells = answers.shape[1]
     hessian = np.zeros((n_cells, n_cells))
@@ -254,7 +255,7 @@ def _hessian(answers: Integers, weights: Floats) -> Floats:
     return hessian
 
 
-@njit(nogil=True, cache=True)
+@part
 def _linear(by_cell: Integers, targets: Floats) -> Floats:
     n_children, n_cells = targets.shape[0], by_cell.shape[0]
     linear = np.zeros((n_children, n_cells))
@@ -267,7 +268,7 @@ def _linear(by_cell: Integers, targets: Floats) -> Floats:
     return linear
 
 
-@njit(nogil=True, cache=True)
+@part
 def _ridge(answers: Integers, sizes: Integers, weights: Floats, relative: Floats) -> Floats:
     """Diagonal that makes H definite; zeros where it is already. `relative` is as in the numpy twin."""
     n_cells = answers.shape[1]
@@ -286,7 +287,7 @@ def _ridge(answers: Integers, sizes: Integers, weights: Floats, relative: Floats
     return ridge
 
 
-@njit(nogil=True, cache=True)
+@part
 def _independent(matrix: Floats) -> bool:
     """Whether a symmetric positive semidefinite matrix is definite, by Cholesky's method with pivots."""
     n = matrix.shape[0]
@@ -311,7 +312,7 @@ def _independent(matrix: Floats) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _rows(
     one: PassArrays, first: Integers, allowed: Booleans, sums: Floats
 ) -> tuple[

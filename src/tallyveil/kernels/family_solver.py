@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import written_out
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family_descent import State, descend, new_state
 from tallyveil.kernels.family_polish import polish
@@ -90,7 +91,7 @@ def solve_arrays(
     return estimate, worst, rounds, sweeps, steps
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def solve_program(program: Program, state: State) -> tuple[float, int, int, int]:
     """Rounds of descent and polish until one is certified; the state becomes the best point found.
 

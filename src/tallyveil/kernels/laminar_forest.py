@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.kernels.compiled import part
+
 Integers = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
 
@@ -60,7 +62,7 @@ def laminar_forest(labels: Labels) -> tuple[bool, Forest]:
     return True, Forest(above[:n_sets], deepest, set_of)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _sets_of_queries(labels: Labels) -> tuple[Integers, Integers, Integers]:
     """Size of every answer's set, [m, width]; each query's cells by answer, [m, s]; where each answer's begin."""
     m, s = labels.shape
@@ -86,7 +88,7 @@ def _sets_of_queries(labels: Labels) -> tuple[Integers, Integers, Integers]:
     return size, cells, begin
 
 
-@njit(nogil=True, cache=True)
+@part
 def _falling(size: Integers, largest: int) -> Integers:
     """Flat positions in order of falling size, equal sizes in order of position (a counting sort)."""
     flat = size.reshape(-1)

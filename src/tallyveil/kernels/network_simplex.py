@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.kernels.compiled import part
 from tallyveil.kernels.spanning_tree import (
     ABOVE,
     ARC,
@@ -101,7 +102,7 @@ def minimum_cost_flow(
     return OPTIMAL, flow[:n_arcs], potentials
 
 
-@njit(nogil=True, cache=True)
+@part
 def _blend(costs: Integers, largest: int, cost: Integers, n: int) -> bool:
     """Write a weighted sum of several costs, most important first; False where there is one, or too large."""
     n_arcs = costs.shape[1]
@@ -117,7 +118,7 @@ def _blend(costs: Integers, largest: int, cost: Integers, n: int) -> bool:
     return len(costs) > 1
 
 
-@njit(nogil=True, cache=True)
+@part
 def _minimise(
     tail: Integers,
     head: Integers,
@@ -136,13 +137,13 @@ def _minimise(
     and those that help are woken.
     """
     ring = np.empty(tail.size, dtype=np.int64)
-    n_ring = 0
+    n_ring = int(np.int64(0))
     for arc in range(tail.size):
         if mark[arc] == AWAKE:
             ring[n_ring] = arc
             n_ring += 1
     reprice(tree, cost, potential)
-    place = 0
+    place = int(np.int64(0))
     while True:
         entering, place = _search(tail, head, cost, potential, state, ring, n_ring, place)
         if entering < 0:
@@ -163,7 +164,7 @@ def _minimise(
         _pivot(tail[entering], head[entering], entering, room, cost, flow, state, tree, potential)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _search(
     tail: Integers,
     head: Integers,
@@ -193,7 +194,7 @@ def _search(
     return found, place
 
 
-@njit(nogil=True, cache=True)
+@part
 def _pivot(
     tail: int,
     head: int,
@@ -254,7 +255,7 @@ def _pivot(
     shift(tree, potential, below, -reduced if below == tail else reduced)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _freeze(
     tail: Integers, head: Integers, cost: Integers, potential: Integers, state: Marks, mark: Marks
 ) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.laminar_forest import Forest
 from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries, Flags, Integers, Network
 from tallyveil.kernels.rounding_start import first_flow
@@ -57,7 +58,7 @@ def aim(target: int, nearest: bool) -> int:
     return (whole + (1 if up else 0)) * ONE
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def rounding_network(
     forest: Forest,
     weight: Integers,
@@ -96,7 +97,7 @@ def rounding_network(
     out = np.empty(most_nodes + 1, dtype=np.int64)  # where the arcs out of each set's node begin; at most 3
     arc_of = np.full(cell.size, -1, dtype=np.int64)
     forced = np.zeros(left.size, dtype=np.int64)
-    n, a, feasible = 1, 0, True
+    n, a, feasible = int(np.int64(1)), int(np.int64(0)), True
     sets = _no_sets(n_sets, nearest.size)
     for c in range(n_children):
         _load_child(sets, forest, weight, bounds, entries, left, c)
@@ -114,7 +115,7 @@ def rounding_network(
     return feasible, arc_of, net
 
 
-@njit(nogil=True, cache=True)
+@part
 def _trim(net: Network, n: int, a: int) -> Network:
     """The network with n nodes and a arcs, and a first flow of zero."""
     return Network(
@@ -129,7 +130,7 @@ def _trim(net: Network, n: int, a: int) -> Network:
     )
 
 
-@njit(nogil=True, cache=True)
+@part
 def _no_sets(nothing: int, n_stages: int) -> _Sets:
     """Arrays for the sets of one child, to be used for every child in turn."""
     return _Sets(
@@ -148,7 +149,7 @@ def _no_sets(nothing: int, n_stages: int) -> _Sets:
     )
 
 
-@njit(nogil=True, cache=True)
+@part
 def _load_child(
     sets: _Sets,
     forest: Forest,
@@ -190,7 +191,7 @@ def _load_child(
             high[z] = min(high[z], bounds.upper[c, column] - whole[z])
 
 
-@njit(nogil=True, cache=True)
+@part
 def _share_nodes(forest: Forest, sets: _Sets) -> None:
     """Mark the sets that need a node (number 0), and find those that share the node of the set above (alias)."""
     live, target, low, high = sets.live, sets.target, sets.low, sets.high
@@ -207,7 +208,7 @@ def _share_nodes(forest: Forest, sets: _Sets) -> None:
             low[p], high[p] = max(low[p], low[z]), min(high[p], high[z])
 
 
-@njit(nogil=True, cache=True)
+@part
 def _add_sets(
     n: int,
     a: int,
@@ -242,7 +243,7 @@ def _add_sets(
     return n, a
 
 
-@njit(nogil=True, cache=True)
+@part
 def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Flags, net: Network) -> int:
     """Add the arcs out of a set's node: below the target, across it, above it. Returns the next arc."""
     node, reached, high = sets.number[z], sets.low[z], sets.high[z]
@@ -270,7 +271,7 @@ def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Flags
     return a
 
 
-@njit(nogil=True, cache=True)
+@part
 def _add_entries(
     c: int,
     a: int,
@@ -303,7 +304,7 @@ def _add_entries(
     return a
 
 
-@njit(nogil=True, cache=True)
+@part
 def _add_cells(
     n: int, left: Integers, forced: Integers, entries: Entries, arc_of: Integers, net: Network
 ) -> None:

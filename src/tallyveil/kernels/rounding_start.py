@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from tallyveil.kernels.compiled import part
 from tallyveil.kernels.rounding_arrays import ONE, Entries, Integers, Network
 
 
@@ -44,7 +45,7 @@ def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_
     _send_on(net, out, n_inner)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _send_on(net: Network, out: Integers, n_inner: int) -> None:
     """Send on what comes to each set's node, its arcs in order; the first arc with room left is the tree's."""
     through = net.supply.copy()
@@ -63,7 +64,7 @@ def _send_on(net: Network, out: Integers, n_inner: int) -> None:
                 break
 
 
-@njit(nogil=True, cache=True)
+@part
 def _arcs_by_cell(net: Network, n_inner: int) -> tuple[Integers, Integers]:
     """Arcs out of the nodes from n_inner on, by node, and where each node's begin."""
     start = np.zeros(net.supply.size - n_inner + 2, dtype=np.int64)

@@ -6,7 +6,8 @@ the root.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from tallyveil.kernels.compiled import part
 
 Integers = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.int8]
@@ -16,7 +17,7 @@ Marks = npt.NDArray[np.int8]
 ABOVE, ARC, SENSE, DEPTH, BELOW, NEXT, PREVIOUS = 0, 1, 2, 3, 4, 5, 6
 
 
-@njit(nogil=True, cache=True)
+@part
 def first_tree(
     tail: Integers, head: Integers, supply: Integers, first_arc: Integers, flow: Integers, state: Marks
 ) -> Integers:
@@ -46,7 +47,7 @@ def first_tree(
     return tree
 
 
-@njit(nogil=True, cache=True)
+@part
 def _hang(tree: Integers, u: int, above: int) -> None:
     """Put node u first in the list below `above`."""
     after = tree[above, BELOW]
@@ -58,7 +59,7 @@ def _hang(tree: Integers, u: int, above: int) -> None:
     tree[above, BELOW] = u
 
 
-@njit(nogil=True, cache=True)
+@part
 def _unhang(tree: Integers, u: int) -> None:
     """Take node u out of the list below the node above it."""
     before, after = tree[u, PREVIOUS], tree[u, NEXT]
@@ -70,7 +71,7 @@ def _unhang(tree: Integers, u: int) -> None:
         tree[tree[u, ABOVE], BELOW] = after
 
 
-@njit(nogil=True, cache=True)
+@part
 def shift(tree: Integers, potential: Integers, top: int, change: int) -> None:
     """Add to the potentials of `top` and everything below it, and set their depths."""
     u = top
@@ -87,7 +88,7 @@ def shift(tree: Integers, potential: Integers, top: int, change: int) -> None:
         u = after
 
 
-@njit(nogil=True, cache=True)
+@part
 def reprice(tree: Integers, cost: Integers, potential: Integers) -> None:
     """Set all potentials anew; the root has 0."""
     potential[0] = 0
@@ -102,7 +103,7 @@ def reprice(tree: Integers, cost: Integers, potential: Integers) -> None:
         u = after
 
 
-@njit(nogil=True, cache=True)
+@part
 def rehang(tree: Integers, below: int, above: int, leaving: int, arc: int, sense: int) -> None:
     """Turn the path from `below` up to `leaving` round, and hang it on `above` by the arc."""
     u = below
