@@ -2,7 +2,8 @@
 
 The population is made up so that its blocks are Rhode Island's (voting age by race and ethnicity from the 2010
 census); places, county subdivisions, school districts and tribal areas are its real ones. Or, with `--blocks`, a
-made-up state whose areas cross tracts (`spine.py`). Shares are those of the State-rooted allocation of 2020. Spines:
+made-up state whose areas cross tracts (`made_up_state.py`). Shares are those of the State-rooted
+allocation of 2020. Spines:
 
     plain               State, County, Tract, Block_Group, Block as the Bureau draws them
     paper               tribal areas as a branch under the State (which keeps its invariant); optimised block groups
@@ -25,13 +26,14 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import polars as pl
-from spine import FAMILIES, state
+from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.execution.run as running
 from tallyveil.cli.synth import write_country
@@ -40,7 +42,6 @@ from tallyveil.execution.run import run_release
 from tallyveil.noise.key import insecure_key
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
-LENGTHS = {"County": 5, "Tract": 11, "Block_Group": 12}
 TARGET_LOWER, TARGET_HIGHER = 0.25, 0.05
 
 # Shares of the State-rooted allocation of 2020, in parts of 4,099.
@@ -148,6 +149,11 @@ def compare(folder: Path, names: list[str], keys: int) -> dict[str, dict[str, li
     return found
 
 
+def ratio(errors: Sequence[float], plain: Sequence[float]) -> float:
+    """Relative change of a mean error."""
+    return float(np.mean(errors) / max(np.mean(plain), 1e-9)) - 1
+
+
 def show(found: dict[str, dict[str, list[float]]], areas: pl.DataFrame) -> None:
     """Print a table, and what is met of the targets."""
     numbers = dict(areas.group_by("kind").agg(pl.col("area").n_unique()).rows())
@@ -157,16 +163,17 @@ def show(found: dict[str, dict[str, list[float]]], areas: pl.DataFrame) -> None:
         cells = []
         for name in names:
             values, plain = np.array(found[name][kind]), np.array(found[names[0]][kind])
-            change = "" if name == names[0] else f" ({values.mean() / plain.mean() - 1:+.0%})"
-            cells.append(f"{values.mean():.2f} ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}{change}")
+            spread = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
+            change = f" ({ratio(values, plain):+.0%})" if name != names[0] else ""
+            cells.append(f"{values.mean():.2f}{spread}{change}")
         print(f"| {kind} | {numbers[kind]} | " + " | ".join(cells) + " |")
     for name in names[1:]:
         for kind in sorted(numbers):
-            ratio = np.mean(found[name][kind]) / np.mean(found[names[0]][kind]) - 1
-            if kind.endswith("not nesting") and ratio > -TARGET_LOWER:
-                print(f"{name}: {kind} {ratio:+.1%}, wanted {-TARGET_LOWER:.0%} or lower")
-            if kind in ("County", "Tract") and ratio > TARGET_HIGHER:
-                print(f"{name}: {kind} {ratio:+.1%}, wanted {TARGET_HIGHER:+.0%} or lower")
+            change = ratio(found[name][kind], found[names[0]][kind])
+            if kind.endswith("not nesting") and change > -TARGET_LOWER:
+                print(f"{name}: {kind} {change:+.1%}, wanted {-TARGET_LOWER:.0%} or lower")
+            if kind in ("County", "Tract") and change > TARGET_HIGHER:
+                print(f"{name}: {kind} {change:+.1%}, wanted {TARGET_HIGHER:+.0%} or lower")
 
 
 def prepare(folder: Path, counts: Path, entities: Path, blocks: int | None) -> None:
@@ -179,38 +186,12 @@ def prepare(folder: Path, counts: Path, entities: Path, blocks: int | None) -> N
         group = pl.col("geocode").str.head(LENGTHS["Block_Group"])
         number = pl.int_range(pl.len()).over(group).cast(pl.String).str.zfill(3)
         table = state(blocks, 1).with_columns((group + number).alias("geocode"))
-        write_made_up(folder, table)
+        write_people(folder, table)
     geography = pl.read_parquet(folder / "geography.parquet")
     group = pl.col("geocode").str.head(LENGTHS["Block_Group"]).alias("block_group")
     table.join(geography.select("geocode"), on="geocode", how="semi").select(
         "geocode", *FAMILIES, group
     ).write_parquet(folder / "entities.parquet")
-
-
-def write_made_up(folder: Path, table: pl.DataFrame) -> None:
-    """People for the blocks of a made-up state, a third of which are empty."""
-    rng = np.random.default_rng(2)
-    people = np.where(rng.random(len(table)) < 0.3, 0, rng.lognormal(3, 1.2, len(table))).astype(np.int64)
-    groups = ["hisp", "white", "black", "asian"]
-    of_block = np.repeat(np.arange(len(table)), people)
-    counts = pl.DataFrame(
-        {
-            "geocode": table["geocode"].gather(of_block),
-            "voting_age": np.where(rng.random(len(of_block)) < 0.78, "18_plus", "under_18"),
-            "race_ethnicity": pl.Series(groups).gather(
-                rng.choice(4, len(of_block), p=[0.15, 0.6, 0.15, 0.1])
-            ),
-        }
-    )
-    path = folder / "made_up_counts.parquet"
-    counts.group_by(pl.all()).len("count").write_parquet(path)
-    geography = table.select(
-        "geocode",
-        pl.col("geocode").str.head(2).alias("state"),
-        *(pl.col("geocode").str.head(n).alias(name.lower()) for name, n in LENGTHS.items()),
-    )
-    geography.write_parquet(folder / "made_up_blocks.parquet")
-    write_country(folder, blocks=None, schema="race-age", like=path, seed=1)
 
 
 def main() -> None:
