@@ -141,6 +141,7 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
 
     from tallyveil.budget.expected import expected_errors
     from tallyveil.execution.guarantee import guarantee_of
+    from tallyveil.execution.plan import STEP_KINDS
 
     console = Console()
     guarantee = guarantee_of(loaded)
@@ -161,6 +162,9 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
+    if loaded.spine is not None and loaded.spine.steps:
+        kinds = ", ".join(STEP_KINDS[type(step)] for step in loaded.spine.steps)
+        console.print(f"spine       {', '.join(loaded.geolevels)} (by {kinds})", soft_wrap=True)
     console.print("afterwards  estimation and everything after it cost nothing (post-processing)")
     console.print()
     console.print(_levels(loaded, exact))

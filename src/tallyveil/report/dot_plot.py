@@ -19,6 +19,7 @@ from tallyveil.report.wording import geolevel_title
 
 _LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
 _ROW = 0.52
+_NAMES_ACROSS, _LINE = 6, 0.22  # of the legend
 
 
 def dot_plot(
@@ -43,7 +44,9 @@ def dot_plot(
         below: Where zero is drawn, below every positive value; None when there are no zeros.
     """
     with house_style(name):
-        top, bottom = 0.42, 0.6
+        names_across = min(len(geolevels), _NAMES_ACROSS)
+        lines = -(-len(geolevels) // _NAMES_ACROSS)
+        top, bottom = 0.42 + _LINE * (lines - 1), 0.6
         height = top + bottom + _ROW * len(rows)
         figure = new_figure(height)
         axes = figure.add_axes(
@@ -78,7 +81,7 @@ def dot_plot(
         figure.legend(
             loc="upper left",
             bbox_to_anchor=(_LEFT / WIDTH, 1 - 0.08 / height),
-            ncols=len(geolevels),
+            ncols=names_across,
             columnspacing=1.4,
             handletextpad=0.2,
         )

@@ -72,8 +72,9 @@ def _step(step: dict[str, Any]) -> str:
         )
     families = listed([geolevel_title(name) for name in step["families"]])
     children = geolevel_title(step["children"])
-    limit = f"at most int(√n + {step['limit']['cutoff']})"
+    limit = f"at most int(√n + {step['limit']['cutoff']}) each"
     if step["limit"]["at_most"] is not None:
-        limit += f", and never more than {step['limit']['at_most']}"
-    how = "in the same entities" if step["kind"] == "group_by_membership" else "without any distance growing"
-    return f"{level}: {children} geounits are grouped {how} of {families}, {limit} a group."
+        limit += f" and never more than {step['limit']['at_most']}"
+    if step["kind"] == "group_by_membership":
+        return f"{level}: groups of {children} geounits that are in the same entities of {families}, {limit}."
+    return f"{level}: groups of {children} geounits, merged while no distance of {families} grows, {limit}."

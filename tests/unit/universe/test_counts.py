@@ -15,6 +15,7 @@ from tallyveil.universe.counts import (
     narrow,
     row_ranges,
     sum_families,
+    sum_members,
     sum_triplets,
 )
 
@@ -107,3 +108,23 @@ def test_families_add_up_to_their_parents(monkeypatch, entries):
     for row, cell, count in expand(*sum_families(*children, child_offsets, N_CELLS)):
         found[row, cell] = count
     assert np.array_equal(found, summed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_areas_that_overlap_add_up_their_members(seed, monkeypatch):
+    """Beside sums over dense arrays, an area at a time or several."""
+    rng = np.random.default_rng([7, seed])
+    dense = rng.integers(0, 4, (9, N_CELLS)) * (rng.random((9, N_CELLS)) < 0.4)
+    rows, cells = np.nonzero(dense)
+    offsets, cell, count = compress_rows(9, rows, cells, dense[rows, cells])
+    inside = rng.random((5, 9)) < rng.random()
+    area_offsets = np.concatenate([[0], np.cumsum(inside.sum(axis=1))])
+    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", 8 * int(rng.integers(1, 12)))
+    summed = sum_members(offsets, cell, count, area_offsets, np.nonzero(inside)[1], N_CELLS)
+    found = PublicCounts("areas", *summed)
+    wanted = inside.astype(np.int64) @ dense
+    assert found.n_geounits == 5
+    got = np.zeros_like(wanted)
+    got[found.geounits, found.cells] = found.counts
+    assert np.array_equal(got, wanted)
+    assert (found.counts > 0).all()
