@@ -1,109 +1,143 @@
-"""SafeTab on a made-up country with real parameter files: seconds, memory, noisy counts a second, by stage.
+"""SafeTab on made-up countries with real parameter files: seconds, memory, noisy counts a second, by persons and groups.
 
-    python benchmarks/safetab.py PARAMS [--persons 3000000] [--tracts 4] [--folder DIR] [--json FILE]
+    python benchmarks/safetab.py PARAMS [--persons 3000000] [--blocks 400000] [--folder DIR] [--json FILE]
+    python benchmarks/safetab.py PARAMS --sizes [--plot FILE.svg]
 
-PARAMS is a folder of config.json and the four code files. The country has blocks in every state the config asks for,
-`--tracts` tracts a county and 3 counties a state; people draw their codes from the code list, most of them one.
+PARAMS is a folder of config.json and the four code files. The first form times one run, once compiled. The second runs
+a quarter, a half and all of the persons, then of the blocks, each in a process of its own, fits seconds linearly to
+persons and noisy counts, draws both, and estimates a run of the size of the United States. Seconds are wall-clock and
+processor time; on a machine with other work the latter says more.
 """
 
 import argparse
 import json
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import polars as pl
 
 from tallyveil.execution.safetab import run_safetab
 from tallyveil.noise import insecure_key
 from tallyveil.safetab import read_config
+from tallyveil.safetab.iterations import read_iterations
+from tallyveil.synthetic import write_safetab_country
+
+US_PERSONS = 334_735_155
+US_GEOUNITS = (
+    3_222 + 85_528 + 32_188 + 700 + 53
+)  # counties, tracts, places, tribal areas, states and the nation
+GROUPS_A_GEOUNIT = 2_150 + 48
 
 
-def write_country(folder: Path, params: Path, persons: int, tracts: int, counties: int = 3) -> None:
-    """Write GRF-C.txt and person-records.txt."""
-    config = read_config(params)
-    states = [state for run in config.runs for state in config.states_of(run)]
-    codes = pl.read_csv(params / "race-and-ethnicity-codes.txt", separator="|", infer_schema=False)
-    codes = codes["RACE_ETH_CODE"].to_list()
-    rng = np.random.default_rng(7)
-    rows = [
-        (s, f"{c:03d}", f"{t:06d}", f"{b:04d}", f"{(t * 7 + c) % 9 * 100 + 100:05d}" if t % 3 else "99999", a)
-        for n, s in enumerate(states)
-        for c in range(1, 1 + counties)
-        for t in range(100, 100 + tracts)
-        for b in range(1000, 1020)
-        for a in (f"{n % 20:04d}" if t % 4 == 0 and c == 1 else "9999",)
+def one_run(params: Path, persons: int, blocks: int, folder: Path) -> dict[str, Any]:
+    """Time one run."""
+    data = folder / f"data-{persons}-{blocks}"
+    start = time.perf_counter()
+    if not (data / "person-records.txt").exists():
+        config, files = read_config(params), read_iterations(params)
+        write_safetab_country(data, config, files, people=persons, blocks=blocks, seed=1)
+    making = time.perf_counter() - start
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        start, cpu = time.perf_counter(), time.process_time()
+        outcome = run_safetab(params, data, Path(out) / "run", test_key=insecure_key("benchmark"))
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    sizes = outcome.manifest["sizes"]
+    counts = sum(size["noisy_counts"] for size in sizes.values())
+    return {
+        "persons": persons,
+        "blocks": blocks,
+        "groups": sum(sum(size["groups"].values()) for size in sizes.values()),
+        "noisy_counts": counts,
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu, 2),
+        "noisy_counts_per_second": round(counts / seconds),
+        "noisy_counts_per_cpu_second": round(counts / cpu),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "t1_rows": sum(size["t1_rows"] for size in sizes.values()),
+        "t2_rows": sum(size["t2_rows"] for size in sizes.values()),
+        "stages": {stage["stage"]: stage["seconds"] for stage in outcome.manifest["performance"]},
+        "seconds_to_make_the_data": round(making, 2),
+    }
+
+
+def all_sizes(params: Path, persons: int, blocks: int, folder: Path) -> list[dict[str, Any]]:
+    """Runs of three sizes in persons and three in blocks, each in its own process."""
+    wanted = [(persons * k // 4, blocks // 4) for k in (1, 2, 4)] + [
+        (persons // 4, blocks * k // 4) for k in (2, 4)
     ]
-    names = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK", "PLACEFP", "AIANNHCE"]
-    blocks = pl.DataFrame(rows, schema=names, orient="row")
-    folder.mkdir(parents=True, exist_ok=True)
-    blocks.write_csv(folder / "GRF-C.txt", separator="|")
-    weights = 1 / np.arange(1, len(codes) + 1) ** 1.1
-    weights /= weights.sum()
-    order = rng.permutation(len(codes))
-    pool = np.array(codes)[order]
-    race = [pool[rng.choice(len(codes), persons, p=weights)] for _ in range(8)]
-    n_codes = (
-        np.searchsorted(np.cumsum([0.88, 0.09, 0.02, 0.005, 0.002, 0.001, 0.001]), rng.random(persons)) + 1
-    )
-    places = rng.integers(0, blocks.height, persons)
-    home = blocks[places]
-    frame = pl.DataFrame(
-        {
-            "QAGE": pl.Series(rng.integers(0, 100, persons)).cast(pl.String),
-            "QSEX": pl.Series(rng.integers(1, 3, persons)).cast(pl.String),
-            "HOUSEHOLDER": pl.Series(rng.integers(0, 2, persons) == 1).replace_strict(
-                {True: "True", False: "False"}
-            ),
-            **{name: home[name] for name in names[:4]},
-            "CENRACE": pl.Series(rng.integers(1, 64, persons)).cast(pl.String).str.zfill(2),
-            "QRACE1": pl.Series(race[0]),
-            **{f"QRACE{i}": pl.Series(np.where(n_codes >= i, race[i - 1], "Null")) for i in range(2, 9)},
-            "QSPAN": pl.Series(
-                np.where(rng.random(persons) < 0.8, "9950", pool[rng.integers(0, 400, persons)])
-            ),
-        }
-    )
-    frame.write_csv(folder / "person-records.txt", separator="|")
+    found = []
+    for people, n_blocks in wanted:
+        arguments = ["--persons", str(people), "--blocks", str(n_blocks), "--folder", str(folder)]
+        said = subprocess.run(
+            [sys.executable, __file__, str(params), *arguments], capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(said.stdout))
+        print(json.dumps({k: v for k, v in found[-1].items() if k != "stages"}), file=sys.stderr)
+    return found
+
+
+def fitted(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """Processor seconds as a constant, so much a person and so much a noisy count; and what the US would take."""
+    design = np.array([[1.0, run["persons"], run["noisy_counts"]] for run in runs])
+    seconds = np.array([run["cpu_seconds"] for run in runs])
+    (constant, person, count), *_ = np.linalg.lstsq(design, seconds, rcond=None)
+    groups = US_GEOUNITS * GROUPS_A_GEOUNIT
+    per_group = np.mean([run["noisy_counts"] / run["groups"] for run in runs[-2:]])
+    return {
+        "constant_seconds": float(constant),
+        "seconds_a_million_persons": float(person * 1e6),
+        "noisy_counts_a_second": float(1 / count),
+        "largest_miss_seconds": float(np.abs(design @ [constant, person, count] - seconds).max()),
+        "us_groups": groups,
+        "us_minutes": float((constant + person * US_PERSONS + count * per_group * groups) / 60),
+    }
+
+
+def plot(runs: list[dict[str, Any]], path: Path) -> None:
+    """Draw seconds against persons and against noisy counts."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for one, own, key, title in (
+        (axes[0], runs[:3], "persons", "persons (millions)"),
+        (axes[1], [runs[0], *runs[3:]], "noisy_counts", "noisy counts (millions)"),
+    ):
+        one.plot([run[key] / 1e6 for run in own], [run["cpu_seconds"] for run in own], "o-")
+        one.set_xlabel(title)
+        one.set_ylabel("processor seconds")
+        one.set_xlim(0)
+        one.set_ylim(0)
+    figure.savefig(path)
 
 
 def main() -> None:
-    """Time one run."""
+    """Time one run, or several sizes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("params", type=Path)
     parser.add_argument("--persons", type=int, default=3_000_000)
-    parser.add_argument("--tracts", type=int, default=4)
+    parser.add_argument("--blocks", type=int, default=400_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
-        data = folder / f"data-{given.persons}-{given.tracts}"
-        if not (data / "person-records.txt").exists():
-            write_country(data, given.params, given.persons, given.tracts)
-        with tempfile.TemporaryDirectory(dir=folder) as out:
-            start, cpu = time.perf_counter(), time.process_time()
-            outcome = run_safetab(given.params, data, Path(out) / "run", test_key=insecure_key("benchmark"))
-            seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    sizes = outcome.manifest["sizes"]
-    counts = sum(size["noisy_counts"] for size in sizes.values())
-    groups = sum(sum(size["groups"].values()) for size in sizes.values())
-    result = {
-        "persons": given.persons,
-        "groups": groups,
-        "noisy_counts": counts,
-        "seconds": round(seconds, 2),
-        "cpu_seconds": round(cpu, 2),
-        "noisy_counts_per_second": round(counts / seconds),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "t1_rows": sum(size["t1_rows"] for size in sizes.values()),
-        "t2_rows": sum(size["t2_rows"] for size in sizes.values()),
-        "stages": {stage["stage"]: stage["seconds"] for stage in outcome.manifest["performance"]},
-    }
+        if given.sizes:
+            runs = all_sizes(given.params, given.persons, given.blocks, folder)
+            result: dict[str, Any] = {"runs": runs, "fit": fitted(runs)}
+            if given.plot:
+                plot(runs, given.plot)
+        else:
+            result = one_run(given.params, given.persons, given.blocks, folder)
     print(json.dumps(result, indent=2))
     if given.json:
         given.json.write_text(json.dumps(result, indent=2) + "\n")

@@ -13,6 +13,7 @@ from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.plan import plan
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
+from tallyveil.cli.safetab import safetab
 from tallyveil.cli.spine import spine
 from tallyveil.cli.study import study
 from tallyveil.cli.synth import synth
@@ -31,6 +32,7 @@ for command in (demo, plan, run, report, evaluate, synth, study):
     app.command()(command)
 app.add_typer(account)
 app.add_typer(spine)
+app.add_typer(safetab)
 
 
 def _version(value: bool) -> None:

@@ -10,6 +10,6 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
 ) -> None:
     """Write report.html again, from the published files alone."""
-    from tallyveil.report import write_report
+    from tallyveil.report import is_safetab, write_report, write_safetab_report
 
-    typer.echo(str(write_report(release)))
+    typer.echo(str((write_safetab_report if is_safetab(release) else write_report)(release)))

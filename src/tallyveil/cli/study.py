@@ -16,6 +16,7 @@ class Study(StrEnum):
     """Papers that can be recomputed."""
 
     FDP_CENSUS = "fdp-census"
+    SAFETAB = "safetab"
 
 
 class PlotFormat(StrEnum):
@@ -26,7 +27,7 @@ class PlotFormat(StrEnum):
 
 
 def study(
-    name: Annotated[Study, typer.Argument(help="The paper: fdp-census.", metavar="PAPER")],
+    name: Annotated[Study, typer.Argument(help="The paper: fdp-census or safetab.", metavar="PAPER")],
     out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
     figure: Annotated[
         list[int] | None, typer.Option("--figure", metavar="N", help="Recompute Figure N; may be repeated.")
@@ -47,12 +48,16 @@ def study(
     plots: Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")] = PlotFormat.SVG,
     quiet: Quiet = False,
 ) -> None:
-    """Recompute a paper's tables and figures; write them with the paper's numbers beside ours."""
+    """Recompute a paper's tables and figures; write them with the paper's numbers beside ours.
+
+    Of safetab everything is recomputed where nothing is asked for.
+    """
     from tallyveil.studies.exhibit import MissingDataError, StudyInputs
     from tallyveil.studies.write import write_comparisons, write_findings
 
     wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
     results: list[tuple[Exhibit, Findings]] = []
+    everything = everything or (name is Study.SAFETAB and not wanted)
     for exhibit in _chosen(name, wanted, everything):
         try:
             findings = exhibit.recompute(StudyInputs(data))
@@ -73,9 +78,8 @@ def study(
 
 def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]":
     from tallyveil.errors import ConfigError
-    from tallyveil.studies.fdp_census.catalogue import EXHIBITS
 
-    catalogue = {Study.FDP_CENSUS: EXHIBITS}[name]
+    catalogue = _catalogue(name)
     known = {exhibit.name: exhibit for exhibit in catalogue}
     unknown = [word for word in wanted if word not in known]
     if unknown or not (wanted or everything):
@@ -86,6 +90,16 @@ def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]"
             code="bad-flag",
         )
     return list(catalogue) if everything else [known[word] for word in dict.fromkeys(wanted)]
+
+
+def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
+    if name is Study.SAFETAB:
+        from tallyveil.studies.safetab import catalogue as of_safetab
+
+        return of_safetab.EXHIBITS
+    from tallyveil.studies.fdp_census import catalogue as of_census
+
+    return of_census.EXHIBITS
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:

@@ -9,6 +9,8 @@ import typer
 if TYPE_CHECKING:
     from tallyveil.synthetic import PublishedCounts
 
+DEFAULT_SCHEMA = "pl94-persons"
+PEOPLE_PER_BLOCK = 40
 GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 
 
@@ -30,7 +32,7 @@ def synth(
             help="How many states; one every 400,000 blocks without it. Several have a US above them.",
         ),
     ] = None,
-    schema: Annotated[str, typer.Option("--schema", help='"pl94-persons" or "race-age".')] = "pl94-persons",
+    schema: Annotated[str, typer.Option("--schema", help='"pl94-persons" or "race-age".')] = DEFAULT_SCHEMA,
     like: Annotated[
         Path | None,
         typer.Option(
@@ -45,12 +47,26 @@ def synth(
             "Without it, a table *_blocks beside *_counts is taken, else the blocks of --like alone.",
         ),
     ] = None,
+    safetab: Annotated[
+        Path | None,
+        typer.Option(
+            "--safetab",
+            metavar="PARAMS",
+            help="Make SafeTab's person-records and GRF-C instead, for the codes and states of this parameter folder.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
 ) -> None:
     """Make up a population: records, geography, off-spine entities, facility bounds and a release file.
 
     Nobody in it exists, so it needs no protection: for trying things out, for tests and benchmarks.
     """
+    if safetab is not None:
+        given = (states is not None, like is not None, like_geography is not None, schema != DEFAULT_SCHEMA)
+        paths = _write_safetab(out, safetab, blocks, people, seed, foreign=any(given))
+        for path in paths:
+            typer.echo(str(path))
+        return
     paths = write_country(
         out,
         blocks=blocks,
@@ -63,6 +79,32 @@ def synth(
     )
     for path in paths:
         typer.echo(str(path))
+
+
+def _write_safetab(
+    out: Path, params: Path, blocks: int | None, people: int | None, seed: int, *, foreign: bool
+) -> list[Path]:
+    """Write SafeTab's data files; returns them.
+
+    Raises:
+        ConfigError: no size is given, or flags of other populations are.
+    """
+    from tallyveil.errors import ConfigError
+    from tallyveil.safetab.config import read_config
+    from tallyveil.safetab.iterations import read_iterations
+    from tallyveil.synthetic import write_safetab_country
+
+    if foreign or (blocks is None and people is None):
+        raise ConfigError(
+            "--safetab takes --people N, --blocks N or both, and neither --states, --schema, --like nor "
+            "--like-geography: its states and codes come from PARAMS.",
+            code="bad-flag",
+        )
+    config, files = read_config(params), read_iterations(params)
+    n_states = sum(len(config.states_of(run)) for run in config.runs)
+    n_blocks = blocks if blocks is not None else max(n_states, (people or 0) // PEOPLE_PER_BLOCK)
+    n_people = people if people is not None else n_blocks * PEOPLE_PER_BLOCK
+    return write_safetab_country(out, config, files, people=n_people, blocks=n_blocks, seed=seed)
 
 
 def write_country(

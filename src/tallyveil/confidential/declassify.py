@@ -1,13 +1,25 @@
 """The one door through which true counts leave the wall without noise, for evaluation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
+from tallyveil.confidential.safetab_measure import GroupMeasurer
+from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.geography.spine import Spine
+from tallyveil.noise.laws import Law
+from tallyveil.safetab.ages import FINEST_CELLS
+from tallyveil.safetab.plan import LevelSet
+from tallyveil.safetab.regions import Regions
+from tallyveil.safetab.truth import TrueGroups, joined_groups
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
 
@@ -38,3 +50,61 @@ def declassify_truth(
         PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)
         for level in aggregate_all(finest, spine)
     )
+
+
+def declassify_groups(
+    persons: ConfidentialPersons,
+    regions: Regions,
+    sets: Sequence[LevelSet],
+    *,
+    ledger: Ledger,
+    reason: str,
+) -> Iterator[tuple[LevelSet, TrueGroups]]:
+    """Hand out the true counts of SafeTab's population groups, after writing so into the ledger.
+
+    Args:
+        persons: The people of one run.
+        regions: Its geography.
+        sets: Level sets to count.
+        ledger: Ledger of the release; receives a non-private event before anything is counted.
+        reason: Why, in words; stands in the ledger.
+    Returns:
+        Every level set with its groups that somebody is in, one after the other.
+    Privacy: none. Whatever is computed from the result must be marked as not private.
+    """
+    token = f"{ledger.run} declassify {len(ledger.entries)}"
+    ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
+    measurer = GroupMeasurer(persons, regions, _NoNoise())
+    return ((one, _true_groups(measurer, one)) for one in sets)
+
+
+class _NoNoise:
+    """Adds nothing: what is measured with it is the truth."""
+
+    def add_dense(
+        self, law: Law, geolevel: int, query: int, geounits: Any, counts: NDArray[np.int64]
+    ) -> None:
+        """Leave counts as they are."""
+
+    def at(self, law: Law, geolevel: int, query: int, geounits: Any, answers: Any) -> NDArray[np.int64]:
+        """Zeros."""
+        return np.zeros(len(answers), np.int64)
+
+
+def _true_groups(measurer: GroupMeasurer, one: LevelSet) -> TrueGroups:
+    """Every group that somebody is in gets the finest table where 1 is enough for it."""
+    exact = replace(one, thresholds=(1, 1, 1), keep_above=None)
+    everywhere = np.arange(len(measurer.regions.ids[one.geography]), dtype=np.int64)
+    parts = []
+    for part in measurer.measure(exact, everywhere):
+        finest = part.tables[2]
+        rows, iterations = np.divmod(finest.places, one.view.n_adaptive)
+        totals = finest.values.sum(axis=1)
+        parts.append(TrueGroups(part.regions[rows], iterations, totals, finest.values.astype(np.int32)))
+        rows, iterations = np.nonzero(part.total_only)
+        totals = part.total_only[rows, iterations]
+        empty = np.zeros((len(rows), FINEST_CELLS), np.int32)
+        parts.append(
+            TrueGroups(part.regions[rows], iterations.astype(np.int64) + one.view.n_adaptive, totals, empty)
+        )
+    return joined_groups(parts)

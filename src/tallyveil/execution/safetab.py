@@ -3,16 +3,19 @@
 import json
 import logging
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+import tallyveil
+from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
-from tallyveil.errors import StoreError
+from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.run_folder import (
     LEDGER,
@@ -20,20 +23,30 @@ from tallyveil.execution.run_folder import (
     PLAN,
     FolderState,
     RunFolder,
+    RunSecrets,
     binding_of,
     folder_state,
 )
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
+from tallyveil.safetab.expected import errors_by_size, expected_errors
 from tallyveil.safetab.measurements import GroupSource
 from tallyveil.safetab.outputs import check_outputs, require_passed, write_tables
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
+from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
 from tallyveil.storage.write import file_digest, write_json
 
 logger = logging.getLogger(__name__)
+
+PRIVACY = "privacy.json"
+EXPECTED = "expected.json"
+DELTA = Fraction(1, 10**10)
+"""Epsilon is stated at this delta."""
+
+TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +177,8 @@ def _tabulate(
 ) -> None:
     plan, out = inputs.plan, folder.path
     data = [part.digest() for run in plan.runs for part in (inputs.regions[run.run], inputs.persons[run.run])]
-    secrets = folder.secrets(binding_of(digest, *data), digest, test_key)
+    secrets = _spend(folder, plan, binding_of(digest, *data), digest, test_key)
     write_json(out / PLAN, plan.to_mapping())
-    event = plan.event()
-    total = max(run.budget for run in plan.runs)
-    with Ledger(out / LEDGER, Declaration(plan.budget_unit, total, NEIGHBOURS), secrets.run_id) as ledger:
-        ledger.spend(event, description="SafeTab tabulation", token=f"{secrets.run_id} safetab")
     noise = NoiseSource(secrets.noise_key)
     sizes: dict[str, Any] = {}
     for run in plan.runs:
@@ -197,6 +206,55 @@ def _tabulate(
     )
 
 
+def declaration_of(plan: SafetabPlan) -> Declaration:
+    """What a run may spend: the costlier of its runs, since every person is in one of them."""
+    return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+
+
+def _spend(
+    folder: RunFolder, plan: SafetabPlan, binding: bytes, digest: bytes, test_key: bytes | None
+) -> RunSecrets:
+    """Take or make the key, and write the spend into the ledger before the first draw."""
+    path = folder.path / LEDGER
+    fresh = not path.exists()
+    try:
+        secrets = folder.secrets(binding, digest, test_key)
+        with Ledger(path, declaration_of(plan), secrets.run_id) as ledger:
+            if not secrets.private:
+                ledger.declassify(
+                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                    description="run with an insecure test key",
+                    token=f"{secrets.run_id} test key",
+                )
+            token = f"{secrets.run_id} safetab"
+            ledger.spend(plan.event(), description="SafeTab tabulation", token=token)
+    except TallyveilError:
+        if fresh:
+            path.unlink(missing_ok=True)
+            folder.abandon()
+        raise
+    return secrets
+
+
+def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
+    """State what a run guarantees and what its numbers are worth, in `privacy.json` and `expected.json`.
+
+    Args:
+        plan: The plan of the run.
+        out: Its folder; a file that is there is left as it is.
+    Returns:
+        The guarantee of each run (US, PR) by every accountant, as `RunPrivacy.to_mapping`.
+    """
+    if not (out / EXPECTED).exists():
+        details, sizes = expected_errors(plan), errors_by_size(plan)
+        content = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
+        write_json(out / EXPECTED, content)
+    if not (out / PRIVACY).exists():
+        write_json(out / PRIVACY, [one.to_mapping() for one in privacy_of(plan, DELTA)])
+    stored: list[dict[str, Any]] = json.loads((out / PRIVACY).read_text())
+    return stored
+
+
 def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:
     """The record that is in as many groups of every set as any can be, and whether there is one."""
     block = first_block_in_all(regions, [one.geography for one in run.sets])
@@ -222,12 +280,18 @@ def _finish(
 ) -> None:
     """Write the manifest, then remove the key."""
     out = folder.path
-    tables = [p for p in sorted(out.rglob("*")) if p.is_file() and folder.private not in p.parents]
+    # The ledger may still grow: an evaluation writes that it looked.
+    apart = out / LEDGER
+    tables = [
+        p for p in sorted(out.rglob("*")) if p.is_file() and folder.private not in p.parents and p != apart
+    ]
     manifest = {
         "format": 1,
         "kind": "safetab",
         "run": run_id,
         "private": private,
+        "warnings": [] if private else [TEST_KEY_WARNING],
+        "version": tallyveil.__version__,
         "plan_digest": digest.hex(),
         "budget_unit": inputs.plan.budget_unit,
         "budgets": {run.run: str(run.budget) for run in inputs.plan.runs},

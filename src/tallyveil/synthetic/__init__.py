@@ -4,6 +4,7 @@ from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.files import write_population, write_states
 from tallyveil.synthetic.population import SyntheticPopulation, make_population, make_states
 from tallyveil.synthetic.published import PublishedCounts
+from tallyveil.synthetic.safetab import write_safetab_country
 
 __all__ = [
     "ENTITY_COLUMNS",
@@ -13,5 +14,6 @@ __all__ = [
     "make_population",
     "make_states",
     "write_population",
+    "write_safetab_country",
     "write_states",
 ]

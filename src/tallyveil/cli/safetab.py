@@ -1,0 +1,237 @@
+"""`tallyveil safetab`: detailed population groups, tabulated adaptively."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+
+if TYPE_CHECKING:
+    from tallyveil.safetab.plan import SafetabPlan
+
+safetab = typer.Typer(
+    name="safetab",
+    no_args_is_help=True,
+    help="Tabulate detailed population groups, with noise and detail fitted to each.",
+)
+
+Params = Annotated[
+    Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
+]
+Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the tables; new, empty, or an unfinished run.")]
+DELTA = "1e-10"
+
+
+@safetab.command()
+def plan(
+    params: Params,
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder of GRF-C, to count groups; person records are not opened.", metavar="[DATA]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write the plan to, as safetab-plan.json.")
+    ] = None,
+    delta: Annotated[str, typer.Option("--delta", help="State epsilon at this delta.")] = DELTA,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a run guarantees and how exact its numbers will be, before any record is opened."""
+    from tallyveil.safetab.plan import read_plan
+    from tallyveil.storage.write import write_json
+
+    read = read_plan(params)
+    record = plan_record(read, _exact(delta), data)
+    if out is not None:
+        write_json(out / "safetab-plan.json", record)
+    if as_json:
+        typer.echo(json.dumps(record, indent=2))
+    else:
+        from tallyveil.cli.safetab_tables import show_plan
+
+        show_plan(record)
+
+
+@safetab.command()
+def validate(
+    params: Params,
+    data: Data,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also check the tables that a run wrote to this folder.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check all inputs, in three phases; nothing is written or spent."""
+    from tallyveil.execution.safetab import read_safetab_inputs
+    from tallyveil.safetab.outputs import check_outputs, require_passed
+
+    inputs = read_safetab_inputs(params, data)
+    said = {
+        "valid": True,
+        "runs": [run.run for run in inputs.plan.runs],
+        "codes": len(inputs.plan.files.codes),
+        "iterations": len(inputs.plan.files.iterations),
+        "blocks": {run: len(regions.blocks) for run, regions in inputs.regions.items()},
+    }
+    if out is not None:
+        checks = check_outputs(out, inputs.plan)
+        require_passed(checks)
+        said["output_checks_passed"] = len(checks)
+    if as_json:
+        typer.echo(json.dumps(said))
+        return
+    typer.echo("Parameters, geography and person records are valid.")
+    if out is not None:
+        typer.echo(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
+
+
+@safetab.command()
+def run(
+    params: Params,
+    data: Data,
+    out: Out,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    coterminous_apart: Annotated[
+        bool,
+        typer.Option(
+            "--coterminous-apart", help="Measure regions with the same blocks each by itself, as production."
+        ),
+    ] = False,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Tabulate population groups: T1 and T2, with margins of error.
+
+    Reads and checks every input, enters the spend into the ledger, then measures. Interrupted at any moment, the
+    same command goes on and gives the same tables at no new cost.
+    """
+    from tallyveil.cli.progress import observer_for
+    from tallyveil.execution.safetab import describe_safetab, run_safetab
+    from tallyveil.noise.key import insecure_key
+    from tallyveil.report import write_safetab_report
+    from tallyveil.safetab.plan import read_plan
+
+    key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
+    with observer_for(quiet, as_json) as observer:
+        outcome = run_safetab(
+            params, data, out, coterminous_once=not coterminous_apart, test_key=key, observer=observer
+        )
+    privacy = describe_safetab(read_plan(params), out)
+    if not (out / "report.html").exists():
+        write_safetab_report(out)
+    _show_run(outcome.manifest, privacy, out, outcome.already_finished, quiet=quiet, as_json=as_json)
+
+
+@safetab.command()
+def evaluate(
+    params: Params,
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the finished run.")],
+    not_private: Annotated[
+        bool,
+        typer.Option("--i-understand-this-is-not-private", help="Required: the results reveal true counts."),
+    ] = False,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, help="Errors over the run and so many less one like it.")
+    ] = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare tables with the truth, by size of the group. The results are NOT PRIVATE.
+
+    Writes OUT/evaluation (true tables, errors and a report of its own, all marked) and entries into OUT's ledger.
+    """
+    from tallyveil.errors import ConfigError
+
+    if not not_private:
+        raise ConfigError(
+            "the errors of a run reveal its true counts: whoever sees them can learn about single people. "
+            "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
+            code="not-private",
+        )
+    from tallyveil.execution.safetab_evaluate import evaluate_safetab
+    from tallyveil.report import write_safetab_evaluation
+
+    errors = evaluate_safetab(params, data, out, repeats=runs - 1)
+    path = write_safetab_evaluation(out, errors)
+    if as_json:
+        typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+    elif not quiet:
+        from tallyveil.cli.safetab_tables import show_errors
+
+        show_errors(errors["errors-t1"])
+        typer.echo(str(path))
+
+
+def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
+    """What a plan guarantees and promises, as plain data; groups are counted where there is a geography."""
+    from tallyveil.safetab.expected import errors_by_size, expected_errors
+    from tallyveil.safetab.plan import NEIGHBOURS
+    from tallyveil.safetab.privacy import privacy_of
+    from tallyveil.safetab.regions import read_regions
+
+    record: dict[str, Any] = {
+        "neighbours": NEIGHBOURS.value,
+        "budget_unit": read.budget_unit,
+        "privacy": [one.to_mapping() for one in privacy_of(read, delta)],
+        "plan": {key: value for key, value in read.to_mapping().items() if key not in _LISTS},
+        "codes": len(read.files.codes),
+        "iterations": len(read.files.iterations),
+        "details": [one.to_mapping() for one in expected_errors(read)],
+        "sizes": [one.to_mapping() for one in errors_by_size(read)],
+    }
+    if data is not None:
+        regions = read_regions(data, read.config)
+        record["groups"] = {
+            run.run: {
+                one.name: len(regions[run.run].ids[one.geography]) * len(one.view.iterations)
+                for one in run.sets
+            }
+            for run in read.runs
+        }
+        record["stage_1_counts_and_totals"] = 2 * sum(
+            sum(sets.values()) for sets in record["groups"].values()
+        )
+    return record
+
+
+_LISTS = ("codes", "mapping", "iterations")
+
+
+def _exact(text: str) -> Any:
+    from fractions import Fraction
+
+    from tallyveil.errors import ConfigError
+
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ConfigError(f"--delta is {text!r}, wanted a number such as 1e-10.", code="bad-flag") from None
+    if not 0 < value < 1:
+        raise ConfigError(f"--delta is {text}, wanted a number between 0 and 1.", code="bad-flag")
+    return value
+
+
+def _show_run(
+    manifest: dict[str, Any],
+    privacy: list[dict[str, Any]],
+    out: Path,
+    already_finished: bool,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        keys = ("run", "private", "sizes", "checks_passed")
+        said = {key: manifest[key] for key in keys}
+        typer.echo(
+            json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)})
+        )
+    elif not quiet:
+        from tallyveil.cli.safetab_tables import show_summary
+
+        show_summary(manifest, privacy, out, already_finished)

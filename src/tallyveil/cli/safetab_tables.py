@@ -1,0 +1,176 @@
+"""What `tallyveil safetab` prints: plans, summaries and errors as tables."""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def show_plan(record: dict[str, Any]) -> None:
+    """Print a plan."""
+    console = Console()
+    opened = "only the public geography was opened" if "groups" in record else "no data was opened"
+    console.print(f"[bold]SafeTab plan[/] ({opened}; one person's record is added or removed)")
+    console.print(_privacy(record["privacy"], record["budget_unit"]))
+    console.print(_sets(record))
+    console.print(_details(record["details"]))
+    console.print(
+        "Margins in persons: with probability 95 % or more the noise lies within. COUNT is what production "
+        "publishes,\nESTIMATE the better one beside it. Post-processing costs nothing.",
+        soft_wrap=True,
+    )
+
+
+def show_summary(
+    manifest: dict[str, Any], privacy: list[dict[str, Any]], out: Path, already_finished: bool
+) -> None:
+    """Print what a run left behind."""
+    console = Console()
+    if already_finished:
+        console.print(
+            f"{out} already holds this finished run; nothing was done and nothing spent. "
+            "For a new one (a new spend) choose another folder."
+        )
+    for warning in manifest["warnings"]:
+        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+    table = Table(title=f"SafeTab (run {manifest['run']})", show_header=False)
+    for one in privacy:
+        table.add_row(f"privacy, {one['run']}", _guarantee(one, manifest["budget_unit"]))
+    for run, sizes in manifest["sizes"].items():
+        groups = sum(sizes["groups"].values())
+        table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
+        table.add_row("", f"{sizes['t1_rows']:,} rows of T1, {sizes['t2_rows']:,} of T2 published")
+    seconds = sum(stage["seconds"] for stage in manifest["performance"])
+    memory = max((stage["peak_memory_mib"] for stage in manifest["performance"]), default=0)
+    table.add_row("checks passed", str(manifest["checks_passed"]))
+    table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
+    table.add_row("report", str(out / "report.html"))
+    console.print(table)
+
+
+def show_errors(errors: "pl.DataFrame") -> None:
+    """Print errors of T1 by size, over all geographies of a level."""
+    console = Console()
+    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    table = _table("level set", "true size")
+    headings = ("groups", "published", "rms: COUNT", "ESTIMATE", "covered", "")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for row in errors.filter(~errors["TOTAL_ONLY"]).iter_rows(named=True):
+        if row["published"] is None:
+            continue
+        here = f"{row['REGION_TYPE']} {row['LEVEL']}"
+        if last not in (None, here):
+            table.add_section()
+        table.add_row(
+            here if here != last else "",
+            row["SIZE"],
+            f"{row['groups']:,}",
+            f"{row['published']:,.0f}",
+            f"{row['COUNT: root mean square']:,.2f}",
+            f"{row['ESTIMATE: root mean square']:,.2f}",
+            f"{row['COUNT: within margin']:.0%}",
+            f"{row['ESTIMATE: within margin']:.0%}",
+        )
+        last = here
+    console.print(table)
+    console.print(
+        "Root mean squared errors in persons, and the share of numbers within their margin. Below the state totals\n"
+        "were published because they passed a bound: those errors are of a selection.",
+        soft_wrap=True,
+    )
+
+
+def _table(*left: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in left:
+        table.add_column(heading, no_wrap=True)
+    return table
+
+
+def _guarantee(one: dict[str, Any], unit: str) -> str:
+    exact = _up(one["epsilon"]["upper"])
+    return f"{unit} = {_decimal(one['budget'])}; epsilon = {exact} at delta = {_delta(one['delta'])}, exactly"
+
+
+def _delta(text: str) -> str:
+    return f"{float(Fraction(text)):g}"
+
+
+def _privacy(privacy: list[dict[str, Any]], unit: str) -> Table:
+    table = _table("run", unit)
+    for heading in ("delta", "epsilon, exact", "Renyi", "zCDP", "textbook", "pure"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in privacy:
+        others = (one["renyi"], one["zcdp"], one["zcdp_textbook"], one["pure"])
+        epsilons = [_up(one["epsilon"]["upper"]), *("" if x is None else _up(x) for x in others)]
+        table.add_row(one["run"], _decimal(one["budget"]), _delta(one["delta"]), *epsilons)
+    return table
+
+
+def _sets(record: dict[str, Any]) -> Table:
+    table = _table("level set")
+    headings = ("budget", "stability", "iterations", "kept above", "groups")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run, content in record["plan"]["runs"].items():
+        for one in content["sets"]:
+            groups = record.get("groups", {}).get(run, {}).get(f"{one['geography']} level {one['level']}")
+            table.add_row(
+                f"{one['geography']} {one['level']}",
+                _decimal(one["budget"]),
+                str(one["stability"]),
+                f"{one['iterations']:,}",
+                "" if one["keep_above"] is None else f"{one['keep_above']:,}",
+                "" if groups is None else f"{groups:,}",
+            )
+        table.add_section()
+    return table
+
+
+def _details(details: list[dict[str, Any]]) -> Table:
+    """Margins by detail; level sets with the same margins stand together."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("level sets", no_wrap=True)
+    table.add_column("detail", no_wrap=True)
+    for heading in ("from", "total ±", "ESTIMATE", "cell ±", "ESTIMATE"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    together: dict[tuple[Any, ...], list[str]] = {}
+    by_set: dict[str, list[tuple[Any, ...]]] = {}
+    for one in details:
+        numbers = (one["total"], one["total_estimate"], one["cell"], one["cell_estimate"])
+        row = (one["detail"], one["from_count"], *numbers)
+        by_set.setdefault(f"{one['geography']} {one['level']}", []).append(row)
+    for name, rows in by_set.items():
+        together.setdefault(tuple(rows), []).append(name)
+    for own, names in together.items():
+        each = -(-len(names) // len(own))  # names are spread over the rows
+        for number, (detail, first, *numbers) in enumerate(own):
+            shown = ("" if x is None else f"{x:,.4g}" for x in numbers)
+            table.add_row(
+                ", ".join(names[each * number : each * (number + 1)]),
+                detail,
+                "" if first is None else f"{first:,}",
+                *shown,
+            )
+        table.add_section()
+    return table
+
+
+def _up(epsilon: float) -> str:
+    """An upper bound to six decimals."""
+    return f"{math.ceil(epsilon * 1e6) / 1e6:.6f}"
+
+
+def _decimal(text: str) -> str:
+    """An exact fraction as a decimal where it is one."""
+    short = f"{float(Fraction(text)):.12g}"
+    return short if Fraction(short) == Fraction(text) else text

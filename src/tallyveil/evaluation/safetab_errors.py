@@ -1,0 +1,104 @@
+"""Errors of SafeTab's tables against the truth, by size of the group, over one run or several."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.evaluation.store import FOLDER, JSON_FILE, WARNING
+from tallyveil.safetab.tables import ANY, DETAIL_NAMES, TOTAL_ONLY_DETAIL
+from tallyveil.storage.write import write_json, write_parquet
+
+LEVEL: Final = "LEVEL"
+SIZES: Final = ("0", *(f"{10**n:,}-{10 ** (n + 1) - 1:,}" for n in range(9)))
+"""Groups by the digits of their true size."""
+
+_KEYS: Final = ["REGION_TYPE", LEVEL, "TOTAL_ONLY", "SIZE"]
+_VALUES: Final = (("COUNT", "MARGIN"), ("ESTIMATE", "ESTIMATE_MARGIN"))
+
+
+def size_of(total: pl.Expr) -> pl.Expr:
+    """Name of the size class of a true total."""
+    digits = pl.when(total > 0).then(total.cast(pl.String).str.len_chars()).otherwise(0)
+    return digits.cast(pl.Int64).replace_strict(dict(enumerate(SIZES)), return_dtype=pl.String)
+
+
+def total_errors(rows: pl.DataFrame, groups: pl.DataFrame, runs: int) -> pl.DataFrame:
+    """Errors of T1 by geography, level and size.
+
+    Args:
+        rows: Published rows of all runs with TRUE, LEVEL and DETAIL.
+        groups: REGION_TYPE, LEVEL, TOTAL_ONLY, SIZE and `groups`: how many there are, published or not.
+        runs: How many runs the rows are of.
+    Returns:
+        One row a class: how many groups there are and how many are published in a run, the share of each detail, and
+        of COUNT and ESTIMATE the mean error, its root mean square, mean and 95th percentile of its absolute value, and
+        the share within the margin. Errors of totals that were published because they passed the suppression
+        bound are those of a selection.
+    """
+    only = pl.col("DETAIL") == DETAIL_NAMES[TOTAL_ONLY_DETAIL]
+    named = rows.with_columns(only.alias("TOTAL_ONLY"), size_of(pl.col("TRUE")).alias("SIZE"))
+    shares = [
+        (pl.col("DETAIL") == name).mean().alias(f"share: {name}") for name in DETAIL_NAMES[:TOTAL_ONLY_DETAIL]
+    ]
+    found = named.group_by(_KEYS).agg((pl.len() / runs).alias("published"), *shares, *_measures())
+    return groups.join(found, on=_KEYS, how="full", coalesce=True).sort(_order())
+
+
+def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Errors of T2 by geography, level, size of the group, and whether a row is a cell or a sex.
+
+    Args:
+        rows: Published rows of all runs with TRUE, LEVEL and TOTAL (of the group).
+    """
+    named = rows.with_columns(
+        size_of(pl.col("TOTAL")).alias("SIZE"),
+        pl.when(pl.col("AGESTART") == ANY).then(pl.lit("sex")).otherwise(pl.lit("cell")).alias("ROW"),
+    )
+    keys = ["REGION_TYPE", LEVEL, "SIZE", "ROW"]
+    found = named.group_by(keys).agg(pl.len().alias("rows"), *_measures())
+    return found.sort(["REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
+
+
+def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mapping[str, Any]) -> Path:
+    """Write tables of errors and of the truth into `evaluation/`; returns the JSON file of the errors.
+
+    Args:
+        out: Folder of the release.
+        tables: By name; those that begin with "errors" also stand in the JSON file.
+        metadata: Words on where they come from.
+    Raises:
+        StoreError: the folder cannot be written to.
+    Privacy: none; every file says so.
+    """
+    folder = out / FOLDER
+    tags = {name: str(value) for name, value in metadata.items()} | {"private": "false", "warning": WARNING}
+    for name, frame in tables.items():
+        write_parquet(folder / f"{name}.parquet", frame, tags)
+    errors = {name: frame.to_dicts() for name, frame in tables.items() if name.startswith("errors")}
+    content = {"private": False, "warning": WARNING, "metadata": dict(metadata), **errors}
+    write_json(folder / JSON_FILE, content)
+    return folder / JSON_FILE
+
+
+def _measures() -> list[pl.Expr]:
+    measures = []
+    for value, margin in _VALUES:
+        error = pl.col(value).cast(pl.Float64) - pl.col("TRUE")
+        measures += [
+            error.mean().alias(f"{value}: mean error"),
+            (error**2).mean().sqrt().alias(f"{value}: root mean square"),
+            error.abs().mean().alias(f"{value}: mean absolute"),
+            error.abs().quantile(0.95, "higher").alias(f"{value}: 95th percentile"),
+            (error.abs() <= pl.col(margin)).mean().alias(f"{value}: within margin"),
+        ]
+    return measures
+
+
+def _order() -> list[Any]:
+    return ["REGION_TYPE", LEVEL, "TOTAL_ONLY", pl.col("SIZE").replace_strict(_places())]
+
+
+def _places() -> dict[str, int]:
+    return {name: place for place, name in enumerate(SIZES)}

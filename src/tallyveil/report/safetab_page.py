@@ -1,0 +1,240 @@
+"""The report of a SafeTab run, from its published files only, and the separate one of its errors."""
+
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.evaluation.safetab_errors import SIZES, size_of
+from tallyveil.evaluation.store import FOLDER, WARNING
+from tallyveil.report.accuracy import Matrix
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.page import write_page
+from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded, rounded_up
+
+REPORT: Final = "report.html"
+KIND: Final = "safetab"
+
+
+def is_safetab(out: Path) -> bool:
+    """Whether a folder holds a finished SafeTab run."""
+    path = out / "manifest.json"
+    return path.is_file() and json.loads(path.read_text()).get("kind") == KIND
+
+
+def write_safetab_report(out: Path) -> Path:
+    """Write `report.html` of a SafeTab run: what it guarantees, what its numbers are worth, what was published.
+
+    Args:
+        out: Folder of the finished run, with privacy.json and expected.json.
+    Raises:
+        StoreError: a published file is missing or cannot be read.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    manifest, plan, privacy, expected = (
+        _read(out, name) for name in ("manifest.json", "plan.json", "privacy.json", "expected.json")
+    )
+    published = _published(out, list(manifest["sizes"]))
+    geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
+    values = {
+        "run": manifest["run"],
+        "is_private": manifest["private"],
+        "unit": manifest["budget_unit"],
+        "mechanism": plan["mechanism"].replace("_", " "),
+        "privacy": [_privacy(one) for one in privacy],
+        "sets": [
+            {**one, "budget": _decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][_name(one)]}
+            for run, content in plan["runs"].items()
+            for one in content["sets"]
+        ],
+        "details": expected["details"],
+        "expected": [
+            (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
+        ],
+        "expected_plot": _expected_plot(expected["sizes"], geographies),
+        "published": [(f"Level {level}", _by_size(published, level, geographies)) for level in (1, 2)],
+        "sizes": manifest["sizes"],
+        "checks": manifest["checks_passed"],
+        "stages": [
+            (s["stage"], duration(s["seconds"]), f"{grouped(s['peak_memory_mib'])} MiB")
+            for s in manifest["performance"]
+        ],
+        "files": [(name, file_size((out / name).stat().st_size), h) for name, h in manifest["files"].items()],
+        "version": manifest["version"],
+    }
+    return write_page(out / REPORT, "safetab.html.j2", values)
+
+
+def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
+    """Write `evaluation/report.html`: errors of a SafeTab run, or of several like it, by size of the group.
+
+    Privacy: none; the page opens with an unmistakable warning.
+    """
+    manifest = _read(out, "manifest.json")
+    t1, t2 = errors["errors-t1"].drop_nulls("published"), errors["errors-t2"]
+    geographies = list(dict.fromkeys(t1["REGION_TYPE"]))
+    adaptive = t1.filter(~pl.col("TOTAL_ONLY"), pl.col("LEVEL") == t1["LEVEL"].max())
+    plots = [
+        (title, _error_plot(value.lower(), value, adaptive, geographies))
+        for title, value in (("COUNT, as production publishes", "COUNT"), ("ESTIMATE", "ESTIMATE"))
+    ]
+    values = {
+        "run": manifest["run"],
+        "warning": WARNING,
+        "plots": plots,
+        "totals": _texts(t1),
+        "cells": _texts(t2),
+        "version": manifest["version"],
+    }
+    return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
+
+
+def _read(out: Path, name: str) -> Any:
+    try:
+        return json.loads((out / name).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise StoreError(
+            f"{out / name} cannot be read: {type(error).__name__}. Name the folder of a finished SafeTab run, and run "
+            "the same command again if it was interrupted.",
+            code="release-unreadable",
+        ) from None
+
+
+def _published(out: Path, runs: Sequence[str]) -> pl.DataFrame:
+    """T1 of all runs: size class of the published count, margins."""
+    frames = []
+    levels = {code: level for code, _, level, *_ in _read(out, "plan.json")["iterations"]}
+    for run in runs:
+        path = out / f"t1-{run.lower()}.parquet"
+        try:
+            frame = pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise StoreError(
+                f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
+                code="release-unreadable",
+            ) from None
+        frames.append(frame)
+    return pl.concat(frames).with_columns(
+        size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"),
+        pl.col("ITERATION_CODE").replace_strict(levels, return_dtype=pl.Int64).alias("LEVEL"),
+    )
+
+
+def _privacy(one: dict[str, Any]) -> dict[str, Any]:
+    others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
+    return {
+        "run": one["run"],
+        "budget": _decimal(one["budget"]),
+        "delta": power_of_ten(Fraction(one["delta"])),
+        "exact": rounded_up(one["epsilon"]["upper"], 6),
+        **{name: "–" if value is None else rounded_up(value, 6) for name, value in others.items()},
+    }
+
+
+def _decimal(text: str) -> str:
+    """An exact fraction as a decimal where it is one."""
+    short = f"{float(Fraction(text)):.12g}"
+    return short if Fraction(short) == Fraction(text) else text
+
+
+def _name(one: dict[str, Any]) -> str:
+    return f"{one['geography']} level {one['level']}"
+
+
+def _expected(sizes: list[dict[str, Any]], level: int, geographies: Sequence[str]) -> Matrix:
+    rows = {(one["geography"], one["size"]): one for one in sizes if one["level"] == level}
+
+    def text(geography: str, size: int) -> str | None:
+        if (geography, size) not in rows:
+            return None
+        one = rows[geography, size]
+        shown = (
+            ""
+            if one["published"] > 0.9995
+            else f", published {percent(max(one['published'], 0))} of the time"
+        )
+        return f"{rounded(one['count_rmse'])} → {rounded(one['estimate_rmse'])}{shown}"
+
+    every = sorted({one["size"] for one in sizes})
+    return Matrix(
+        tuple(geographies), tuple((grouped(s), tuple(text(g, s) for g in geographies)) for s in every)
+    )
+
+
+def _expected_plot(sizes: list[dict[str, Any]], geographies: Sequence[str]) -> Any:
+    level = max(one["level"] for one in sizes)
+    values = {
+        (grouped(one["size"]), one["geography"]): one["estimate_rmse"]
+        for one in sizes
+        if one["level"] == level
+    }
+    return dot_plot(
+        "expected",
+        list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
+        geographies,
+        values,
+        axis=f"root mean squared error of ESTIMATE, level {level}, persons (logarithmic)",
+        description="Expected errors by true size of the group; the tables below give each.",
+    )
+
+
+def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) -> Matrix:
+    own = published.filter(pl.col("LEVEL") == level)
+    found = {
+        (row["REGION_TYPE"], row["SIZE"]): row
+        for row in own.group_by("REGION_TYPE", "SIZE")
+        .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))
+        .iter_rows(named=True)
+    }
+
+    def text(geography: str, size: str) -> str | None:
+        row = found.get((geography, size))
+        if row is None:
+            return None
+        return f"{grouped(row['len'])} groups, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
+
+    present = [size for size in SIZES if any((g, size) in found for g in geographies)]
+    return Matrix(
+        tuple(geographies),
+        tuple(
+            ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies))
+            for size in present
+        ),
+    )
+
+
+def _error_plot(name: str, value: str, frame: pl.DataFrame, geographies: Sequence[str]) -> Any:
+    rows = {
+        (row["SIZE"], row["REGION_TYPE"]): row[f"{value}: root mean square"]
+        for row in frame.iter_rows(named=True)
+    }
+    positive = [error for error in rows.values() if error > 0]
+    return dot_plot(
+        name,
+        [size for size in SIZES if any(size == s for s, _ in rows)],
+        geographies,
+        rows,
+        axis="root mean squared error, persons (logarithmic)",
+        description="Errors by true size of the group; the tables below give each.",
+        below=min(positive, default=1.0) / 2 if len(positive) < len(rows) else None,
+    )
+
+
+def _texts(frame: pl.DataFrame) -> dict[str, Any]:
+    """A frame as headings and rows of text."""
+
+    def text(name: str, value: Any) -> str:
+        if value is None:
+            return "–"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if "within" in name or name.startswith("share"):
+            return percent(value)
+        return value if isinstance(value, str) else rounded(value, 4)
+
+    rows = [[text(name, row[name]) for name in frame.columns] for row in frame.iter_rows(named=True)]
+    return {"headings": [name.lower().replace("_", " ") for name in frame.columns], "rows": rows}

@@ -1,0 +1,143 @@
+"""What the numbers of a SafeTab run will be worth, from the plan alone: margins by detail, error by group size."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from tallyveil.noise.laws import Law
+from tallyveil.safetab.ages import DETAILS
+from tallyveil.safetab.estimates import DetailEstimator, estimator_of, quality_of
+from tallyveil.safetab.plan import LevelSet, SafetabPlan
+from tallyveil.safetab.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
+
+SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+"""True group sizes that errors are foretold for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetailError:
+    """95 % margins of the numbers of one detail of a level set, in persons.
+
+    Attributes:
+        run, geography, level: Which level set.
+        detail: What a group of it gets.
+        from_count: Stage-1 count from which it is chosen; None: no such bound.
+        total: Margin of T1's COUNT.
+        total_estimate: Margin of T1's ESTIMATE, where stage 1 enters in full.
+        cell: Margin of one cell of T2; None where there is no table.
+        cell_estimate: The same of its ESTIMATE.
+        total_variance, total_estimate_variance: Variances of the two totals.
+    """
+
+    run: str
+    geography: str
+    level: int
+    detail: str
+    from_count: int | None
+    total: float
+    total_estimate: float
+    cell: float | None
+    cell_estimate: float | None
+    total_variance: float
+    total_estimate_variance: float
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeError:
+    """What a group of adaptive detail with a given true size can expect.
+
+    Attributes:
+        run, geography, level: Which level set.
+        size: True size.
+        chances: Of the four details.
+        published: Chance that T1 shows it.
+        count_rmse, estimate_rmse: Root mean squared errors of T1's COUNT and ESTIMATE, over the details; those of
+            totals that the suppression selects are of the noise.
+    """
+
+    run: str
+    geography: str
+    level: int
+    size: int
+    chances: tuple[float, float, float, float]
+    published: float
+    count_rmse: float
+    estimate_rmse: float
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self)
+
+
+def expected_errors(plan: SafetabPlan) -> tuple[DetailError, ...]:
+    """Margins of every level set and detail, without data."""
+    return tuple(error for run in plan.runs for one in run.sets for error in _of_set(run.run, one))
+
+
+def errors_by_size(plan: SafetabPlan) -> tuple[SizeError, ...]:
+    """What groups of several sizes can expect, without data."""
+    return tuple(_of_size(run.run, one, size) for run in plan.runs for one in run.sets for size in SIZES)
+
+
+def detail_estimator(one: LevelSet, detail: int) -> DetailEstimator:
+    """The estimator of a detail, 0 to 3, of a level set."""
+    return estimator_of(
+        DETAILS[detail - 1].n_cells if detail else 1,
+        one.stage_1,
+        one.stage_2,
+        one.thresholds[detail - 1] if detail else None,
+        one.thresholds[detail] if detail < len(DETAILS) else None,
+    )
+
+
+def _of_set(run: str, one: LevelSet) -> Iterator[DetailError]:
+    for detail in range(1 + len(DETAILS)):
+        estimator = detail_estimator(one, detail)
+        combined, measured = estimator.qualities("total")
+        cells = estimator.qualities("cell") if detail else (None, None)
+        yield DetailError(
+            run,
+            one.geography,
+            one.level,
+            DETAIL_NAMES[detail],
+            one.thresholds[detail - 1] if detail else None,
+            measured.margin,
+            combined.margin,
+            cells[1].margin if cells[1] else None,
+            cells[0].margin if cells[0] else None,
+            measured.variance,
+            combined.variance,
+        )
+    if len(one.view.iterations) > one.view.n_adaptive:
+        quality = quality_of(one.total_only)
+        margins = quality.margin, quality.margin, None, None
+        name = DETAIL_NAMES[TOTAL_ONLY_DETAIL]
+        variances = quality.variance, quality.variance
+        yield DetailError(run, one.geography, one.level, name, None, *margins, *variances)
+
+
+def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
+    below = [_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds]
+    chances = (below[0], below[1] - below[0], below[2] - below[1], 1 - below[2])
+    suppressed = 0.0 if one.keep_above is None else _at_most(one.stage_2, one.keep_above - size)
+    errors = [detail_estimator(one, detail).qualities("total") for detail in range(1 + len(DETAILS))]
+    return SizeError(
+        run,
+        one.geography,
+        one.level,
+        size,
+        chances,
+        1 - chances[0] * suppressed,
+        sum(chance * measured.variance for chance, (_, measured) in zip(chances, errors, strict=True)) ** 0.5,
+        sum(chance * combined.variance for chance, (combined, _) in zip(chances, errors, strict=True)) ** 0.5,
+    )
+
+
+def _at_most(law: Law, bound: int) -> float:
+    """P(noise <= bound)."""
+    far = int(60 * law.standard_deviation()) + 60  # beyond, the law is 0 or 1 to every digit of a float
+    return float(bound > 0) if abs(bound) > far else float(law.cdf(bound).mid())

@@ -1,0 +1,5 @@
+"""SafeTab: adaptive tabulation of detailed population groups, recomputed.
+
+Source: Haney, Sexton, Machanavajjhala, Hay, Miklau 2021, Differentially Private Algorithms for 2020 Census Detailed
+DHC Race & Ethnicity.
+"""

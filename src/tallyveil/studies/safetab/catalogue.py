@@ -1,0 +1,25 @@
+"""Everything of the paper that can be recomputed."""
+
+from typing import Final
+
+from tallyveil.studies.exhibit import Exhibit, Findings, StudyInputs
+from tallyveil.studies.safetab import losses, margins
+
+
+def _table_1(inputs: StudyInputs) -> Findings:
+    """Table 1 is Table 4 without names of its own: the same numbers."""
+    found = margins.budgets_for_margins(inputs)
+    return Findings({"table-1": found.tables["tables-1-and-4"]}, found.comparisons, notes=found.notes)
+
+
+def _table_4(inputs: StudyInputs) -> Findings:
+    """The numbers of Table 1 again; they are compared there."""
+    found = margins.budgets_for_margins(inputs)
+    return Findings({"table-4": found.tables["tables-1-and-4"]}, found.comparisons, notes=found.notes)
+
+
+EXHIBITS: Final = (
+    Exhibit("table-1", "Table 1: budgets for margins of error", _table_1),
+    Exhibit("table-2", "Table 2: privacy loss by several accountants", losses.losses),
+    Exhibit("table-4", "Table 4: the same budgets by population group level", _table_4),
+)

@@ -1,0 +1,311 @@
+"""`tallyveil safetab` end to end: plan, validate, run, evaluate; interruption; bad inputs of every rule."""
+
+import importlib.util
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tallyveil.storage.write as writing
+from tallyveil.cli.main import main
+from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
+
+KEY = "safetab command"
+
+
+@pytest.fixture(scope="module")
+def toy():
+    path = Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("toy_country_command", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["toy_country_command"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def inputs(tmp_path, toy):
+    # One run is enough here, and its many total-only cases take the accountant a while.
+    params = toy.write_params(tmp_path / "p", run_pr=False)
+    return params, toy.write_data(tmp_path / "d", toy.person_rows(900))
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", "safetab", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return code, said.out, said.err
+
+    return run
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """Every published file; the manifest without its timings."""
+    found = {}
+    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != "report.html"):
+        data = path.read_bytes()
+        if path.name == "manifest.json":
+            manifest = json.loads(data)
+            del manifest["performance"]
+            data = json.dumps(manifest).encode()
+        found[path.relative_to(out).as_posix()] = data
+    return found
+
+
+def kinds(out: Path) -> list[str]:
+    return [json.loads(line)["kind"] for line in (out / "ledger.jsonl").read_text().splitlines()]
+
+
+def test_plan_opens_no_record(command, inputs, tmp_path):
+    params, data = inputs
+    (data / "person-records.txt").unlink()
+    code, said, wrong = command("plan", params, data, "--json", "--out", tmp_path / "plan")
+    assert code == 0, wrong
+    record = json.loads(said)
+    (one,) = record["privacy"]
+    assert one["epsilon"]["upper"] < one["zcdp"] < one["zcdp_textbook"]
+    assert one["pure"] is None
+    assert record["groups"]["US"]["COUNTY level 1"] == 3 * 5
+    assert record["stage_1_counts_and_totals"] == 2 * sum(record["groups"]["US"].values())
+    fine = next(d for d in record["details"] if d["geography"] == "TRACT" and d["detail"] == "sex by 23 ages")
+    assert fine["total_estimate"] < fine["total"] / 2
+    assert fine["from_count"] == 600
+    empty = next(s for s in record["sizes"] if (s["geography"], s["level"], s["size"]) == ("COUNTY", 2, 0))
+    assert empty["published"] == pytest.approx(1e-4, rel=0.6)
+    assert json.loads((tmp_path / "plan" / "safetab-plan.json").read_text()) == record
+    code, said, _ = command("plan", params)
+    assert code == 0
+    assert "no data was opened" in said
+
+
+def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
+    params, data = inputs
+    out = tmp_path / "out"
+    assert command("validate", params, data)[0] == 0
+    code, said, _ = command("run", params, data, "--out", out, "--json")
+    assert code == 0
+    summary = json.loads(said)
+    assert summary["private"] is True
+    assert summary["sizes"]["US"]["t1_rows"] > 50
+    page = (out / "report.html").read_text()
+    assert "NOT PRIVATE" not in page
+    assert "Error by size of the group" in page
+    assert summary["privacy"] == json.loads((out / "privacy.json").read_text())
+    assert "already holds" in command("run", params, data, "--out", out)[1]
+    code, said, _ = command("validate", params, data, "--out", out)
+    assert code == 0
+    assert "promises" in said
+    assert kinds(out) == ["declaration", "spend"]
+
+    code, _, said = command("evaluate", params, data, "--out", out)
+    assert code == ConfigError.exit_code
+    assert "not-private" in said
+    assert kinds(out) == ["declaration", "spend"]
+    yes = "--i-understand-this-is-not-private"
+    code, said, _ = command("evaluate", params, data, "--out", out, yes, "--runs", 2)
+    assert code == 0
+    assert "NOT PRIVATE" in said
+    assert kinds(out) == ["declaration", "spend", "declassify"]
+    assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
+    for path in (out / "evaluation").glob("*.parquet"):
+        assert pl.read_parquet_metadata(path)["tallyveil.private"] == "false"
+
+
+def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path, toy):
+    """True counts are those of a slow tabulation; errors are small, and margins cover them."""
+    params, data = inputs
+    out = tmp_path / "out"
+    assert command("run", params, data, "--out", out, "-q", "--insecure-test-key", KEY)[0] == 0
+    assert kinds(out) == ["declaration", "declassify", "spend"]
+    flags = ("--i-understand-this-is-not-private", "--runs", 5, "-q")
+    assert command("evaluate", params, data, "--out", out, *flags)[0] == 0
+    truth = toy.slow_tabulation(toy.person_rows(900), toy.US).t1
+    counted = {row[:3]: row[3] for row in pl.read_parquet(out / "evaluation" / "truth-t1-us.parquet").rows()}
+    assert counted == {group: count for group, count in truth.items() if count}
+    errors = pl.read_parquet(out / "evaluation" / "errors-t1.parquet")
+    groups = len(toy.slow_tabulation([], toy.US).groups)
+    assert errors["groups"].sum() == groups
+    national = errors.filter(pl.col("REGION_TYPE") == "USA", pl.col("published").is_not_null())
+    assert (national["published"] == national["groups"]).all()
+    assert (national["COUNT: root mean square"] < 15).all()
+    assert (national["share: total"].drop_nulls() <= 1).all()
+    cells = pl.read_parquet(out / "evaluation" / "errors-t2.parquet")
+    weighted = (cells["rows"] * cells["COUNT: within margin"]).sum() / cells["rows"].sum()
+    assert 0.93 < weighted < 0.99
+
+
+def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path, toy):
+    params, data = inputs
+    yes = "--i-understand-this-is-not-private"
+    (tmp_path / "empty").mkdir()
+    code, _, said = command("evaluate", params, data, "--out", tmp_path / "empty", yes)
+    assert code == StoreError.exit_code
+    assert "no-release" in said
+    assert command("run", params, data, "--out", tmp_path / "out", "-q")[0] == 0
+    other = toy.write_params(tmp_path / "q", run_pr=False, zero_suppression_chance=0.5)
+    code, _, said = command("evaluate", other, data, "--out", tmp_path / "out", yes)
+    assert code == StoreError.exit_code
+    assert "other parameters" in said
+    assert kinds(tmp_path / "out") == ["declaration", "spend"]
+
+
+class Killed(BaseException):
+    """Stands for the process ending at once."""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_every_write(inputs, tmp_path, monkeypatch, before):
+    from tallyveil.execution.safetab import run_safetab
+    from tallyveil.noise import insecure_key
+
+    key = insecure_key(KEY)
+    expected = contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
+    number, finished, original = 0, False, writing.write_file
+    while not finished:
+        number += 1
+        out, calls = tmp_path / f"killed-{number}", [0]
+
+        def write_file(path, write, calls=calls, number=number):
+            calls[0] += 1
+            if calls[0] == number and before:
+                raise Killed
+            original(path, write)
+            if calls[0] == number:
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            for module in (writing, sys.modules["tallyveil.safetab.outputs"]):
+                patch.setattr(module, "write_file", write_file)
+            try:
+                run_safetab(*inputs, out, test_key=key)
+                finished = True
+            except Killed:
+                pass
+        run_safetab(*inputs, out, test_key=key)
+        assert contents(out) == expected
+        assert kinds(out).count("spend") == 1
+    assert number > 8
+
+
+def test_killed_by_the_system(inputs, tmp_path):
+    """SIGKILL to the process at moments nobody chose; the same command finishes it."""
+    params, data = inputs
+
+    def arguments(out: Path) -> list[str]:
+        words = ["safetab", "run", str(params), str(data), "--out", str(out), "-q"]
+        script = "from tallyveil.cli.main import main; main()"
+        return [sys.executable, "-c", script, *words, "--insecure-test-key", KEY]
+
+    start = time.monotonic()
+    subprocess.run(arguments(tmp_path / "whole"), check=True)
+    whole = time.monotonic() - start
+    expected = contents(tmp_path / "whole")
+    moments = random.Random(6)
+    for number in range(2):
+        out = tmp_path / f"killed-{number}"
+        process = subprocess.Popen(arguments(out))
+        time.sleep(whole * moments.uniform(0.2, 0.9))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        subprocess.run(arguments(out), check=True)
+        assert contents(out) == expected
+        assert kinds(out).count("spend") == 1
+        assert not (out / "private").exists()
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+RACES = "p/race-characteristic-iterations.txt"
+CODES = "p/race-and-ethnicity-codes.txt"
+PAIRS = "p/race-and-ethnicity-code-to-iteration.txt"
+ETHNICITIES = "p/ethnicity-characteristic-iterations.txt"
+PEOPLE, BLOCKS, CONFIG = "d/person-records.txt", "d/GRF-C.txt", "p/config.json"
+RULES = [
+    (CONFIG, '"max_race_codes": 3', '"max_race_codes": 9', ConfigError, "safetab-config"),
+    (CONFIG, '"max_race_codes": 3', '"max_race_codes": 1', SchemaError, "safetab-extra-codes"),
+    (CONFIG, "county\": 0.159", "county\": -0.159", ConfigError, "safetab-config"),
+    (CONFIG, "county\": 0.159", "county\": \"a\"", ConfigError, "safetab-config"),
+    (CONFIG, "county\": 0.159", "county\": Infinity", ConfigError, "safetab-infinite"),
+    (CONFIG, "[60, 200, 600]", "[60, 200, 600, 700]", ConfigError, "safetab-config"),
+    (CONFIG, "[60, 200, 600]", "[60, 20, 600]", ConfigError, "safetab-config"),
+    (CONFIG, "0.9999", "\"x\"", ConfigError, "safetab-config"),
+    (CONFIG, "{", "", ConfigError, "safetab-config"),
+    (CONFIG, '["01", "11"]', '["01", "12"]', GeographyError, "safetab-no-blocks"),
+    (CODES, "2000|Beta", "0200|Beta", SchemaError, "safetab-values"),
+    (CODES, "2000|Beta", "1000|Beta", SchemaError, "safetab-repeated"),
+    (CODES, "3000|Gamma\n", "", SchemaError, "safetab-unknown-code"),
+    (RACES, "LEVEL|ALONE", "ALONE|LEVEL", ConfigError, "safetab-columns"),
+    (RACES, "1301|Gamma alone|1|True|True|False", "1301|Gamma alone|1|True|True|True", SchemaError,
+     "safetab-flags"),
+    (ETHNICITIES, "2901|Eth one", "2101|Eth one", SchemaError, "safetab-overlap"),
+    (PAIRS, "2101|1010", "2101|1010\n2201|1010", SchemaError, "safetab-several-iterations"),
+    (PAIRS, "2101|1010", "2101|1099", SchemaError, "safetab-unknown-code"),
+    (BLOCKS, "01|001|000100|1001|", "01|001|000100|1000|", SchemaError, "safetab-repeated"),
+    (BLOCKS, "TABBLKST|TABBLKCOU", "TABBLKCOU|TABBLKST", ConfigError, "safetab-columns"),
+    (PEOPLE, "QAGE|QSEX", "QSEX|QAGE", ConfigError, "safetab-columns"),
+    (PEOPLE, "|True|", "|Maybe|", SchemaError, "safetab-person-values"),
+    (PEOPLE, "|Null|Null|Null|Null|Null|", "|Null|Null|Null|Null|1000|", SchemaError, "safetab-null-order"),
+    (PEOPLE, "|01|001|000100|1000|01|1000|", "|01|001|000100|1000|01|1234|", SchemaError, "safetab-person-code"),
+    (PEOPLE, "|01|001|000100|1000|", "|01|001|000100|2999|", GeographyError, "safetab-person-block"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "error", "code"), RULES)
+def test_bad_input_of_every_rule(command, inputs, tmp_path, file, old, new, error, code):
+    edit(tmp_path / file, old, new)
+    for name in ("validate", "run"):
+        flags = ("--out", tmp_path / "out") if name == "run" else ()
+        exit_code, out, said = command(name, *inputs, *flags)
+        assert exit_code == error.exit_code
+        assert f"[{code}]" in said
+        assert not out
+        assert not (tmp_path / "out").exists()
+    if file == PEOPLE:
+        assert "1234" not in said
+        assert "2999" not in said
+
+
+@pytest.mark.parametrize("file", [CONFIG, RACES, CODES, PAIRS, ETHNICITIES, BLOCKS, PEOPLE])
+def test_absent_empty_and_damaged_files(command, inputs, tmp_path, file):
+    path = tmp_path / file
+    text = path.read_bytes()
+    first = text.split(b"\n")[0] + b"\n" if file != CONFIG else text[:100]
+    for content in (None, b"", first, b"\xff\xfe" + text):
+        path.unlink() if content is None else path.write_bytes(content)
+        exit_code, _, said = command("validate", *inputs)
+        assert exit_code in (2, 3, 8)
+        assert "error [" in said
+
+
+def test_a_tampered_table_is_found(command, inputs, tmp_path):
+    out = tmp_path / "out"
+    assert command("run", *inputs, "--out", out, "-q")[0] == 0
+    path = out / "t1" / "us.csv"
+    path.write_text(path.read_text().replace("|USA|", "|EARTH|", 1))
+    code, _, said = command("validate", *inputs, "--out", out)
+    assert code == 7
+    assert "safetab-output" in said
+
+
+@pytest.mark.parametrize("delta", ["0", "1", "small"])
+def test_a_delta_that_is_none(command, inputs, delta):
+    code, _, said = command("plan", inputs[0], "--delta", delta)
+    assert code == 2
+    assert "bad-flag" in said

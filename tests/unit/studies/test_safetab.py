@@ -1,0 +1,91 @@
+"""`tallyveil study safetab`: Tables 1, 2 and 4 with printed, corrected and exact columns."""
+
+import sys
+from fractions import Fraction
+
+import polars as pl
+import pytest
+
+from tallyveil.cli.main import main
+from tallyveil.studies.exhibit import StudyInputs
+from tallyveil.studies.safetab.losses import losses
+from tallyveil.studies.safetab.margins import budgets_for_margins, exact_budgets
+from tallyveil.studies.safetab.parameters import LEVELS, paper_event, printed_totals
+
+
+@pytest.fixture(scope="module")
+def table_2():
+    return losses(StudyInputs())
+
+
+def test_tables_1_and_4():
+    """Trusted values of the errata: unrounded formulas, least budgets, and the coverage of both."""
+    frame = budgets_for_margins(StudyInputs()).tables["tables-1-and-4"]
+    assert frame["level"].to_list() == list(LEVELS)
+    row = frame.row(0, named=True)
+    assert row["Geometric: total, corrected"] == pytest.approx(4.2796, abs=5e-5)
+    assert row["Gaussian: total, corrected"] == pytest.approx(0.53333, abs=5e-6)
+    assert row["Geometric: coverage, corrected"] == pytest.approx(0.9395, abs=5e-5)
+    assert row["Gaussian: coverage, corrected"] == pytest.approx(0.9670, abs=5e-5)
+    for noise in ("Geometric", "Gaussian"):
+        assert (frame[f"{noise}: coverage, exact"] >= 0.95).all()
+        assert (frame[f"{noise}: coverage, exact"] < 0.950001).all()
+    for noise, total, bases in (
+        ("Geometric", 16.11276, (".456902", ".259767", ".059313")),
+        ("Gaussian", 1.214748, (".045119", ".014488", ".000753")),
+    ):
+        budgets = exact_budgets(noise)
+        assert float(sum(budgets)) == pytest.approx(total, abs=6e-6)
+        for budget, base in zip((budgets[0], budgets[2], budgets[4]), bases, strict=True):
+            assert float(budget / 10) == pytest.approx(float(base), abs=6e-7)
+
+
+def test_table_2(table_2):
+    rows = {
+        (row["budgets"], row["noise"], row["TotalOnly"]): row
+        for row in table_2.tables["table-2"].iter_rows(named=True)
+    }
+    for key, column, wanted, error in (
+        (("printed", "Geometric", "none"), "exact", 12.7132574796, 1e-8),
+        (("printed", "Geometric", "nation and state"), "exact", 13.4743612261, 1e-8),
+        (("printed", "Geometric", "all"), "exact", 14.0149540336, 1e-8),
+        (("printed", "Gaussian", "none"), "exact", 11.6800611785, 1e-8),
+        (("formula", "Geometric", "none"), "exact", 12.7414435001, 1e-8),
+        (("printed", "Geometric", "none"), "RDP, corrected", 12.900069, 2e-5),
+        (("printed", "Geometric", "all"), "RDP, corrected", 14.164981, 2e-5),
+        (("printed", "Geometric", "all"), "RDP as stated", 13.546347, 1e-6),
+        (("printed", "Gaussian", "all"), "zCDP, analytical", 12.805868, 1e-6),
+        (("printed", "Gaussian", "all"), "zCDP, experimental", 12.177309, 1e-6),
+        (("least for the margins", "Gaussian", "none"), "exact", 10.733, 5e-4),
+        (("least for the margins", "Geometric", "none"), "exact", 13.508, 5e-4),
+    ):
+        assert rows[key][column] == pytest.approx(wanted, abs=error)
+
+
+def test_the_printed_13_2_is_no_bound_with_total_only_groups(table_2):
+    verdicts = {c.quantity: c.verdict.value for c in table_2.comparisons}
+    assert verdicts["Geometric, exactly, TotalOnly: none"] == "bound holds"
+    assert verdicts["Geometric, exactly, TotalOnly: all"] == "bound violated"
+    assert verdicts["zCDP (experimental), Gaussian"] == "agrees"
+    assert verdicts["pure epsilon, Geometric"] == "agrees"
+
+
+def test_the_event_costs_the_sum_of_its_levels():
+    from tallyveil.accounting import epsilon_of, rho_of
+
+    assert rho_of(paper_event("Gaussian", printed_totals("Gaussian"))) == Fraction("1.41")
+    assert epsilon_of(paper_event("Geometric", printed_totals("Geometric"), "all")) == Fraction("15.29")
+
+
+def test_the_command_needs_no_flags(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "study", "safetab", "--out", str(tmp_path), "-q"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "table-1.csv",
+        "table-2.csv",
+        "table-4.csv",
+        "paper-and-ours.csv",
+    }
+    assert pl.read_csv(tmp_path / "paper-and-ours.csv").height == 65
