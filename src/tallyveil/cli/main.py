@@ -14,6 +14,7 @@ from tallyveil.cli.plan import plan
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
 from tallyveil.cli.study import study
+from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
 from tallyveil.errors import TallyveilError
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 for command in (demo, plan, run, report, evaluate, synth, study):
     app.command()(command)
 app.add_typer(account)
+app.add_typer(subspace)
 
 
 def _version(value: bool) -> None:
