@@ -18,6 +18,7 @@ from tallyveil.config.models import (
     ReleaseFile,
     SchemaTable,
     StrategyTable,
+    SubspaceTable,
 )
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.execution.plan import (
@@ -28,6 +29,7 @@ from tallyveil.execution.plan import (
     RecordsInput,
     ReleasePlan,
 )
+from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.recode import Recode
@@ -70,6 +72,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         tables=tuple(_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,
+        subspace=_subspace(file.subspace, strategy, schema, geography.geolevels),
     )
 
 
@@ -255,6 +258,31 @@ def _invariant(item: InvariantTable, schema: Schema, geolevels: Sequence[str]) -
         _query(schema, item.query, "invariants"),
         tuple(_geolevel(name, geolevels, where) for name in item.geolevels),
     )
+
+
+def _subspace(
+    tables: Sequence[SubspaceTable], strategy: Strategy, schema: Schema, geolevels: Sequence[str]
+) -> tuple[SubspaceQuery, ...]:
+    """Counts drawn on the lattice of the invariants, each query once, paid in the strategy's unit."""
+    found: list[SubspaceQuery] = []
+    for item in tables:
+        where = f"subspace '{item.query}'"
+        _query(schema, item.query, where)
+        geolevel = _geolevel(item.geolevel, geolevels, where)
+        given, other = (item.rho, item.epsilon) if strategy.budget_unit == "rho" else (item.epsilon, item.rho)
+        if given is None or other is not None or given <= 0:
+            raise ConfigError(
+                f"{where} must give {strategy.budget_unit}, above 0, and nothing else: the unit of [privacy] mechanism "
+                f"{strategy.mechanism.value}.",
+                code="wrong-unit",
+            )
+        if any(schema.query(known.query).factors == schema.query(item.query).factors for known in found):
+            raise ConfigError(
+                f"{where} is drawn twice: its sums at one geolevel would contradict those at another.",
+                code="query-twice",
+            )
+        found.append(SubspaceQuery(item.query, geolevel, given))
+    return tuple(found)
 
 
 def _bounds(item: BoundsTable, schema: Schema, geolevels: Sequence[str], folder: Path) -> Bounds:

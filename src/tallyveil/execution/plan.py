@@ -12,6 +12,7 @@ from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, Sequential
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -69,6 +70,11 @@ class Invariant:
     query: str
     geolevels: tuple[str, ...]
 
+    @property
+    def statement(self) -> str:
+        """What is published, in words."""
+        return f"{self.query} at {', '.join(self.geolevels)} is published exactly"
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -125,6 +131,7 @@ class ReleasePlan:
         measurements: Which noisy answers are written: all ("full"), those the estimate used, on the support of
             each parent's published counts ("support"), or none. Their values are the same in every case.
         microdata: Whether one row a person is written.
+        subspace: Queries whose counts at a geolevel are drawn on the lattice of the invariants, then fixed.
     """
 
     name: str
@@ -140,15 +147,21 @@ class ReleasePlan:
     tables: tuple[str, ...]
     measurements: MeasurementFiles = "full"
     microdata: bool = True
+    subspace: tuple[SubspaceQuery, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.strategy.total > self.declared:
+        if self.spent > self.declared:
             unit = self.strategy.budget_unit
             raise BudgetError(
-                f"the strategy costs {unit} = {self.strategy.total} ({float(self.strategy.total):.6g}), "
+                f"the strategy costs {unit} = {self.spent} ({float(self.spent):.6g}), "
                 f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
+
+    @property
+    def spent(self) -> Fraction:
+        """What the release costs, in the strategy's unit."""
+        return sum((item.budget for item in self.subspace), self.strategy.total)
 
     def estimation_of(self, geolevel: str) -> GeolevelEstimation:
         """Passes and rounding stages of a geolevel."""
@@ -159,12 +172,11 @@ class ReleasePlan:
         return self.schema.query(name)
 
     def event(self) -> PrivacyEvent:
-        """Everything the release does to privacy: the measurements and the invariants."""
-        invariants = tuple(
-            InvariantEvent(f"{invariant.query} at {', '.join(invariant.geolevels)} is published exactly")
-            for invariant in self.invariants
-        )
-        return SequentialEvent((self.strategy.event(), *invariants))
+        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants."""
+        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
+        mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
+        drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
+        return SequentialEvent((self.strategy.event(), *drawn, *invariants))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
@@ -182,7 +194,7 @@ class ReleasePlan:
             "neighbours": self.strategy.neighbours.value,
             "budget_unit": self.strategy.budget_unit,
             "declared": str(self.declared),
-            "spent": str(self.strategy.total),
+            "spent": str(self.spent),
             "delta": str(self.delta),
             "geolevel_shares": {name: str(share) for name, share in self.strategy.geolevel_shares},
             "query_shares": {
@@ -198,6 +210,8 @@ class ReleasePlan:
             "tables": list(self.tables),
             "measurements": self.measurements,
             "microdata": self.microdata,
+            # Left out where there is none, so that other plans keep their digest.
+            **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
         }
 
     def digest(self) -> bytes:
