@@ -16,6 +16,7 @@ from tallyveil.cli.run import run
 from tallyveil.cli.safetab import safetab
 from tallyveil.cli.spine import spine
 from tallyveil.cli.study import study
+from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
 from tallyveil.errors import TallyveilError
 
@@ -33,6 +34,7 @@ for command in (demo, plan, run, report, evaluate, synth, study):
 app.add_typer(account)
 app.add_typer(spine)
 app.add_typer(safetab)
+app.add_typer(subspace)
 
 
 def _version(value: bool) -> None:

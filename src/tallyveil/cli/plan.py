@@ -159,6 +159,14 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
     console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}", highlight=False)
     for invariant in guarantee["invariants"]:
         console.print(f"exact       {invariant} (published without noise)")
+    for drawn in loaded.subspace:
+        law = drawn.law(loaded.strategy.mechanism, loaded.strategy.neighbours)
+        console.print(
+            f"drawn       {drawn.query} at {drawn.geolevel} on the lattice of the invariants, then fixed: {law}; "
+            f"{guarantee['budget_unit']} = {float(drawn.budget):.5f}",
+            highlight=False,
+            soft_wrap=True,
+        )
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")

@@ -18,6 +18,7 @@ from tallyveil.config.models import (
     ReleaseFile,
     SchemaTable,
     StrategyTable,
+    SubspaceTable,
 )
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError, TallyveilError
@@ -29,6 +30,7 @@ from tallyveil.execution.plan import (
     RecordsInput,
     ReleasePlan,
 )
+from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.optimise import geolevels_after
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset
@@ -78,6 +80,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         microdata=file.outputs.microdata,
         spine=spine,
         entities=tuple(dict.fromkeys(file.outputs.entities)),
+        subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
     )
 
 
@@ -256,6 +259,35 @@ def _invariant(
         _query(schema, item.query, "invariants"),
         tuple(whole_geolevel(name, original, geolevels, where) for name in item.geolevels),
     )
+
+
+def _subspace(
+    tables: Sequence[SubspaceTable],
+    strategy: Strategy,
+    schema: Schema,
+    original: Sequence[str],
+    geolevels: Sequence[str],
+) -> tuple[SubspaceQuery, ...]:
+    """Counts drawn on the lattice of the invariants, each query once, paid in the strategy's unit."""
+    found: list[SubspaceQuery] = []
+    for item in tables:
+        where = f"subspace '{item.query}'"
+        _query(schema, item.query, where)
+        geolevel = whole_geolevel(item.geolevel, original, geolevels, where)
+        given, other = (item.rho, item.epsilon) if strategy.budget_unit == "rho" else (item.epsilon, item.rho)
+        if given is None or other is not None or given <= 0:
+            raise ConfigError(
+                f"{where} must give {strategy.budget_unit}, above 0, and nothing else: the unit of [privacy] mechanism "
+                f"{strategy.mechanism.value}.",
+                code="wrong-unit",
+            )
+        if any(schema.query(known.query).factors == schema.query(item.query).factors for known in found):
+            raise ConfigError(
+                f"{where} is drawn twice: its sums at one geolevel would contradict those at another.",
+                code="query-twice",
+            )
+        found.append(SubspaceQuery(item.query, geolevel, given))
+    return tuple(found)
 
 
 def _bounds(

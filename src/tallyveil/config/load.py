@@ -4,7 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,6 +12,8 @@ from tallyveil.config.domain import plan_of
 from tallyveil.config.models import ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.execution.plan import ReleasePlan
+
+File = TypeVar("File", bound=BaseModel)
 
 
 def load_plan(path: Path) -> ReleasePlan:
@@ -25,7 +27,7 @@ def load_plan(path: Path) -> ReleasePlan:
             not fit each other.
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
-    return plan_of(_parse(path), path.parent)
+    return plan_of(parse_file(path, ReleaseFile), path.parent)
 
 
 def release_file_schema() -> dict[str, Any]:
@@ -33,7 +35,16 @@ def release_file_schema() -> dict[str, Any]:
     return ReleaseFile.model_json_schema(by_alias=True)
 
 
-def _parse(path: Path) -> ReleaseFile:
+def parse_file(path: Path, model: type[File]) -> File:
+    """A TOML file as typed tables.
+
+    Args:
+        path: The file.
+        model: Its tables.
+    Raises:
+        StoreError: the file cannot be read.
+        ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -42,15 +53,17 @@ def _parse(path: Path) -> ReleaseFile:
             code="input-missing",
         ) from None
     try:
-        return ReleaseFile.model_validate(tomllib.loads(text))
+        return model.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
     except ValidationError as error:
-        raise ConfigError(_all_mistakes(path, error), code="bad-key-or-value") from None
+        raise ConfigError(_all_mistakes(path, error, model), code="bad-key-or-value") from None
 
 
-def _all_mistakes(path: Path, error: ValidationError) -> str:
-    mistakes = [f"  {_place(item['loc'])}: {_explain(item)}" for item in error.errors(include_url=False)]
+def _all_mistakes(path: Path, error: ValidationError, model: type[BaseModel]) -> str:
+    mistakes = [
+        f"  {_place(item['loc'])}: {_explain(item, model)}" for item in error.errors(include_url=False)
+    ]
     count = f"{len(mistakes)} mistake" + ("s" if len(mistakes) > 1 else "")
     return "\n".join([f"{count} in {path}:", *mistakes])
 
@@ -62,10 +75,10 @@ def _place(location: tuple[str | int, ...]) -> str:
     return text or "the file"
 
 
-def _explain(item: Any) -> str:
+def _explain(item: Any, model: type[BaseModel]) -> str:
     kind = item["type"]
     if kind == "extra_forbidden":
-        known = _keys_at(item["loc"][:-1])
+        known = _keys_at(item["loc"][:-1], model)
         close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
         return f"unknown key; {hint}Known keys here: {', '.join(known)}."
@@ -76,9 +89,8 @@ def _explain(item: Any) -> str:
     return f"{item['msg']} (got {item['input']!r})."
 
 
-def _keys_at(location: tuple[str | int, ...]) -> list[str]:
+def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[str]:
     """Keys allowed in the table at a location."""
-    model: type[BaseModel] = ReleaseFile
     kinds: list[type[BaseModel]] = []
     for part in location:
         if isinstance(part, int):

@@ -286,6 +286,16 @@ class BoundsTable(Table):
     missing: Literal["zero", "unbounded"] = Field(description="Upper bound of an answer that has no row.")
 
 
+class SubspaceTable(Table):
+    """[[subspace]]: counts drawn with noise that leaves the invariants alone, and fixed from there on."""
+
+    query: Name
+    geolevel: Name
+    mechanism: Literal["integer-subspace"] = "integer-subspace"
+    rho: Exact | None = Field(default=None, description="Cost of lattice Gaussian noise.")
+    epsilon: Exact | None = Field(default=None, description="Cost of l1 generalised Laplace noise.")
+
+
 class OutputsTable(Table):
     """[outputs]"""
 
@@ -315,4 +325,5 @@ class ReleaseFile(Table):
     estimation: EstimationTable = Field(default_factory=EstimationTable)
     invariants: list[InvariantTable] = Field(default_factory=list)
     bounds: list[BoundsTable] = Field(default_factory=list)
+    subspace: list[SubspaceTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)

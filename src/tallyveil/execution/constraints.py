@@ -160,7 +160,7 @@ def _invariant_table(
 ) -> ConstraintTable:
     query = plan.query(invariant.query)
     finest = max(spine.level_index(geolevel) for geolevel in invariant.geolevels)
-    values = _summed_upward(invariant_values(histograms[finest], query), finest, spine)
+    values = summed_upward(invariant_values(histograms[finest], query), finest, spine)
     return ConstraintTable(f"invariant {invariant.query}", query, values, values)
 
 
@@ -178,7 +178,7 @@ def _bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> Constraint
     lower = _filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
     upper = _filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
     return ConstraintTable(
-        bounds.name, query, _summed_upward(lower, level, spine), _summed_upward(upper, level, spine)
+        bounds.name, query, summed_upward(lower, level, spine), summed_upward(upper, level, spine)
     )
 
 
@@ -246,8 +246,16 @@ def _answers(table: pl.DataFrame, query: QueryGroup) -> Int64Array:
     return found["__answer"].to_numpy()
 
 
-def _summed_upward(values: NarrowArray, level: int, spine: Spine) -> tuple[NarrowArray, ...]:
-    """Sums over children at every geolevel from the root to `level`; what is unbounded stays so."""
+def summed_upward(values: NarrowArray, level: int, spine: Spine) -> tuple[NarrowArray, ...]:
+    """Sums over children at every geolevel from the root to `level`; what is unbounded stays so.
+
+    Args:
+        values: [n_geounits, n_answers] of `level`.
+        level: Number of the geolevel.
+        spine: The hierarchy.
+    Returns:
+        One array a geolevel, root first.
+    """
     sums = [narrow_limits(values)]
     for finer in range(level, 0, -1):
         sums.append(_sum_children(sums[-1], spine.child_offsets[finer - 1]))

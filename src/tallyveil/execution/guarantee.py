@@ -2,11 +2,14 @@
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.execution.plan import ReleasePlan
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.bounds import Bounds
 
 NEIGHBOURS_IN_WORDS = {
     "bounded": "one person's record changes its value",
@@ -34,7 +37,7 @@ def guarantee_of(plan: ReleasePlan, paths: str | None = None) -> dict[str, Any]:
     """
     strategy = plan.strategy
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    epsilon = _classical(strategy, strategy.total, plan.delta)
+    epsilon = _classical(strategy, plan.spent, plan.delta)
     delta = plan.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
@@ -42,12 +45,13 @@ def guarantee_of(plan: ReleasePlan, paths: str | None = None) -> dict[str, Any]:
         "mechanism": strategy.mechanism.value,
         "budget_unit": strategy.budget_unit,
         "declared": str(plan.declared),
-        "spent": str(strategy.total),
+        "spent": str(plan.spent),
         "delta": str(delta),
         "epsilon": epsilon,
         "exact": _exact(plan),
         **({} if paths is None else {"paths": paths}),
         "post_processing": POST_PROCESSING,
+        **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
         "statement": _statement(plan, epsilon, gaussian),
     }
@@ -69,13 +73,32 @@ def _exact(plan: ReleasePlan) -> dict[str, Any]:
                 "epsilon": compose(event, neighbours=strategy.neighbours).epsilon(plan.delta).to_mapping(),
             }
         )
-    overall = compose(plan.event(), neighbours=strategy.neighbours)
+    epsilon, engines = _overall(plan)
     return {
         "delta": str(plan.delta),
-        "epsilon": overall.epsilon(plan.delta).to_mapping(),
-        "engines": list(overall.engines),
+        "epsilon": epsilon.to_mapping(),
+        "engines": engines,
         "geolevels": levels,
     }
+
+
+def _overall(plan: ReleasePlan) -> "tuple[Bounds, list[str]]":
+    """Epsilon of the whole release.
+
+    Gaussian noise on a lattice has no one loss law, so a release with it is known from below by its measurements,
+    which compose exactly, and from above by its rho.
+    """
+    from tallyveil.accounting import compose
+    from tallyveil.accounting.bounds import Bounds
+
+    strategy = plan.strategy
+    lattice_gaussian = bool(plan.subspace) and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
+    event = strategy.event() if lattice_gaussian else plan.event()
+    guarantee = compose(event, neighbours=strategy.neighbours)
+    found = guarantee.epsilon(plan.delta)
+    if not lattice_gaussian:
+        return found, list(guarantee.engines)
+    return Bounds(found.lower, _classical(strategy, plan.spent, plan.delta)), [*guarantee.engines, "zcdp"]
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
@@ -89,9 +112,9 @@ def _statement(plan: ReleasePlan, epsilon: float, gaussian: bool) -> str:
     strategy = plan.strategy
     neighbours = f"{strategy.neighbours.value} neighbours"
     if not gaussian:
-        return f"pure differential privacy, epsilon = {strategy.total} ({epsilon:.6g}), {neighbours}"
+        return f"pure differential privacy, epsilon = {plan.spent} ({epsilon:.6g}), {neighbours}"
     return (
-        f"rho = {strategy.total} ({float(strategy.total):.4f}) zCDP, so epsilon <= {_round_up(epsilon, 3):.3f} "
+        f"rho = {plan.spent} ({float(plan.spent):.4f}) zCDP, so epsilon <= {_round_up(epsilon, 3):.3f} "
         f"at delta = {float(plan.delta):g}, {neighbours}"
     )
 

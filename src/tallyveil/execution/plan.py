@@ -12,6 +12,7 @@ from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, Sequential
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, Step, geolevels_after
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -103,6 +104,11 @@ class Invariant:
     query: str
     geolevels: tuple[str, ...]
 
+    @property
+    def statement(self) -> str:
+        """What is published, in words."""
+        return f"{self.query} at {', '.join(self.geolevels)} is published exactly"
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -161,6 +167,7 @@ class ReleasePlan:
         microdata: Whether one row a person is written.
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for.
+        subspace: Queries whose counts at a geolevel are drawn on the lattice of the invariants, then fixed.
     """
 
     name: str
@@ -178,12 +185,13 @@ class ReleasePlan:
     microdata: bool = True
     spine: SpineInput | None = None
     entities: tuple[str, ...] = ()
+    subspace: tuple[SubspaceQuery, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.strategy.total > self.declared:
+        if self.spent > self.declared:
             unit = self.strategy.budget_unit
             raise BudgetError(
-                f"the strategy costs {unit} = {self.strategy.total} ({float(self.strategy.total):.6g}), "
+                f"the strategy costs {unit} = {self.spent} ({float(self.spent):.6g}), "
                 f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
@@ -195,6 +203,11 @@ class ReleasePlan:
             return self.geography.geolevels
         return geolevels_after(self.geography.geolevels, self.spine.steps)
 
+    @property
+    def spent(self) -> Fraction:
+        """What the release costs, in the strategy's unit."""
+        return sum((item.budget for item in self.subspace), self.strategy.total)
+
     def estimation_of(self, geolevel: str) -> GeolevelEstimation:
         """Passes and rounding stages of a geolevel."""
         return dict(self.estimation)[geolevel]
@@ -204,12 +217,11 @@ class ReleasePlan:
         return self.schema.query(name)
 
     def event(self) -> PrivacyEvent:
-        """Everything the release does to privacy: the measurements and the invariants."""
-        invariants = tuple(
-            InvariantEvent(f"{invariant.query} at {', '.join(invariant.geolevels)} is published exactly")
-            for invariant in self.invariants
-        )
-        return SequentialEvent((self.strategy.event(), *invariants))
+        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants."""
+        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
+        mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
+        drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
+        return SequentialEvent((self.strategy.event(), *drawn, *invariants))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
@@ -227,7 +239,7 @@ class ReleasePlan:
             "neighbours": self.strategy.neighbours.value,
             "budget_unit": self.strategy.budget_unit,
             "declared": str(self.declared),
-            "spent": str(self.strategy.total),
+            "spent": str(self.spent),
             "delta": str(self.delta),
             "geolevel_shares": {name: str(share) for name, share in self.strategy.geolevel_shares},
             "query_shares": {
@@ -243,6 +255,8 @@ class ReleasePlan:
             "tables": list(self.tables),
             "measurements": self.measurements,
             "microdata": self.microdata,
+            # Left out where there is none, so that other plans keep their digest.
+            **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
         }
         if self.spine is not None:
             mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}

@@ -198,6 +198,9 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
     for invariant in plan.invariants:
         reach = max(levels.index(name) for name in invariant.geolevels) + 1
         bounds += sum(sizes.geounits[:reach]) * plan.query(invariant.query).size
+    for drawn in plan.subspace:
+        reach = levels.index(drawn.geolevel) + 1
+        bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
     return _Work(
         entries=entries,
         values=_values_written(plan, sizes, entries),

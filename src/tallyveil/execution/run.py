@@ -36,6 +36,7 @@ from tallyveil.execution.run_folder import (
 from tallyveil.execution.run_log import RunLog
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
+from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, prepare_subspace
 from tallyveil.execution.unsolved import UNSOLVED
 from tallyveil.execution.warm_up import compile_kernels
 from tallyveil.geography.areas import Hierarchies
@@ -87,7 +88,7 @@ def run_release(
         workers: Threads to estimate with; None for one a core. The release does not depend on it.
     Raises:
         TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
-    Privacy: spends `plan.strategy.total` once, however often the run is interrupted and taken up again.
+    Privacy: spends `plan.spent` once, however often the run is interrupted and taken up again.
     """
     state = folder_state(out)
     if state is FolderState.FOREIGN:
@@ -132,6 +133,7 @@ class _Run:
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
     workers: int
+    subspace: tuple[SubspaceDraw, ...]
 
     @classmethod
     def prepare(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Run":
@@ -148,9 +150,10 @@ class _Run:
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, spine, histograms)
+            subspace = prepare_subspace(plan, spine)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
             compile_kernels()
-        return cls(plan, observer, watch, hierarchies, paths, histograms, constraints, workers)
+        return cls(plan, observer, watch, hierarchies, paths, histograms, constraints, workers, subspace)
 
     @property
     def spine(self) -> Spine:
@@ -168,6 +171,8 @@ class _Run:
         measurer = Measurer(
             self.histograms, self.spine, self.plan.schema, self.plan.strategy, NoiseSource(secrets.noise_key)
         )
+        drawing = self.plan.schema, self.spine, self.histograms, secrets.noise_key
+        self.constraints += draw_subspace(self.subspace, *drawing, folder.path, tags)
         counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
             # of a root's families the support is every cell, so that what is kept of it is everything

@@ -88,7 +88,7 @@ def strategy_of_plan(plan: dict[str, Any]) -> Strategy:
     return Strategy(
         mechanism=Mechanism(plan["mechanism"]),
         neighbours=Neighbours(plan["neighbours"]),
-        total=Fraction(plan["spent"]),
+        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
         geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
         query_shares=tuple(
             (level, tuple((query, Fraction(shares[level][query])) for query in queries))

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tallyveil.storage.write import write_file
-from tallyveil.studies.drawing import DotPanel, DotPlot, Drawing, LinePanel, LinePlot, Role
+from tallyveil.studies.drawing import (
+    BoxPlot,
+    BoxSeries,
+    DotPanel,
+    DotPlot,
+    Drawing,
+    LinePanel,
+    LinePlot,
+    Role,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +50,9 @@ _MARKERS: Final = {
     Role.PRINTED: "X",
     Role.OTHER: "v",
 }
+
+MOST_NAMES: Final = 40
+"""Places of a box plot that are named; more would not be legible."""
 
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": ["DejaVu Sans"],
@@ -79,7 +91,7 @@ def write_plot(path: Path, drawing: Drawing, title: str) -> None:
     with mpl.rc_context():
         mpl.rcdefaults()  # a reader's own settings must not change the bytes
         mpl.rcParams.update(_STYLE)
-        figure = _lines(drawing) if isinstance(drawing, LinePlot) else _dots(drawing)
+        figure = _drawn(drawing)
         width, height = figure.get_size_inches()
         heading = figure.suptitle(
             title, x=0.08 / width, y=1 - 0.08 / height, ha="left", va="top", fontsize=12, fontweight="bold"
@@ -92,6 +104,12 @@ def write_plot(path: Path, drawing: Drawing, title: str) -> None:
             figure.savefig(temporary, format=file_format, metadata=metadata, facecolor="white")
 
         write_file(path, save)
+
+
+def _drawn(drawing: Drawing) -> "Figure":
+    if isinstance(drawing, LinePlot):
+        return _lines(drawing)
+    return _dots(drawing) if isinstance(drawing, DotPlot) else _boxes(drawing)
 
 
 @contextmanager
@@ -266,3 +284,51 @@ def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
             color=MUTED,
             fontsize=8.5,
         )
+
+
+def _boxes(plot: BoxPlot) -> "Figure":
+    width = min(11.0, max(6.0, 0.32 * len(plot.places) * len(plot.panels[0].series) + 1.5))
+    with _panels(len(plot.panels), 1, (width, 2.7), sharex=True) as (figure, axes):
+        for panel, content in zip(axes, plot.panels, strict=False):
+            panel.set_title(content.title)
+            panel.grid(axis="x", visible=False)
+            panel.axhline(0, color=MUTED, linewidth=0.8)
+            panel.set_ylabel(plot.y_label)
+            for number, series in enumerate(content.series):
+                _draw_boxes(
+                    panel, series, (number + 0.5) / len(content.series) - 0.5, 0.7 / len(content.series)
+                )
+            panel.set_xlim(-0.7, len(plot.places) - 0.3)
+        last = axes[len(plot.panels) - 1]
+        last.set_xlabel(plot.x_label)
+        named = len(plot.places) <= MOST_NAMES
+        last.set_xticks(range(len(plot.places)) if named else [], plot.places if named else [])
+        if named and max(map(len, plot.places)) > 3:
+            last.tick_params(axis="x", labelrotation=90, labelsize=8)
+    return figure
+
+
+def _draw_boxes(axes: "Axes", series: BoxSeries, shift: float, width: float) -> None:
+    colour = _COLOURS[series.role]
+    for place, box in enumerate(series.boxes):
+        x, reach = place + shift, 1.5 * (box.third - box.first)
+        ends = max(box.low, box.first - reach), min(box.high, box.third + reach)
+        axes.plot([x, x], ends, color=colour, linewidth=0.8, zorder=2)
+        height = max(box.third - box.first, 1e-9)
+        axes.bar(
+            x,
+            height,
+            width,
+            bottom=box.first,
+            color=colour,
+            alpha=0.35,
+            edgecolor=colour,
+            linewidth=0.8,
+            zorder=2,
+            label=series.label if place == 0 else None,
+        )
+        axes.plot([x - width / 2, x + width / 2], [box.middle] * 2, color=colour, linewidth=1.4, zorder=3)
+        outside = [end for end, whisker in zip((box.low, box.high), ends, strict=True) if end != whisker]
+        axes.scatter([x] * len(outside), outside, s=7, marker="x", linewidths=0.7, color=colour, zorder=2)
+        if box.one is not None:
+            axes.scatter([x], [box.one], s=9, marker="s", color=INK, linewidths=0, zorder=4)

@@ -1,4 +1,4 @@
-"""What is to be plotted, as data: lines in panels, or dots in rows."""
+"""What is to be plotted, as data: lines in panels, dots in rows, or boxes side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,4 +127,66 @@ class DotPlot:
     log_x: bool = False
 
 
-Drawing: TypeAlias = LinePlot | DotPlot
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Five numbers of many draws, and one draw of them.
+
+    Attributes:
+        low, first, middle, third, high: Least draw, quartiles, greatest draw; whiskers end at 1.5 times the
+            interquartile range or at the least and greatest draw, whichever is nearer.
+        one: A single draw, shown by itself; None for none.
+    """
+
+    low: float
+    first: float
+    middle: float
+    third: float
+    high: float
+    one: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSeries:
+    """Boxes of one law, one for each place.
+
+    Attributes:
+        label: In the legend.
+        role: Whose they are.
+        boxes: One for each place.
+    """
+
+    label: str
+    role: Role
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPanel:
+    """Boxes over common places.
+
+    Attributes:
+        title: Above it.
+        series: Side by side at every place.
+    """
+
+    title: str
+    series: tuple[BoxSeries, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPlot:
+    """Panels of boxes, one below the other.
+
+    Attributes:
+        places: Names along the axis; many are drawn small, and more than 40 are left out.
+        panels: From top to bottom.
+        x_label, y_label: Of the axes.
+    """
+
+    places: tuple[str, ...]
+    panels: tuple[BoxPanel, ...]
+    x_label: str
+    y_label: str
+
+
+Drawing: TypeAlias = LinePlot | DotPlot | BoxPlot

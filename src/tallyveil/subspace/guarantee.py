@@ -12,15 +12,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from tallyveil.accounting.costs import delta_with_total_variation
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
-from tallyveil.errors import BudgetError
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
+from tallyveil.subspace.structure import StructureKind
+
+if TYPE_CHECKING:
+    from tallyveil.subspace.diagnostics import TotalVariationBound
 
 _BITS = 128
+_NAMES_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +40,14 @@ class SmoothGuarantee:
         epsilon: For each unit of distance; exact.
         delta: At distance 1; exact. It grows with the distance as the definition says.
         invariants: What is published exactly. The guarantee is between tables that agree on all of these.
+        condition: What the guarantee rests on besides, such as the confidence of a bound; may be empty.
     """
 
     norm: Norm
     epsilon: Fraction
     delta: Fraction
     invariants: tuple[str, ...]
+    condition: str = ""
 
     def at(self, distance: Fraction | int) -> tuple[Fraction, float]:
         """(epsilon, delta) for two tables at this distance, 1 or more; delta is rounded up and at most 1."""
@@ -58,10 +68,11 @@ class SmoothGuarantee:
         """In one sentence."""
         unit = f"{float(self.epsilon):.6g} for each unit of {self.norm.value} distance"
         rest = f", delta {float(self.delta):.3g} at distance 1" if self.delta else ""
-        named = "; ".join(self.invariants) if self.invariants else "none"
+        named = named_invariants(self.invariants)
+        condition = f" {self.condition}" if self.condition else ""
         return (
             f"epsilon {unit}{rest}, between tables that agree on the invariants ({named}); nothing is promised "
-            "about what the invariants reveal."
+            f"about what the invariants reveal.{condition}"
         )
 
 
@@ -91,6 +102,98 @@ def laplace_guarantee(
     return SmoothGuarantee(law.norm, law.epsilon, delta, lattice.system.names)
 
 
+def named_invariants(names: Sequence[str]) -> str:
+    """Invariants for a sentence: the first few by name, the number of the others."""
+    if not names:
+        return "none"
+    more = len(names) - _NAMES_SHOWN
+    return "; ".join(names[:_NAMES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def least_distance(lattice: Lattice, norm: Norm) -> float:
+    """A lower bound on the distance of two different tables that agree on the invariants.
+
+    A vector of norm below 2 (l1) or sqrt(2) (l2) is one step in one cell, which keeps the invariants only where no
+    constraint names the cell. In a two-way table every row and column that moves has two cells that do.
+    """
+    if lattice.structure.free.size:
+        return 1.0
+    squared = 4 if lattice.structure.kind is StructureKind.TWO_WAY else 2
+    return float(squared) if norm is Norm.L1 else math.sqrt(squared) * (1 - 1e-15)
+
+
+def chain_guarantee(
+    law: GeneralisedLaplace,
+    lattice: Lattice,
+    bound: "TotalVariationBound",
+    allowed_delta: Fraction,
+    *,
+    extrapolate: bool = False,
+) -> SmoothGuarantee:
+    """The guarantee of generalised Laplace noise that is the state of a chain: its distance becomes a delta.
+
+    Args:
+        law: Asked for.
+        lattice: Whose constraints are the invariants.
+        bound: On the chain's total variation.
+        allowed_delta: The most that may be added at distance 1.
+        extrapolate: Take the extrapolated bound, whose assumption then is part of the guarantee.
+    Raises:
+        SolverError: the chain adds more, so it has not converged.
+    Source: docs/subspace.md, "Delta".
+    """
+    from tallyveil.subspace.diagnostics import require_converged
+
+    nearest = least_distance(lattice, law.norm)
+    delta = require_converged(
+        bound, law.epsilon, float(allowed_delta), least_distance=nearest, extrapolate=extrapolate
+    )
+    return SmoothGuarantee(
+        law.norm, law.epsilon, Fraction(delta), lattice.system.names, chain_condition(bound, extrapolate)
+    )
+
+
+def chain_condition(bound: "TotalVariationBound", extrapolate: bool) -> str:
+    """What a guarantee rests on whose noise is the state of a chain."""
+    kind = "extrapolated from" if extrapolate else "measured on"
+    return (
+        f"The noise is the state of a chain after {bound.sweeps} sweeps; its distance from the law is a bound {kind} "
+        f"{bound.pairs} pairs of chains, which holds with {bound.confidence:.3%} confidence provided that meeting "
+        "does not become less likely from lag to lag."
+    )
+
+
+def gaussian_delta(
+    law: GeneralisedGaussian,
+    squared_distance: int,
+    delta: Fraction,
+    total_variation: Fraction,
+    allowed_delta: Fraction | None = None,
+) -> tuple[float, float]:
+    """(epsilon, delta) of lattice Gaussian noise within a total variation of its law.
+
+    Args:
+        law: Asked for.
+        squared_distance: Of the pairs protected.
+        delta: Of the law itself.
+        total_variation: Of the sampler.
+        allowed_delta: The most that the total variation may add to `delta`; None for any.
+    Raises:
+        SolverError: it adds more.
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12; docs/proofs/integer-subspace.md, sections 2 and 4.
+    """
+    epsilon = zcdp_to_epsilon(gaussian_rho(law, squared_distance), delta)
+    added = delta_with_total_variation(Fraction(epsilon), Fraction(0), total_variation)
+    if allowed_delta is not None and added > allowed_delta:
+        raise SolverError(
+            f"Chain: its law is within {float(total_variation):.3g} of the one asked for, which adds delta {added:.3g} "
+            f"at epsilon {epsilon:.6g}; allowed is {float(allowed_delta):.3g}. Run more sweeps, let more pairs meet, "
+            "or raise the allowed delta.",
+            code="subspace-not-converged",
+        )
+    return epsilon, delta_with_total_variation(Fraction(epsilon), delta, total_variation)
+
+
 def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee:
     """Several releases of the same table: epsilons and deltas add, and the invariants are all of theirs.
 
@@ -105,11 +208,13 @@ def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee
         raise BudgetError("a composition needs at least one guarantee. Leave it out.")
     norms = {guarantee.norm for guarantee in guarantees}
     names = dict.fromkeys(name for guarantee in guarantees for name in guarantee.invariants)
+    conditions = dict.fromkeys(guarantee.condition for guarantee in guarantees if guarantee.condition)
     return SmoothGuarantee(
         norms.pop() if len(norms) == 1 else Norm.L1,
         sum((guarantee.epsilon for guarantee in guarantees), Fraction(0)),
         sum((guarantee.delta for guarantee in guarantees), Fraction(0)),
         tuple(names),
+        " ".join(conditions),
     )
 
 

@@ -23,7 +23,7 @@ def table(name, query, lower, upper):
     return ConstraintTable(name, query, (np.array(lower),), (np.array(upper),))
 
 
-def test_invariants_and_bounds_are_summed_upward(small_release):
+def test_invariants_and_bounds_aresummed_upward(small_release):
     plan = load_plan(small_release)
     spine = read_spine(plan.geography)
     histograms = read_histograms(plan, spine)
@@ -106,10 +106,10 @@ def test_an_invariant_keeps_one_array():
 
 
 def test_sums_that_outgrow_the_narrow_form_are_exact():
-    from tallyveil.execution.constraints import _summed_upward
+    from tallyveil.execution.constraints import summed_upward
 
     blocks = np.array([[2**31 - 2], [2**31 - 2], [UNBOUNDED]])
-    above, _ = _summed_upward(blocks, 1, SPINE)
+    above, _ = summed_upward(blocks, 1, SPINE)
     assert above.tolist() == [[2**32 - 4], [UNBOUNDED]]
 
 

@@ -1,0 +1,156 @@
+"""`tallyveil subspace`: one table whose invariants stay exact, and how its noise is drawn."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+
+if TYPE_CHECKING:
+    from tallyveil.execution.subspace_plan import SubspacePlan
+    from tallyveil.subspace.noise_plan import NoisePlan
+
+subspace = typer.Typer(name="subspace", help="One table whose invariants stay exact.", no_args_is_help=True)
+
+TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
+
+
+class PlotFormat(StrEnum):
+    """Formats of plots."""
+
+    SVG = "svg"
+    PNG = "png"
+
+
+Plots = Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")]
+
+
+@subspace.command()
+def release(
+    table_file: TableFile,
+    out: Annotated[Path, typer.Option("--out", help="Folder; new, empty, or an unfinished run.")],
+    draws: Annotated[
+        int,
+        typer.Option(
+            "--draws", min=0, help="Noise vectors to write besides, for simulations; with a test key only."
+        ),
+    ] = 0,
+    plots: Plots = PlotFormat.SVG,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Publish a table with noise that leaves its invariants exact.
+
+    Checks everything, enters the spend into the ledger, then draws. Writes the noisy table, the guarantee, and
+    diagnostics of the noise that were drawn without the table.
+    """
+    from tallyveil.cli.progress import observer_for
+    from tallyveil.config.subspace import load_subspace_plan
+    from tallyveil.execution.subspace_release import run_subspace
+    from tallyveil.noise.key import insecure_key
+
+    plan = load_subspace_plan(table_file)
+    key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
+    with observer_for(quiet, as_json) as observer:
+        outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
+    if outcome.noise is not None:
+        _write_diagnostics(out / "diagnostics", plan, outcome.noise, 1000, plots)
+    if as_json:
+        shown = ("name", "run", "private", "privacy", "noise", "checks")
+        record = {name: outcome.manifest[name] for name in shown}
+        typer.echo(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
+    elif not quiet:
+        _show(outcome.manifest, out, outcome.already_finished)
+
+
+@subspace.command()
+def diagnose(
+    table_file: TableFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for tables and plots; none without it.")
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", min=2, help="Noise vectors to look at.")] = 1000,
+    plots: Plots = PlotFormat.SVG,
+    as_json: AsJson = False,
+) -> None:
+    """Show the lattice, the sampler and the guarantee of a table, without opening the table.
+
+    A chain's distance from its law is measured on pairs of chains, and refused where it costs more delta than allowed.
+    """
+    from tallyveil.config.subspace import load_subspace_plan
+    from tallyveil.execution.subspace_release import noise_of, noise_record
+    from tallyveil.subspace.noise_plan import guarantee_record
+
+    plan = load_subspace_plan(table_file)
+    noise = noise_of(plan)
+    written: tuple[Path, ...] = ()
+    if out is not None:  # before a chain is refused: the plots show why
+        written = _write_diagnostics(out, plan, noise, draws, plots)
+    guarantee = guarantee_record(noise, plan.distance, plan.delta)
+    record = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
+    if noise.chain is not None:
+        from tallyveil.subspace.mcmc import estimate_seconds
+
+        seconds = estimate_seconds(noise.chain.plan, noise.chain.bound.sweeps)
+        record["noise"]["seconds_a_draw"] = seconds  # type: ignore[index]
+    if as_json:
+        typer.echo(json.dumps(record, indent=2))
+        return
+    _show_noise(record)
+    for path in written:
+        typer.echo(f"  {path}")
+
+
+def _write_diagnostics(
+    out: Path, plan: "SubspacePlan", noise: "NoisePlan", draws: int, plots: PlotFormat
+) -> tuple[Path, ...]:
+    from tallyveil.report.subspace_diagnostics import write_diagnostics
+    from tallyveil.subspace.table import cell_labels
+
+    labels = [", ".join(label.values()) for label in cell_labels(plan.schema)]
+    return write_diagnostics(out, noise, labels, draws, plots.value)
+
+
+def _show(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if already_finished:
+        console.print(f"{out} already holds this finished release; nothing was done and nothing spent.")
+    for warning in manifest["warnings"]:
+        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+    console.print(f"[bold]Table {manifest['name']}[/] (run {manifest['run']})")
+    _show_noise(manifest)
+    for check in manifest["checks"]:
+        console.print(f"checked     {check['check']}", highlight=False)
+    console.print(f"files       {out}", highlight=False, soft_wrap=True)
+
+
+def _show_noise(record: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console, noise = Console(), record["noise"]
+    console.print(f"privacy     {record['privacy']['statement']}", highlight=False, soft_wrap=True)
+    console.print(
+        f"lattice     {noise['structure']}; {noise['cells']:,} cells, dimension {noise['dimension']:,} "
+        f"({noise['basis']})",
+        highlight=False,
+    )
+    for note in noise["notes"]:
+        console.print(f"note        {note}", highlight=False, soft_wrap=True)
+    console.print(f"sampler     {noise['sampler']}: {noise['reason']}", highlight=False, soft_wrap=True)
+    if "chain" in noise:
+        chain = noise["chain"]
+        console.print(
+            f"chain       {chain['sweeps']} sweeps; total variation {chain['measured']:.3g} measured, "
+            f"{chain['extrapolated']:.3g} extrapolated ({chain['confidence']:.3%} confidence, {chain['pairs']:,} pairs "
+            f"at lag {chain['lag']})",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if "seconds_a_draw" in noise:
+            console.print(f"time        {noise['seconds_a_draw']:.3g} s a draw", highlight=False)

@@ -1,0 +1,141 @@
+"""One confidential table of counts: read, checked against what its owner states, and released with lattice noise."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.confidential.histogram import REDACTED
+from tallyveil.errors import ConstraintError, SchemaError, SolverError
+from tallyveil.storage.read import collect_batches, scan_table
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.table import TableConstraints
+from tallyveil.universe.counts import Int64Array
+from tallyveil.universe.schema import Schema
+
+LARGEST_COUNT = 1 << 40
+_COUNT = "__count"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ConfidentialTable:
+    """True counts of every cell. Confidential: never printed, never handed through the wall.
+
+    Attributes:
+        counts: int64 [n_cells], in the order of the schema's cells.
+    """
+
+    counts: Int64Array
+
+    def __repr__(self) -> str:
+        return f"ConfidentialTable(counts={REDACTED})"
+
+    def digest(self) -> bytes:
+        """SHA-256 of the counts."""
+        return hashlib.sha256(self.counts.astype("<i8").tobytes()).digest()
+
+
+def read_confidential_table(
+    path: Path, *, count: str | None, columns: Mapping[str, str], schema: Schema
+) -> ConfidentialTable:
+    """Read a table of counts; rows of the same cell add up, and cells without a row are zero.
+
+    Args:
+        path: Parquet or CSV.
+        count: Column of whole counts, or None for one row a record.
+        columns: Column of every attribute, by attribute name; its values are level names.
+        schema: The cells.
+    Raises:
+        SchemaError: a value is no level of its attribute, or a count is missing, not whole or above 2**40 in size.
+        ConfigError, StoreError: the file or a column is missing or unreadable.
+    Privacy: messages name columns and rules only, never a value or a number of rows.
+    """
+    frame = scan_table(path, [*columns.values(), *([count] if count else [])], "table")
+    names = {name: f"__code_{name}" for name in schema.attribute_names}
+    coded = [
+        pl.col(columns[a.name])
+        .cast(pl.String)
+        .cast(pl.Enum(list(a.levels)), strict=False)
+        .to_physical()
+        .alias(names[a.name])
+        for a in schema.attributes
+    ]
+    if count is not None:
+        whole = pl.col(count).cast(pl.Int64, strict=False)
+        exact = (whole.cast(pl.Float64) == pl.col(count).cast(pl.Float64, strict=False)) & (
+            whole.abs() <= LARGEST_COUNT
+        )
+        coded.append(pl.when(exact).then(whole).alias(_COUNT))
+    counts = np.zeros(schema.size, dtype=np.int64)
+    bad_columns: set[str] = set()
+    bad_counts = False
+    for batch in collect_batches(frame.select(coded), path, "table"):
+        bad_columns |= {name for name, code in names.items() if batch[code].null_count()}
+        bad_counts |= count is not None and bool(batch[_COUNT].null_count())
+        if not (bad_columns or bad_counts):
+            cells = schema.encode(np.stack([batch[code].to_numpy() for code in names.values()], axis=1))
+            weights = np.ones(batch.height, np.int64) if count is None else batch[_COUNT].to_numpy()
+            np.add.at(counts, cells, weights)
+    if bad_counts:
+        raise SchemaError(
+            f"column '{count}' of the table {path} has missing, fractional or huge counts; wanted whole numbers up to "
+            "2**40 in size. Mend or remove those rows.",
+            code="bad-counts",
+        )
+    if bad_columns:
+        listed = ", ".join(f"'{columns[name]}'" for name in schema.attribute_names if name in bad_columns)
+        raise SchemaError(
+            f"column(s) {listed} of the table {path} have values (or nulls) that are no level of their attribute. "
+            "Recode the column, or add the level to the [[attributes]] of the file.",
+            code="unknown-level",
+        )
+    counts.setflags(write=False)
+    return ConfidentialTable(counts)
+
+
+def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints) -> None:
+    """Refuse stated totals that the table does not have.
+
+    Raises:
+        ConstraintError: some total differs; says which constraints are stated, not which differs nor by how much.
+    Privacy: one bit, pass or fail, of totals that are published anyway.
+    """
+    totals = constraints.system.totals(table.counts)
+    if any(int(totals[row]) != total for row, total in constraints.stated):
+        names = ", ".join(f"'{constraints.system.names[row]}'" for row, _ in constraints.stated[:8])
+        raise ConstraintError(
+            f"the table does not have the totals stated of its constraints ({names}). Correct the totals, or leave "
+            "them out: the table's own are kept then.",
+            code="subspace-totals-broken",
+        )
+
+
+def release_table(table: ConfidentialTable, noise: Int64Array, system: ConstraintSystem) -> Int64Array:
+    """The table with noise added, after checking that the noise leaves every invariant alone.
+
+    Args:
+        table: True counts. Confidential.
+        noise: int64 [n_cells].
+        system: The invariants.
+    Returns:
+        int64 [n_cells]; may be negative.
+    Raises:
+        SolverError: the noise would change an invariant; nothing may be published.
+    Privacy: as private as the noise; the invariants are exact.
+    """
+    if system.totals(noise).any():
+        raise SolverError(
+            "final check failed: the noise changes an invariant. Nothing was published; please report this.",
+            code="check-failed",
+        )
+    noisy = table.counts + noise
+    noisy.setflags(write=False)
+    return noisy
+
+
+def keeps_invariants(table: ConfidentialTable, noisy: Int64Array, system: ConstraintSystem) -> bool:
+    """Whether a published table has the invariants of the true one: pass or fail."""
+    return bool(np.array_equal(system.totals(noisy), system.totals(table.counts)))

@@ -1,0 +1,236 @@
+"""The file of one table with exact invariants: typed tables, and the plan they describe."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.config.load import parse_file
+from tallyveil.config.models import Exact, Name, ReleaseTable, Table
+from tallyveil.errors import ConfigError
+from tallyveil.execution.subspace_plan import SubspacePlan, TableInput
+from tallyveil.storage.read import read_table
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
+from tallyveil.subspace.noise_plan import ChainSettings
+from tallyveil.subspace.table import Margin, WeightedSum, constrain
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.schema import Schema
+
+
+class TableTable(Table):
+    """[table]: the confidential counts."""
+
+    path: Name = Field(description="Parquet or CSV file, relative to this file.")
+    count: Name | None = Field(
+        default=None, description="Column of counts; without it, one row is one record."
+    )
+    columns: dict[str, Name] = Field(
+        default_factory=dict, description="Column of an attribute, where it is not the attribute's name."
+    )
+
+
+class CellsTable(Table):
+    """[[attributes]]: together they say which cells there are."""
+
+    name: Name
+    levels: list[Name] | None = Field(default=None, min_length=1)
+    path: Name | None = Field(default=None, description="Public table whose column lists the levels.")
+    column: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.levels is None) == (self.path is None) or (self.path is None) != (self.column is None):
+            raise ValueError("give either levels, or path and column of a public table that lists them")
+        return self
+
+
+class TermTable(Table):
+    """[[constraints]] terms: cells with a coefficient."""
+
+    cells: dict[Name, list[Name]]
+    times: int | float = 1
+
+
+class SumTable(Table):
+    """[[constraints]]: what is published exactly."""
+
+    name: Name
+    margin: list[Name] | None = Field(
+        default=None, description="Attributes: a sum for each combination of levels."
+    )
+    cells: dict[Name, list[Name]] | None = Field(
+        default=None, description="One sum, of the cells with these levels."
+    )
+    terms: list[TermTable] | None = Field(default=None, min_length=1, description="One weighted sum.")
+    total: int | None = Field(
+        default=None, description="What that one sum is, to be checked against the table."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if sum(given is not None for given in (self.margin, self.cells, self.terms)) != 1:
+            raise ValueError("give one of margin, cells and terms")
+        if self.total is not None and self.margin:
+            raise ValueError("a total goes with cells, terms or the empty margin, which are one sum")
+        return self
+
+
+class SubspacePrivacyTable(Table):
+    """[privacy]: what may be spent."""
+
+    neighbours: Literal["bounded", "unbounded"] = "bounded"
+    epsilon: Exact | None = Field(default=None, description="Declared budget of Laplace noise.")
+    rho: Exact | None = Field(default=None, description="Declared budget of Gaussian noise.")
+    delta: Exact = Field(
+        default=Fraction(1, 10**10), description="At which epsilon of Gaussian noise is stated."
+    )
+
+    @model_validator(mode="after")
+    def _delta_in_range(self) -> Self:
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta is {self.delta}, wanted a number between 0 and 1")
+        return self
+
+
+class MechanismTable(Table):
+    """[mechanism]: the law of the noise."""
+
+    law: Literal["laplace", "gaussian"]
+    norm: Literal["l1", "l2"] = "l1"
+    epsilon: Exact | None = Field(
+        default=None, description="Of Laplace noise, for each unit of distance in the norm."
+    )
+    variance: Exact | None = Field(default=None, description="Parameter of Gaussian noise, counts squared.")
+    distance: Exact = Field(
+        description="Largest distance of two tables to tell apart: in the norm for Laplace noise, the squared l2 "
+        "distance for Gaussian noise. A record that changes its cell is at l1 distance 2, squared l2 distance 2."
+    )
+    sampler: Literal["auto", "exact", "chain"] = "auto"
+
+    @model_validator(mode="after")
+    def _parameter_of_law(self) -> Self:
+        wanted, other = ("epsilon", "variance") if self.law == "laplace" else ("variance", "epsilon")
+        if getattr(self, wanted) is None or getattr(self, other) is not None:
+            raise ValueError(f"the {self.law} law takes {wanted}, and no {other}")
+        return self
+
+
+class ChainTable(Table):
+    """[chain]: for laws that no exact sampler covers."""
+
+    allowed_delta: Exact = Field(
+        default=Fraction(1, 10**6), description="The most that a chain may add to delta."
+    )
+    sweeps: int | None = Field(default=None, ge=1)
+    pairs: int = Field(default=4000, ge=20)
+    longest: int = Field(default=20_000, ge=1)
+    confidence: Exact = Fraction(999, 1000)
+    bound: Literal["measured", "extrapolated"] = "measured"
+
+
+class SubspaceFile(Table):
+    """A whole file of `tallyveil subspace`."""
+
+    release: ReleaseTable
+    table: TableTable
+    attributes: list[CellsTable] = Field(min_length=1)
+    constraints: list[SumTable] = Field(default_factory=list)
+    privacy: SubspacePrivacyTable
+    mechanism: MechanismTable
+    chain: ChainTable = Field(default_factory=ChainTable)
+
+
+def load_subspace_plan(path: Path) -> SubspacePlan:
+    """Read the file of one table.
+
+    Args:
+        path: TOML file; paths inside it are relative to it.
+    Raises:
+        StoreError: the file, or a public table of levels, cannot be read.
+        ConfigError: it is not TOML, or has unknown keys or wrong values (all shown at once).
+        ConstraintError: a constraint names what is not there, has a coefficient that is not whole, or stated totals
+            contradict each other.
+        BudgetError: a parameter is out of range, or the mechanism costs more than is declared.
+    """
+    file, folder = parse_file(path, SubspaceFile), path.parent
+    schema = Schema(
+        name=file.release.name, attributes=tuple(_attribute(item, folder) for item in file.attributes)
+    )
+    unknown = sorted(set(file.table.columns) - set(schema.attribute_names))
+    if unknown:
+        raise ConfigError(
+            f"[table] columns names {', '.join(unknown)}, no attribute of the table. "
+            f"Its attributes are: {', '.join(schema.attribute_names)}.",
+            code="unknown-attribute",
+        )
+    columns = tuple((name, file.table.columns.get(name, name)) for name in schema.attribute_names)
+    return SubspacePlan(
+        name=file.release.name,
+        schema=schema,
+        table=TableInput(folder / file.table.path, file.table.count, columns),
+        constraints=constrain(schema, [_constraint(item) for item in file.constraints]),
+        law=_law(file.mechanism),
+        distance=_distance(file.mechanism),
+        neighbours=Neighbours(file.privacy.neighbours),
+        declared=_declared(file.privacy, file.mechanism),
+        delta=file.privacy.delta,
+        wish=file.mechanism.sampler,
+        chain=ChainSettings(
+            allowed_delta=file.chain.allowed_delta,
+            sweeps=file.chain.sweeps,
+            pairs=file.chain.pairs,
+            longest=file.chain.longest,
+            confidence=file.chain.confidence,
+            extrapolate=file.chain.bound == "extrapolated",
+        ),
+    )
+
+
+def _attribute(item: CellsTable, folder: Path) -> Attribute:
+    if item.levels is not None:
+        return Attribute(item.name, tuple(item.levels))
+    column = item.column or ""
+    listed = read_table(folder / (item.path or ""), [column], f"levels of '{item.name}'")[column]
+    return Attribute(item.name, tuple(str(level) for level in listed.to_list()))
+
+
+def _constraint(item: SumTable) -> Margin | WeightedSum:
+    if item.margin:
+        return Margin(item.name, tuple(item.margin))
+    terms = item.terms or [TermTable(cells=item.cells or {})]
+    return WeightedSum(
+        item.name,
+        tuple(
+            (tuple((name, tuple(levels)) for name, levels in term.cells.items()), float(term.times))
+            for term in terms
+        ),
+        item.total,
+    )
+
+
+def _law(table: MechanismTable) -> LatticeLaw:
+    if table.law == "gaussian":
+        return GeneralisedGaussian(table.variance or Fraction(0))
+    return GeneralisedLaplace(Norm(table.norm), table.epsilon or Fraction(0))
+
+
+def _distance(table: MechanismTable) -> Fraction:
+    if table.distance < 1 or (table.law == "gaussian" and table.distance.denominator != 1):
+        raise ConfigError(
+            f"[mechanism] distance is {table.distance}; wanted 1 or more, and a whole number (the squared l2 distance) "
+            "for Gaussian noise. A record that changes its cell is at distance 2 in l1, at 2 squared in l2.",
+            code="subspace-distance",
+        )
+    return table.distance
+
+
+def _declared(privacy: SubspacePrivacyTable, mechanism: MechanismTable) -> Fraction:
+    unit = "epsilon" if mechanism.law == "laplace" else "rho"
+    declared, other = (privacy.epsilon, privacy.rho) if unit == "epsilon" else (privacy.rho, privacy.epsilon)
+    if declared is None or other is not None:
+        raise ConfigError(
+            f"[privacy] must declare {unit}, and nothing else, for {mechanism.law} noise.", code="wrong-unit"
+        )
+    return declared

@@ -1,0 +1,228 @@
+"""Drawing the counts of a release that stay fixed: integer-subspace noise, published, then constraints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import scipy.sparse as sp
+
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.subspace_counts import noisy_answers
+from tallyveil.errors import ConstraintError, SolverError
+from tallyveil.execution.constraints import ConstraintTable, summed_upward
+from tallyveil.execution.plan import Invariant, ReleasePlan
+from tallyveil.execution.subspace_query import SubspaceQuery
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.store import FOLDER, query_folder
+from tallyveil.noise.key import derive_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.storage.write import write_parquet
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import lattice_of
+from tallyveil.universe.counts import Int64Array
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+if TYPE_CHECKING:
+    from tallyveil.subspace.exact.sampler import VectorSampler
+    from tallyveil.subspace.lattice import Lattice
+
+KEY_PURPOSE = "integer-subspace"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubspaceDraw:
+    """A draw made ready without data.
+
+    Attributes:
+        item: What the plan asks for.
+        number: Its place in the plan, and its address.
+        level: Number of its geolevel.
+        places: int64 [n_cells], position of each cell of the lattice among geounits times answers; answers that only
+            structural zeros reach have none.
+        lattice: Of the invariants on these cells.
+        sampler: Exact.
+    """
+
+    item: SubspaceQuery
+    number: int
+    level: int
+    places: Int64Array
+    lattice: "Lattice"
+    sampler: "VectorSampler"
+
+
+def prepare_subspace(plan: ReleasePlan, spine: Spine) -> tuple[SubspaceDraw, ...]:
+    """The lattices of a plan's integer-subspace counts and their samplers, before anything is spent.
+
+    Raises:
+        ConstraintError: the invariants determine the counts, so that no noise is possible.
+        SolverError: no exact sampler fits.
+    """
+    return tuple(_prepared(plan, spine, item, number) for number, item in enumerate(plan.subspace))
+
+
+def draw_subspace(
+    prepared: Sequence[SubspaceDraw],
+    schema: Schema,
+    spine: Spine,
+    histograms: Sequence[ConfidentialHistogram],
+    noise_key: bytes,
+    root: Path,
+    tags: dict[str, str],
+) -> tuple[ConstraintTable, ...]:
+    """Draw, publish, and fix the counts. Called again with the same key it gives the same counts.
+
+    Args:
+        prepared: From `prepare_subspace`.
+        schema, spine: Of the release.
+        histograms: True counts by geolevel. Confidential.
+        noise_key: Of the run.
+        root: Release folder; counts are written under `measurements/`.
+        tags: Metadata of files.
+    Returns:
+        Constraints that hold every answer to its noisy count, and coarser geolevels to their sums.
+    Raises:
+        ConstraintError: a noisy count is negative. It is published and paid for by then.
+    Privacy: costs what `ReleasePlan.event` says, once.
+    """
+    source = NoiseSource(derive_key(noise_key, KEY_PURPOSE))
+    tables = []
+    for draw in prepared:
+        group = schema.query(draw.item.query)
+        vector = draw.sampler.draw(NoiseAddress(source, draw.level, draw.number), range(1))[0]
+        if not draw.lattice.contains(vector):
+            raise SolverError(
+                f"final check failed: the noise of {draw.item.name} changes an invariant. Nothing was published; "
+                "please report this.",
+                code="check-failed",
+            )
+        noise = np.zeros((spine.n_geounits(draw.level), group.size), dtype=np.int64)
+        noise.reshape(-1)[draw.places] = vector
+        noisy = noisy_answers(histograms[draw.level], group, noise)
+        _write(root, draw, group, spine, noisy, tags)
+        _refuse_negative(draw, group, spine, noisy)
+        values = summed_upward(noisy, draw.level, spine)
+        tables.append(ConstraintTable(draw.item.name, group, values, values))
+    return tuple(tables)
+
+
+def _prepared(plan: ReleasePlan, spine: Spine, item: SubspaceQuery, number: int) -> SubspaceDraw:
+    level, group = spine.level_index(item.geolevel), plan.query(item.query)
+    possible = np.flatnonzero(_reached(plan.schema, group))
+    geounits = np.arange(spine.n_geounits(level), dtype=np.int64)
+    places = (geounits[:, None] * group.size + possible[None, :]).ravel()
+    lattice = lattice_of(_system(plan, spine, level, group, places))
+    choice = choose_sampler(lattice, item.law(plan.strategy.mechanism, plan.strategy.neighbours))
+    if choice.sampler is None or choice.sampler.total_variation:
+        raise SolverError(
+            f"{item.name} at {item.geolevel}: {choice.reason}. A release draws these counts exactly or not at all: fix "
+            "fewer invariants on the query, or draw it at another geolevel. Nothing was spent.",
+            code="subspace-no-sampler",
+        )
+    return SubspaceDraw(item, number, level, places, lattice, choice.sampler)
+
+
+def _system(
+    plan: ReleasePlan, spine: Spine, level: int, group: QueryGroup, places: Int64Array
+) -> ConstraintSystem:
+    """Rows: every answer of an invariant that the query's answers add up to, at the finest geolevel it is exact at."""
+    rows: list[Int64Array] = []
+    columns: list[Int64Array] = []
+    names: list[str] = []
+    for query, at in _finest(plan.invariants, spine, level).items():
+        answers = _adding_up(plan.schema, group, plan.query(query))
+        ancestor = _ancestors(spine, level, at)
+        size = plan.query(query).size
+        of_place = answers[places % group.size]
+        inside = np.flatnonzero(of_place >= 0)
+        row = ancestor[places[inside] // group.size] * size + of_place[inside]
+        used, numbered = np.unique(row, return_inverse=True)
+        rows.append(numbered.reshape(-1) + len(names))
+        columns.append(inside)
+        labels = plan.query(query).labels()
+        codes = spine.geocodes[at]
+        names += [f"{query} {labels[r % size]} of {codes[r // size]}" for r in used.tolist()]
+    none = np.zeros(0, dtype=np.int64)
+    where = np.concatenate([none, *rows]), np.concatenate([none, *columns])
+    ones = np.ones(len(where[0]), dtype=np.int64)
+    return ConstraintSystem.from_matrix(
+        sp.coo_matrix((ones, where), shape=(len(names), places.size)).tocsr(), names
+    )
+
+
+def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[str, int]:
+    """Finest geolevel, not below `level`, where each invariant's sums are exact; coarser ones follow from it."""
+    found: dict[str, int] = {}
+    for item in invariants:
+        at = min(level, max(spine.level_index(name) for name in item.geolevels))
+        found[item.query] = max(at, found.get(item.query, 0))
+    return found
+
+
+def _adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Int64Array:
+    """Answer of `other` that each answer of `group` is a part of; -1 where that answer is no sum of `group`'s."""
+    cells = np.arange(schema.size, dtype=np.int64)
+    cells = cells[schema.possible(cells)]
+    mine, theirs = group.answers_of(cells), other.answers_of(cells)
+    first = np.full(group.size, -1, dtype=np.int64)
+    first[mine[mine >= 0]] = theirs[mine >= 0]
+    split = theirs != np.where(mine >= 0, first[mine], -1)  # cells on which both disagree
+    broken = np.unique(theirs[split & (theirs >= 0)])
+    broken = np.union1d(broken, first[mine[split & (mine >= 0)]])
+    first[np.isin(first, broken)] = -1
+    return first
+
+
+def _reached(schema: Schema, group: QueryGroup) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    cells = np.arange(schema.size, dtype=np.int64)
+    answers = group.answers_of(cells[schema.possible(cells)])
+    reached = np.zeros(group.size, dtype=np.bool_)
+    reached[answers[answers >= 0]] = True
+    return reached
+
+
+def _ancestors(spine: Spine, level: int, above: int) -> Int64Array:
+    """Number of the geounit at level `above` that holds each geounit of `level`."""
+    found = np.arange(spine.n_geounits(level), dtype=np.int64)
+    for finer in range(level, above, -1):
+        offsets = spine.child_offsets[finer - 1]
+        found = np.searchsorted(offsets, found, side="right") - 1
+    return np.asarray(found, dtype=np.int64)
+
+
+def _write(
+    root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array, tags: dict[str, str]
+) -> None:
+    path = root / FOLDER / draw.item.geolevel / f"integer-subspace.{query_folder(group.name)}.parquet"
+    if path.exists():  # a resumed run draws the same counts
+        return
+    codes = [str(code) for code in spine.geocodes[draw.level]]
+    frame = pl.DataFrame(
+        {
+            "geocode": np.repeat(codes, group.size),
+            "answer": list(group.labels()) * len(codes),
+            "count": noisy.ravel(),
+        }
+    )
+    write_parquet(path, frame, {**tags, "query": group.name, "geolevel": draw.item.geolevel})
+
+
+def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array) -> None:
+    below = np.argwhere(noisy < 0)
+    if len(below):
+        geounit, answer = (int(i) for i in below[0])
+        raise ConstraintError(
+            f"{draw.item.name}: {len(below)} noisy count(s) at {draw.item.geolevel} came out negative, such as "
+            f"{int(noisy[geounit, answer])} for {spine.geolevels[draw.level]} '{spine.geocodes[draw.level][geounit]}', "
+            f"{group.labels()[answer]}. No counts of people fit them. They are drawn, published and paid for, and are "
+            "neither cut off at zero, which is biased and breaks the invariants, nor drawn again, which would let the "
+            "noise depend on the records. Use the mechanism where counts are larger than its noise, or with more "
+            "budget: in another folder, as a new spend.",
+            code="subspace-negative",
+        )

@@ -1,0 +1,134 @@
+"""What can be seen of the noise of a release without its data: its spread, and how soon its chain converges."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tallyveil.storage.write import write_file
+from tallyveil.studies.draw import write_plot
+from tallyveil.studies.drawing import Box, BoxPanel, BoxPlot, BoxSeries, Line, LinePanel, LinePlot, Role
+from tallyveil.subspace.noise_plan import PUBLIC_KEY, ChainWay, NoisePlan
+
+MOST_BOXES: Final = 120
+_CURVE_POINTS: Final = 200
+_CHAINS: Final = 4
+_STATES: Final = 200
+
+
+def write_diagnostics(
+    out: Path, plan: NoisePlan, labels: Sequence[str], draws: int, plot_format: str = "svg"
+) -> tuple[Path, ...]:
+    """Write tables and plots of the noise, drawn anew with a key that anybody has; nothing of a release is read.
+
+    Args:
+        out: Folder.
+        plan: What draws the noise.
+        labels: Of the cells.
+        draws: Noise vectors to look at, 2 or more.
+        plot_format: "svg" or "png".
+    Returns:
+        Files written: `noise.csv` and its box plot; with a chain `total-variation.csv`, its plot, and
+        `scale-reduction.csv`.
+    """
+    vectors = plan.draw(PUBLIC_KEY, range(draws))
+    written = [out / "noise.csv", out / f"noise.{plot_format}"]
+    _write_csv(written[0], noise_table(vectors, labels))
+    title = f"Noise of {draws:,} draws ({plan.law})"
+    write_plot(written[1], noise_plot(vectors[:, :MOST_BOXES], labels[:MOST_BOXES], str(plan.name)), title)
+    if plan.chain is not None:
+        curve = total_variation_curve(plan.chain)
+        written += [out / "total-variation.csv", out / f"total-variation.{plot_format}"]
+        _write_csv(written[-2], curve)
+        write_plot(written[-1], _curve_plot(plan.chain, curve), "Distance of the chain from its law")
+        written.append(out / "scale-reduction.csv")
+        _write_csv(written[-1], scale_reduction(plan.chain, labels))
+    return tuple(written)
+
+
+def noise_table(vectors: npt.NDArray[np.int64], labels: Sequence[str]) -> pl.DataFrame:
+    """Mean, spread and quartiles of each cell's noise, with the mean's distance from zero in standard errors."""
+    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0, ddof=1)
+    error = deviation / np.sqrt(len(vectors))
+    quartiles = np.quantile(vectors, [0.25, 0.5, 0.75], axis=0)
+    return pl.DataFrame(
+        {
+            "cell": list(labels),
+            "mean": mean,
+            "mean_in_standard_errors": np.divide(mean, error, out=np.zeros_like(mean), where=error > 0),
+            "standard_deviation": deviation,
+            "least": vectors.min(axis=0),
+            "first_quartile": quartiles[0],
+            "median": quartiles[1],
+            "third_quartile": quartiles[2],
+            "greatest": vectors.max(axis=0),
+        }
+    )
+
+
+def boxes(vectors: npt.NDArray[np.int64]) -> tuple[Box, ...]:
+    """A box for each cell; the first draw stands by itself."""
+    five = np.quantile(vectors, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
+    return tuple(
+        Box(low, first, middle, third, high, float(one))
+        for (low, first, middle, third, high), one in zip(five, vectors[0].tolist(), strict=True)
+    )
+
+
+def noise_plot(vectors: npt.NDArray[np.int64], labels: Sequence[str], label: str) -> BoxPlot:
+    """Boxes of the cells' noise."""
+    series = BoxSeries(label, Role.OURS, boxes(vectors))
+    return BoxPlot(tuple(labels), (BoxPanel("", (series,)),), "cell", "noise")
+
+
+def total_variation_curve(chain: ChainWay) -> pl.DataFrame:
+    """The bound on the total variation after more and more sweeps, as an estimate and with confidence."""
+    from tallyveil.subspace.diagnostics import total_variation_bound
+
+    longest = max(chain.bound.sweeps, int(chain.meetings.times.max()) + 1)
+    confidence = float(chain.settings.confidence)
+    sweeps = np.unique(np.linspace(1, longest, _CURVE_POINTS).astype(np.int64)).tolist()
+    bounds = [total_variation_bound(chain.plan, chain.meetings, n, confidence) for n in sweeps]
+    return pl.DataFrame(
+        {
+            "sweeps": sweeps,
+            "estimate": [bound.estimate for bound in bounds],
+            "measured": [bound.measured for bound in bounds],
+            "extrapolated": [bound.extrapolated for bound in bounds],
+        }
+    )
+
+
+def scale_reduction(chain: ChainWay, labels: Sequence[str]) -> pl.DataFrame:
+    """Potential scale reduction of each cell, over chains started from a law twice as wide."""
+    from tallyveil.subspace.diagnostics import overdispersed, potential_scale_reduction
+    from tallyveil.subspace.mcmc import run_chain
+    from tallyveil.subspace.mcmc_moves import plan_chain
+    from tallyveil.subspace.mcmc_stream import STARTS
+
+    wide = plan_chain(overdispersed(chain.plan.law), chain.plan.columns)
+    states = []
+    for number in range(_CHAINS):
+        start = run_chain(wide, PUBLIC_KEY, chain.bound.sweeps, chain=number, part=STARTS)[0]
+        run = run_chain(chain.plan, PUBLIC_KEY, _STATES, chain=number, part=STARTS, thin=1, start=start)
+        states.append(run[_STATES // 2 :])
+    return pl.DataFrame(
+        {"cell": list(labels), "scale_reduction": potential_scale_reduction(np.stack(states))}
+    )
+
+
+def _curve_plot(chain: ChainWay, curve: pl.DataFrame) -> LinePlot:
+    x = curve["sweeps"].cast(pl.Float64).to_list()
+    kinds = (("estimate", Role.OURS), ("measured", Role.REDUCED), ("extrapolated", Role.OTHER))
+    # A logarithmic axis has no room for zero, nor for what no float can tell from it.
+    lines = tuple(Line(name, role, x, curve[name].clip(1e-12, 1.0).to_list()) for name, role in kinds)
+    mark = (float(chain.bound.measured), f"measured at {chain.bound.sweeps} sweeps")
+    panel = LinePanel(f"{chain.bound.pairs:,} pairs at lag {chain.bound.lag}", lines, (mark,))
+    return LinePlot((panel,), 1, "sweeps", "bound on the total variation", log_y=True, y_limits=(1e-6, 1.0))
+
+
+def _write_csv(path: Path, frame: pl.DataFrame) -> None:
+    write_file(path, frame.write_csv)

@@ -1,0 +1,260 @@
+"""How the noise of a release is drawn, decided without data: an exact sampler, or a chain and how far it may be off."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tallyveil.errors import ConfigError, SolverError
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.guarantee import chain_condition, chain_guarantee, gaussian_delta, laplace_guarantee
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
+
+if TYPE_CHECKING:
+    from tallyveil.subspace.coupling import MeetingTimes
+    from tallyveil.subspace.diagnostics import TotalVariationBound
+    from tallyveil.subspace.exact.sampler import VectorSampler
+    from tallyveil.subspace.mcmc import Observer
+    from tallyveil.subspace.mcmc_moves import ChainPlan
+
+Integers = npt.NDArray[np.int64]
+SamplerWish = Literal["auto", "exact", "chain"]
+
+PUBLIC_KEY: Final = insecure_key("tallyveil subspace diagnostics")
+"""Pairs of chains see no data and no run key, so that anybody can measure their meeting times again."""
+
+_PILOT_PAIRS: Final = 200
+_FIRST_PAIR: Final = 1 << 20
+_MARGIN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSettings:
+    """How a chain is run and how far it may be off.
+
+    Attributes:
+        allowed_delta: The most that the chain may add to delta.
+        sweeps: Of the chain; None for three times the longest meeting of 200 pilot pairs.
+        pairs: Coupled pairs that the distance is measured from.
+        longest: Sweeps after which a pair is given up.
+        confidence: Of the bound on the distance.
+        extrapolate: Take the extrapolated bound (docs/subspace.md) in the place of the measured one.
+    """
+
+    allowed_delta: Fraction = Fraction(1, 10**6)
+    sweeps: int | None = None
+    pairs: int = 4000
+    longest: int = 20_000
+    confidence: Fraction = Fraction(999, 1000)
+    extrapolate: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainWay:
+    """A chain with the evidence of its convergence.
+
+    Attributes:
+        plan: Law, columns and moves.
+        meetings: Of the pairs that the bound comes from.
+        bound: On the total variation after `bound.sweeps` sweeps.
+        settings: As asked for.
+    """
+
+    plan: "ChainPlan"
+    meetings: "MeetingTimes"
+    bound: "TotalVariationBound"
+    settings: ChainSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisePlan:
+    """What draws the noise of a release.
+
+    Attributes:
+        lattice: Where it lies.
+        law: Its law.
+        name: Of the sampler.
+        reason: Why it was chosen, for the reader.
+        sampler: Exact; None where a chain is used.
+        chain: The chain; None where the sampler is exact.
+        total_variation: Between what is drawn and the law, at most.
+    """
+
+    lattice: Lattice
+    law: LatticeLaw
+    name: str
+    reason: str
+    sampler: "VectorSampler | None"
+    chain: ChainWay | None
+    total_variation: Fraction
+
+    @property
+    def condition(self) -> str:
+        """What the bound on the total variation rests on; empty for exact samplers."""
+        return (
+            "" if self.chain is None else chain_condition(self.chain.bound, self.chain.settings.extrapolate)
+        )
+
+    def draw(self, key: bytes, draws: range, observer: "Observer | None" = None) -> Integers:
+        """Noise vectors of the draws with these numbers, independent of each other.
+
+        Args:
+            key: 32 bytes.
+            draws: Numbers, from 0.
+            observer: Told of the sweeps of chains.
+        Returns:
+            int64 [n, n_cells]; every row in the lattice.
+        Privacy: whoever holds the key can subtract the noise.
+        """
+        if self.sampler is not None:
+            return self.sampler.draw(NoiseAddress(NoiseSource(key), 0, 0), draws)
+        if self.chain is None:
+            raise SolverError("A noise plan has neither a sampler nor a chain. Make it with plan_noise.")
+        from tallyveil.subspace.mcmc import run_chain
+
+        sweeps = self.chain.bound.sweeps
+        states = [run_chain(self.chain.plan, key, sweeps, chain=i, observer=observer)[0] for i in draws]
+        return np.stack(states) if states else np.empty((0, self.lattice.n_cells), dtype=np.int64)
+
+
+def plan_noise(
+    lattice: Lattice,
+    law: LatticeLaw,
+    wish: SamplerWish = "auto",
+    settings: ChainSettings | None = None,
+    observer: "Observer | None" = None,
+) -> NoisePlan:
+    """Decide how to draw, and measure a chain's distance from the law where one is needed; without data.
+
+    Whether that distance is allowed is decided by `require_allowed`.
+
+    Args:
+        lattice: Where the noise lies.
+        law: Its law.
+        wish: "auto" takes an exact sampler where there is one, "exact" nothing else, "chain" always a chain.
+        settings: Of the chain.
+        observer: Told of the pairs that have met.
+    Raises:
+        SolverError: "exact" where there is no exact sampler, or a chain whose pairs do not meet.
+    """
+    choice = None if wish == "chain" else choose_sampler(lattice, law)
+    if choice is not None and choice.sampler is not None:
+        return NoisePlan(
+            lattice, law, choice.name, choice.reason, choice.sampler, None, choice.sampler.total_variation
+        )
+    if wish == "exact":
+        raise SolverError(
+            f"No exact sampler: {choice.reason if choice else ''}. Ask for sampler 'auto' or 'chain', or change the "
+            "constraints or the law.",
+            code="subspace-no-sampler",
+        )
+    chain = _measured_chain(lattice, law, settings or ChainSettings(), observer)
+    reason = choice.reason if choice is not None else "asked for"
+    distance = chain.bound.extrapolated if chain.settings.extrapolate else chain.bound.measured
+    variation = Fraction(math.nextafter(distance, math.inf))
+    if variation >= 1:
+        raise SolverError(
+            f"Chain of {chain.bound.sweeps} sweeps: nothing is known of its distance from the law. Run more sweeps, or "
+            "let more pairs meet.",
+            code="subspace-not-converged",
+        )
+    return NoisePlan(lattice, law, "chain", reason, None, chain, variation)
+
+
+def require_allowed(
+    plan: NoisePlan, squared_distance: int | None = None, delta: Fraction | None = None
+) -> None:
+    """Refuse a chain that adds more to delta than its settings allow.
+
+    Args:
+        plan: What draws the noise.
+        squared_distance, delta: Of a Gaussian release.
+    Raises:
+        SolverError: it adds more.
+        ConfigError: a Gaussian without distance and delta.
+    """
+    if plan.chain is None:
+        return
+    allowed = plan.chain.settings.allowed_delta
+    if not isinstance(plan.law, GeneralisedGaussian):
+        extrapolate = plan.chain.settings.extrapolate
+        chain_guarantee(plan.law, plan.lattice, plan.chain.bound, allowed, extrapolate=extrapolate)
+        return
+    if squared_distance is None or delta is None:
+        raise ConfigError(
+            "A chain for Gaussian noise needs the squared distance and the delta of its guarantee."
+        )
+    gaussian_delta(plan.law, squared_distance, delta, plan.total_variation, allowed)
+
+
+def guarantee_record(plan: NoisePlan, distance: Fraction, delta: Fraction) -> dict[str, object]:
+    """The guarantee of a release as plain data, with one sentence.
+
+    Args:
+        plan: What draws the noise.
+        distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
+        delta: At which the epsilon of Gaussian noise is stated.
+    Raises:
+        SolverError: a chain adds more to delta than its settings allow.
+    """
+    require_allowed(plan, int(distance), delta)
+    names = list(plan.lattice.system.names)
+    record: dict[str, object] = {"law": str(plan.law), "invariants": names, "distance": str(distance)}
+    if isinstance(plan.law, GeneralisedGaussian):
+        epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)
+        rho = distance / (2 * plan.law.variance)
+        said = (
+            f"rho = {rho} ({float(rho):.4g}) zCDP between tables at squared l2 distance {distance} that agree on the "
+            f"invariants, so epsilon <= {epsilon:.6g} at delta = {whole:.3g}; nothing is promised about what the "
+            f"invariants reveal."
+        )
+        return record | {"rho": str(rho), "epsilon": epsilon, "delta": whole, "statement": _said(said, plan)}
+    guarantee = laplace_guarantee(plan.law, plan.lattice, plan.total_variation)
+    if plan.chain is not None:
+        settings = plan.chain.settings
+        guarantee = chain_guarantee(
+            plan.law,
+            plan.lattice,
+            plan.chain.bound,
+            settings.allowed_delta,
+            extrapolate=settings.extrapolate,
+        )
+    epsilon_at, delta_at = guarantee.at(max(distance, Fraction(1)))
+    return record | {
+        "norm": plan.law.norm.value,
+        "epsilon_by_distance": str(guarantee.epsilon),
+        "delta_at_distance_1": float(guarantee.delta),
+        "epsilon": float(epsilon_at),
+        "delta": delta_at,
+        "statement": guarantee.statement(),
+    }
+
+
+def _said(statement: str, plan: NoisePlan) -> str:
+    return f"{statement} {plan.condition}" if plan.condition else statement
+
+
+def _measured_chain(
+    lattice: Lattice, law: LatticeLaw, settings: ChainSettings, observer: "Observer | None"
+) -> ChainWay:
+    from tallyveil.subspace.coupling import choose_lag, meeting_times
+    from tallyveil.subspace.diagnostics import total_variation_bound
+    from tallyveil.subspace.mcmc_columns import lattice_columns
+    from tallyveil.subspace.mcmc_moves import plan_chain
+
+    plan = plan_chain(law, lattice_columns(lattice))
+    lag = choose_lag(plan, PUBLIC_KEY, settings.longest)
+    sweeps = settings.sweeps
+    if sweeps is None:  # from pairs of their own: a number chosen on the pairs that bound it would be too low
+        pilots = meeting_times(plan, PUBLIC_KEY, lag, _PILOT_PAIRS, settings.longest, first_pair=_FIRST_PAIR)
+        sweeps = _MARGIN * int(pilots.times.max())
+    meetings = meeting_times(plan, PUBLIC_KEY, lag, settings.pairs, settings.longest, observer=observer)
+    bound = total_variation_bound(plan, meetings, sweeps, float(settings.confidence))
+    return ChainWay(plan, meetings, bound, settings)

@@ -1,0 +1,153 @@
+"""Constraints on a table of named cells: margins, sums over cells, and weighted sums."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from tallyveil.errors import ConstraintError
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.lattice import require_totals
+from tallyveil.universe.schema import Schema
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """A sum for each combination of levels of some attributes; of none, the total.
+
+    Attributes:
+        name: For messages and the guarantee.
+        attributes: Names.
+    """
+
+    name: str
+    attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """One sum over cells.
+
+    Attributes:
+        name: For messages and the guarantee.
+        terms: (levels by attribute, coefficient) pairs; attributes not named take all levels. Coefficients of cells in
+            several terms add.
+        total: What the owner of the table says it is; None where nothing is said.
+    """
+
+    name: str
+    terms: tuple[tuple[tuple[tuple[str, tuple[str, ...]], ...], float], ...]
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableConstraints:
+    """Constraints on the cells of a schema.
+
+    Attributes:
+        system: The rows.
+        stated: (row, total) of the constraints whose total is stated.
+    """
+
+    system: ConstraintSystem
+    stated: tuple[tuple[int, int], ...]
+
+
+def constrain(schema: Schema, constraints: Sequence[Margin | WeightedSum]) -> TableConstraints:
+    """The system of some constraints on the cells of a schema.
+
+    Raises:
+        ConstraintError: an attribute or level that the table does not have, a coefficient that is no whole number, or
+            stated totals that no table of whole numbers has.
+    """
+    rows: list[int] = []
+    cells: list[int] = []
+    values: list[float] = []
+    names: list[str] = []
+    stated: list[tuple[int, int]] = []
+    for constraint in constraints:
+        if isinstance(constraint, Margin):
+            sums = _margin(schema, constraint)
+        else:
+            sums = [(constraint.name, _weighted(schema, constraint))]
+            if constraint.total is not None:
+                stated.append((len(names), constraint.total))
+        for name, members in sums:
+            rows += [len(names)] * len(members)
+            cells += list(members)
+            values += list(members.values())
+            names.append(name)
+    data: npt.NDArray[np.float64] | Integers = np.array(values, dtype=np.float64)
+    matrix = sp.coo_matrix((data, (rows, cells)), shape=(len(names), schema.size))
+    system = ConstraintSystem.from_matrix(matrix, names)
+    if stated:
+        require_totals(
+            system.rows([row for row, _ in stated]), np.array([total for _, total in stated], dtype=np.int64)
+        )
+    return TableConstraints(system, tuple(stated))
+
+
+def cell_labels(schema: Schema) -> tuple[dict[str, str], ...]:
+    """Level of every attribute, for each cell in order."""
+    levels = product(*(attribute.levels for attribute in schema.attributes))
+    return tuple(dict(zip(schema.attribute_names, combination, strict=True)) for combination in levels)
+
+
+def _margin(schema: Schema, margin: Margin) -> list[tuple[str, dict[int, float]]]:
+    for name in margin.attributes:
+        _require_attribute(schema, margin.name, name)
+    chosen = [a for a in schema.attributes if a.name in margin.attributes]
+    sums = []
+    for combination in product(*(attribute.levels for attribute in chosen)):
+        selection = tuple((a.name, (level,)) for a, level in zip(chosen, combination, strict=True))
+        label = f"{margin.name}: {', '.join(combination)}" if combination else margin.name
+        sums.append((label, dict.fromkeys(_selected(schema, margin.name, selection), 1.0)))
+    return sums
+
+
+def _weighted(schema: Schema, constraint: WeightedSum) -> dict[int, float]:
+    members: dict[int, float] = {}
+    for selection, times in constraint.terms:
+        for cell in _selected(schema, constraint.name, selection):
+            members[cell] = members.get(cell, 0.0) + times
+    return members
+
+
+def _selected(schema: Schema, where: str, selection: tuple[tuple[str, tuple[str, ...]], ...]) -> list[int]:
+    wanted = dict(selection)
+    for name, levels in wanted.items():
+        attribute = _require_attribute(schema, where, name)
+        for level in levels:
+            if level not in attribute:
+                raise _unknown(where, f"level '{level}' of '{name}'", level, attribute)
+    axes = [
+        [i for i, level in enumerate(a.levels) if a.name not in wanted or level in wanted[a.name]]
+        for a in schema.attributes
+    ]
+    grids = np.meshgrid(*axes, indexing="ij")
+    sizes = tuple(len(a.levels) for a in schema.attributes)
+    return [int(cell) for cell in np.ravel_multi_index(tuple(g.ravel() for g in grids), sizes)]
+
+
+def _require_attribute(schema: Schema, where: str, name: str) -> tuple[str, ...]:
+    """The attribute's levels."""
+    for attribute in schema.attributes:
+        if attribute.name == name:
+            return attribute.levels
+    raise _unknown(where, f"attribute '{name}'", name, schema.attribute_names)
+
+
+def _unknown(where: str, what: str, got: str, known: Sequence[str]) -> ConstraintError:
+    close = difflib.get_close_matches(got, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return ConstraintError(
+        f"Constraint '{where}': the table has no {what}; there are {shown}.{hint} Mend the name, or the list of cells.",
+        code="subspace-unknown-cell",
+    )

@@ -1,0 +1,254 @@
+"""`tallyveil subspace`: one table from a file, and every mistake in that file."""
+
+import json
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.cli.main import main
+from tallyveil.errors import BudgetError, ConfigError, ConstraintError, SchemaError, SolverError, StoreError
+from tallyveil.subspace.mcmc_examples import DELINQUENT_CHILDREN
+
+FILE = """
+[release]
+name = "delinquent children"
+
+[table]
+path = "children.csv"
+count = "children"
+
+[[attributes]]
+name = "county"
+levels = ["Alpha", "Beta", "Gamma", "Delta"]
+[[attributes]]
+name = "education"
+levels = ["low", "medium", "high", "very high"]
+
+[[constraints]]
+name = "county totals"
+margin = ["county"]
+[[constraints]]
+name = "education totals"
+margin = ["education"]
+
+[privacy]
+epsilon = "1"
+
+[mechanism]
+law = "laplace"
+norm = "l1"
+epsilon = "0.25"
+distance = "4"
+"""
+CHAIN = ('distance = "4"', 'distance = "4"\nsampler = "chain"\n\n[chain]\npairs = 200')
+CANARY = 987_654
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.toml"
+    path.write_text(FILE)
+    frame = pl.DataFrame(
+        [
+            (county, education, count)
+            for county, row in zip(("Alpha", "Beta", "Gamma", "Delta"), DELINQUENT_CHILDREN, strict=True)
+            for education, count in zip(("low", "medium", "high", "very high"), row, strict=True)
+        ],
+        schema=["county", "education", "children"],
+        orient="row",
+    )
+    frame.write_csv(tmp_path / "children.csv")
+    return path
+
+
+@pytest.fixture
+def tallyveil(monkeypatch, capsys):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", "subspace", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def edit(path, *changes):
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    return path
+
+
+def test_a_release_keeps_margins_and_pays_once(tallyveil, table, tmp_path):
+    out = tmp_path / "out"
+    code, said, _ = tallyveil("release", table, "--out", out, "-q")
+    assert (code, said) == (0, "")
+    noisy = pl.read_csv(out / "table.csv")["count"].to_numpy().reshape(4, 4)
+    truth = np.array(DELINQUENT_CHILDREN)
+    assert np.array_equal(noisy.sum(axis=0), truth.sum(axis=0))
+    assert np.array_equal(noisy.sum(axis=1), truth.sum(axis=1))
+    assert not np.array_equal(noisy, truth)
+    lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line.get("cost")) for line in lines] == [("declaration", None), ("spend", "1")]
+    assert lines[1]["event"]["kind"] == "integer_subspace_laplace"
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["private"]
+    assert all(check["passed"] for check in manifest["checks"])
+    assert (out / "diagnostics" / "noise.svg").exists()
+    assert not (out / "private").exists()
+    again = json.loads(tallyveil("release", table, "--out", out, "--json")[1])
+    assert again["already_finished"]
+    code, _, err = tallyveil("release", edit(table, ('"0.25"', '"0.125"')), "--out", out)
+    assert code == StoreError.exit_code
+    assert "another plan" in err
+
+
+def test_draws_for_simulation_are_marked_and_repeatable(tallyveil, table, tmp_path):
+    for name in ("a", "b"):
+        code, said, _ = tallyveil(
+            "release", table, "--out", tmp_path / name, "--draws", 7, "--insecure-test-key", "x"
+        )
+        assert code == 0
+        assert "NOT PRIVATE" in said
+    draws = pl.read_parquet(tmp_path / "a" / "draws.parquet")
+    assert draws.equals(pl.read_parquet(tmp_path / "b" / "draws.parquet"))
+    noise = draws["noise"].to_numpy().reshape(7, 4, 4)
+    assert not noise.sum(axis=1).any()
+    assert not noise.sum(axis=2).any()
+    assert len({row.tobytes() for row in noise}) == 7
+    assert "declassify" in (tmp_path / "a" / "ledger.jsonl").read_text()
+    assert b"protects nobody" in (tmp_path / "a" / "draws.parquet").read_bytes()
+    code, _, err = tallyveil("release", table, "--out", tmp_path / "c", "--draws", 7)
+    assert code == ConfigError.exit_code
+    assert "[subspace-draws]" in err
+
+
+def test_an_unconverged_chain_is_refused_unless_its_delta_is_allowed(tallyveil, table, tmp_path):
+    edit(table, CHAIN)
+    code, _, err = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code == SolverError.exit_code
+    assert "[subspace-not-converged]" in err
+    assert not (tmp_path / "out").exists()
+    edit(table, ("pairs = 200", 'pairs = 200\nallowed_delta = "1/10"'))
+    code, said, _ = tallyveil("release", table, "--out", tmp_path / "out", "--json")
+    assert code == 0
+    manifest = json.loads(said)
+    chain = manifest["noise"]["chain"]
+    assert 0 < manifest["privacy"]["delta_at_distance_1"] < 0.1
+    assert "99.900% confidence" in manifest["privacy"]["statement"]
+    spend = json.loads((tmp_path / "out" / "ledger.jsonl").read_text().splitlines()[1])
+    from fractions import Fraction
+
+    assert chain["measured"] <= Fraction(spend["event"]["total_variation"]) < chain["measured"] * 1.0001
+    edit(table, ("pairs = 200", "pairs = 200\nsweeps = 1"))
+    code, _, err = tallyveil("diagnose", table, "--out", tmp_path / "plots")
+    assert code == SolverError.exit_code
+    assert "[subspace-not-converged]" in err
+
+
+def test_gaussian_noise_is_paid_in_rho(tallyveil, table, tmp_path):
+    edit(table, ('epsilon = "1"', 'rho = "1/10"'), ('law = "laplace"', 'law = "gaussian"'))
+    edit(table, ('norm = "l1"\nepsilon = "0.25"', 'variance = "20"'))
+    code, said, _ = tallyveil("release", table, "--out", tmp_path / "out", "--json")
+    assert code == 0
+    privacy = json.loads(said)["privacy"]
+    assert privacy["rho"] == "1/10"
+    assert privacy["delta"] == pytest.approx(1e-10)
+    chain = edit(table, ('distance = "4"', 'distance = "4"\nsampler = "chain"'))
+    code, _, err = tallyveil("diagnose", chain)
+    assert code == SolverError.exit_code
+    assert "allowed is 1e-06" in err
+
+
+def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
+    (tmp_path / "children.csv").unlink()
+    code, said, _ = tallyveil("diagnose", table, "--out", tmp_path / "plots", "--draws", 50, "--plots", "png")
+    assert code == 0
+    assert "two-way margins" in said
+    noise = pl.read_csv(tmp_path / "plots" / "noise.csv")
+    assert noise.height == 16
+    assert (tmp_path / "plots" / "noise.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ([('margin = ["county"]', 'margin = ["county", "education"]')], ConstraintError, "Nothing is left"),
+        ([('margin = ["county"]', 'margin = ["count"]')], ConstraintError, "Did you mean 'county'"),
+        (
+            [('margin = ["county"]', 'cells = { county = ["Alfa"] }')],
+            ConstraintError,
+            "Did you mean 'Alpha'",
+        ),
+        (
+            [('margin = ["county"]', 'terms = [{ cells = { county = ["Alpha"] }, times = 0.5 }]')],
+            ConstraintError,
+            "[subspace-not-integer]",
+        ),
+        (
+            [
+                ('margin = ["county"]', 'cells = { county = ["Alpha"] }\ntotal = 20'),
+                ('margin = ["education"]', 'cells = { county = ["Alpha"] }\ntotal = 21'),
+            ],
+            ConstraintError,
+            "[subspace-inconsistent]",
+        ),
+        (
+            [('margin = ["county"]', 'cells = { county = ["Alpha"] }\ntotal = 987654')],
+            ConstraintError,
+            "[subspace-totals-broken]",
+        ),
+        ([('epsilon = "0.25"', 'epsilon = "0"')], BudgetError, "infinite noise"),
+        ([('epsilon = "1"', 'epsilon = "1/2"')], BudgetError, "more than the declared"),
+        ([('epsilon = "1"', 'rho = "1"')], ConfigError, "must declare epsilon"),
+        ([('distance = "4"', 'distance = "1/2"')], ConfigError, "[subspace-distance]"),
+        ([('distance = "4"', "distance = 4.0")], ConfigError, "mechanism.distance"),
+        ([('norm = "l1"', 'nrom = "l1"')], ConfigError, "did you mean 'norm'"),
+        ([('law = "laplace"', 'law = "gaussian"')], ConfigError, "takes variance"),
+        ([('margin = ["county"]', "")], ConfigError, "give one of margin, cells and terms"),
+        ([('"Delta"', '"Zeta"')], SchemaError, "no level of their attribute"),
+        ([('count = "children"', 'count = "kids"')], ConfigError, "lacks column"),
+        ([('path = "children.csv"', 'path = "child.csv"')], StoreError, "does not exist"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(tallyveil, table, tmp_path, changes, error, said):
+    edit(table, *changes)
+    code, out, err = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code == error.exit_code
+    assert said in err
+    assert "Traceback" not in err
+    assert str(CANARY) not in out + err
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_count_reaches_a_message(tallyveil, table, tmp_path):
+    rows = (tmp_path / "children.csv").read_text().replace("Alpha,low,15", f"Alpha,low,{CANARY}.5")
+    (tmp_path / "children.csv").write_text(rows)
+    code, out, err = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code == SchemaError.exit_code
+    assert str(CANARY) not in out + err
+    (tmp_path / "children.csv").write_text(rows.replace(".5", ""))
+    code, out, err = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code == 0
+    said = out + err + "".join(p.read_text() for p in (tmp_path / "out").glob("*.json*"))
+    assert str(CANARY) not in said
+
+
+def test_a_finished_run_takes_up_where_a_killed_one_stopped(tallyveil, table, tmp_path, monkeypatch):
+    import tallyveil.execution.subspace_release as running
+
+    write = running._write_table
+    monkeypatch.setattr(
+        running, "_write_table", lambda *_: (_ for _ in ()).throw(StoreError("killed", code="write-failed"))
+    )
+    out = tmp_path / "out"
+    assert tallyveil("release", table, "--out", out)[0] == StoreError.exit_code
+    monkeypatch.setattr(running, "_write_table", write)
+    assert tallyveil("release", table, "--out", out)[0] == 0
+    lines = (out / "ledger.jsonl").read_text().splitlines()
+    assert sum('"spend"' in line for line in lines) == 1
