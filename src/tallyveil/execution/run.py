@@ -14,6 +14,7 @@ from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.execution.bounds_files import write_bounds
 from tallyveil.execution.constraints import ConstraintTable, compile_constraints
 from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
@@ -191,7 +192,13 @@ class _Run:
             raise
         write_json(folder.path / PLAN, self.plan.to_mapping())
         write_geography(folder.path, self.spine, secrets.file_tags())
+        for number, (bounds, table) in enumerate(zip(self.plan.bounds, self._bounds(), strict=True)):
+            write_bounds(folder.path, number, bounds, table, self.spine, secrets.file_tags())
         return secrets
+
+    def _bounds(self) -> tuple[ConstraintTable, ...]:
+        """The public ones among the constraints."""
+        return self.constraints[len(self.plan.invariants) :]
 
     def _enter_ledger(self, path: Path, secrets: RunSecrets) -> None:
         strategy = self.plan.strategy
