@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, Quiet, Workers
+from tallyveil.cli.arguments import AsJson, Quiet, Workers, split_names
 
 if TYPE_CHECKING:
     from tallyveil.execution.district import District
@@ -66,7 +66,7 @@ def intervals(
     """
     from tallyveil.errors import ConfigError
 
-    queries = _names(tables)
+    queries = split_names(tables) if tables else None
     if families is not None and entities is None:
         raise ConfigError("--families names columns of --entities FILE; give that, too.", code="bad-flag")
     if district is not None:
@@ -78,7 +78,7 @@ def intervals(
     from tallyveil.execution.intervals import make_intervals, read_entities
     from tallyveil.report import write_report
 
-    columns = _names(families)
+    columns = split_names(families) if families else None
     table = None if entities is None else read_entities(entities, columns)
     with observer_for(quiet, as_json) as observer:
         outcome = make_intervals(
@@ -96,10 +96,6 @@ def intervals(
         typer.echo(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))
     elif not quiet:
         _show(outcome.manifest, release, page)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
