@@ -23,3 +23,8 @@ InsecureTestKey = Annotated[
         help="Derive all noise from this text, for tests. The release protects nobody and is marked so.",
     ),
 ]
+
+
+def split_names(text: str) -> list[str]:
+    """Names of a flag, set apart by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -10,6 +10,7 @@ import typer.main
 from tallyveil.cli.account import account
 from tallyveil.cli.demo import demo
 from tallyveil.cli.evaluate import evaluate
+from tallyveil.cli.intervals import intervals
 from tallyveil.cli.plan import plan
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, plan, run, report, evaluate, synth, study):
+for command in (demo, plan, run, report, intervals, evaluate, synth, study):
     app.command()(command)
 app.add_typer(account)
 app.add_typer(spine)

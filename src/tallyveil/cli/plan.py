@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.arguments import split_names
+from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
+
 if TYPE_CHECKING:
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
@@ -35,10 +38,31 @@ def plan(
     geography: Annotated[
         bool, typer.Option("--geography", help="Predict for the geounits of the (public) geography table.")
     ] = False,
+    entities: Annotated[
+        str | None,
+        typer.Option(
+            "--entities",
+            metavar="FAMILY,...",
+            help="Exact standard deviations for every entity of these columns of --entity-file, and every geolevel.",
+        ),
+    ] = None,
+    entity_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--entity-file",
+            metavar="FILE",
+            help="Public table of the finest geounits: geocode, and a column a family (Parquet or CSV).",
+        ),
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option("--queries", metavar="QUERY,...", help="Queries of --entities; the tables without it."),
+    ] = None,
 ) -> None:
     """Show what a release will cost and how exact every query will be.
 
-    Opens the release file and nothing else: no records, and no geography unless --geography asks for it.
+    Opens the release file and nothing else: no records, and no public geography, bounds or entities unless
+    --geography or --entities asks for it.
     """
     from tallyveil.config.load import load_plan, release_file_schema
     from tallyveil.errors import ConfigError
@@ -52,14 +76,28 @@ def plan(
         raise ConfigError("give --blocks or --geography, not both.", code="bad-flag")
     if people is not None and blocks is None and not geography:
         raise ConfigError("--people needs --blocks N, or --geography, beside it.", code="bad-flag")
+    if (entities is None) != (entity_file is None) or (queries is not None and entities is None):
+        raise ConfigError(
+            "--entities FAMILY,... and --entity-file FILE go together; --queries needs them.", code="bad-flag"
+        )
     loaded = load_plan(release_file)
     resources = _predicted(loaded, blocks, people, geography)
+    deviations = None
+    if entities is not None and entity_file is not None:
+        deviations = deviations_of(
+            loaded, entity_file, split_names(entities), split_names(queries) if queries else None
+        )
     if as_json:
-        typer.echo(json.dumps(plan_record(loaded, resources), indent=2))
-    else:
-        _show(loaded, geography)
-        if resources is not None:
-            _show_resources(loaded, resources)
+        record = plan_record(loaded, resources)
+        if deviations is not None:
+            record["deviations"] = deviations_record(deviations)
+        typer.echo(json.dumps(record, indent=2))
+        return
+    _show(loaded, geography or deviations is not None)
+    if deviations is not None:
+        show_deviations(deviations)
+    if resources is not None:
+        _show_resources(loaded, resources)
 
 
 def _predicted(

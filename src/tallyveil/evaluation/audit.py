@@ -119,8 +119,7 @@ def person_scores(
 def _evidence(law: Law, residual: NDArray[np.int64]) -> Floats:
     """ln P(noise = residual - 1) - ln P(noise = residual)."""
     if isinstance(law, DiscreteGaussian):
-        towards: Floats = (residual - 0.5) / float(law.variance)
-        return towards
+        return np.asarray((residual - 0.5) / float(law.variance), dtype=np.float64)
     evidence: Floats = np.where(residual >= 1, 1.0, -1.0) / float(law.scale)
     return evidence
 

@@ -15,6 +15,7 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
 from tallyveil.execution.plan import Bounds, Invariant, ReleasePlan
 from tallyveil.geography.spine import Spine
+from tallyveil.intervals.model import Zeros
 from tallyveil.storage.read import read_table
 from tallyveil.universe.counts import Int64Array, NarrowArray, row_ranges
 from tallyveil.universe.limits import narrow_limits, widen_limits
@@ -95,6 +96,19 @@ def compile_constraints(
         level = len(table.lower) - 1
         check_bounds(histograms[level], table.query, table.lower[level], table.upper[level], table.name)
     return tables
+
+
+def public_zeros(plan: ReleasePlan, spine: Spine) -> tuple[Zeros, ...]:
+    """Answers that a plan's public bounds keep at zero, for exact variances before any data is opened.
+
+    Raises:
+        ConstraintError: a bounds table does not fit the geography or the query.
+    """
+    tables = [_bounds_table(plan, item, spine) for item in plan.bounds]
+    return tuple(
+        Zeros(table.query, item.geolevel, table.upper[-1] == 0)
+        for item, table in zip(plan.bounds, tables, strict=True)
+    )
 
 
 def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Schema) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
-from tallyveil.budget.strategy import Strategy
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.execution.subspace_query import SubspaceQuery
@@ -285,3 +286,26 @@ def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
         "rounding": [list(names) for names in item.rounding],
         "rounding_target": item.target,
     }
+
+
+def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
+    """The strategy that `plan.json` describes.
+
+    JSON objects are written with sorted keys, so the order of geolevels is taken from their list, and that of
+    queries from the passes, which name every measured query once.
+    """
+    shares: dict[str, dict[str, str]] = plan["query_shares"]
+    ordered = {
+        level: [query for names in plan["estimation"][level]["passes"] for query in names]
+        for level in plan["geolevels"]
+    }
+    return Strategy(
+        mechanism=Mechanism(plan["mechanism"]),
+        neighbours=Neighbours(plan["neighbours"]),
+        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
+        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
+        query_shares=tuple(
+            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
+            for level, queries in ordered.items()
+        ),
+    )

@@ -13,6 +13,7 @@ from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.execution.bounds_files import write_bounds
 from tallyveil.execution.constraints import ConstraintTable, compile_constraints
 from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
@@ -204,12 +205,19 @@ class _Run:
             raise
         write_json(folder.path / PLAN, self.plan.to_mapping())
         write_geography(folder.path, self.hierarchies, secrets.file_tags())
+        for number, (bounds, table) in enumerate(zip(self.plan.bounds, self._bounds(), strict=True)):
+            write_bounds(folder.path, number, bounds, table, self.spine, secrets.file_tags())
         return secrets
 
     def _published_digest(self) -> bytes:
         """Digest of the plan and of the areas beside the spine: those change what is written, but not the noise."""
         families = [family.digest() for family in self.hierarchies.families]
         return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
+
+    def _bounds(self) -> tuple[ConstraintTable, ...]:
+        """The public ones among the constraints."""
+        first = len(self.plan.invariants)
+        return self.constraints[first : first + len(self.plan.bounds)]
 
     def _enter_ledger(self, path: Path, secrets: RunSecrets) -> None:
         strategy = self.plan.strategy

@@ -7,6 +7,7 @@ from tallyveil.intervals.answers import (
     level_variances,
     region_answers,
     region_variances,
+    stream_answers,
 )
 from tallyveil.intervals.covariance import TreeCovariance, tree_covariance
 from tallyveil.intervals.fit import TreeEstimate, fit_tree
@@ -44,5 +45,6 @@ __all__ = [
     "region_of_geounit",
     "region_variances",
     "regions_by_label",
+    "stream_answers",
     "tree_covariance",
 ]

@@ -4,7 +4,7 @@ Variances need no data: they follow from the strategy, the spine and what is pub
 measurements do not determine has an infinite variance, and not-a-number for an estimate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -49,12 +49,21 @@ class Answers:
 
 def level_variances(covariance: TreeCovariance, level: int, questions: Questions) -> Floats:
     """Variances of questions about every geounit of a geolevel; shape (n_geounits, questions)."""
+    table, row = _distinct_variances(covariance, level, questions)
+    found: Floats = table[row]
+    return found
+
+
+def _distinct_variances(
+    covariance: TreeCovariance, level: int, questions: Questions
+) -> tuple[Floats, Int64s]:
+    """Variances, a row for all geounits with the same ones, and the row of each geounit."""
     if level < covariance.model.spine.finest:
         inner = covariance.inner[level + 1]
         out = questions.variances(inner.smoothed)
         if inner.unknown is not None:
             out[questions.unknown(inner.unknown.smoothed)] = np.inf
-        return out
+        return out, np.arange(len(out), dtype=np.int64)
     above, finest = covariance.inner[-1], covariance.finest
     n_signatures = len(finest.filtered)
     pairs, pair = np.unique(above.parents * n_signatures + finest.signature, return_inverse=True)
@@ -68,8 +77,7 @@ def level_variances(covariance: TreeCovariance, level: int, questions: Questions
         lasting = unknown_children(covariance.algebra, above, parents, unknown)
         if lasting is not None:
             out[run][questions.unknown(lasting)] = np.inf
-    found: Floats = out[pair.reshape(-1)]
-    return found
+    return out, pair.reshape(-1)
 
 
 def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1) -> Answers:
@@ -83,18 +91,41 @@ def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, w
     Returns:
         Arrays of shape (n_geounits, questions).
     """
+    runs = [run for _, _, run in stream_answers(estimate, level, questions, workers=workers)]
+    return Answers(
+        np.concatenate([run.estimates for run in runs]), np.concatenate([run.variances for run in runs])
+    )
+
+
+def stream_answers(
+    estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1
+) -> Iterator[tuple[int, int, Answers]]:
+    """The same, some thousand geounits at a time; never all of a large geolevel is held.
+
+    Yields:
+        First geounit, one past the last, their answers in shape (geounits, questions).
+    """
     covariance = estimate.covariance
-    variances = level_variances(covariance, level, questions)
-    if level < covariance.model.spine.finest:
-        values = questions.answers(estimate.inner[level + 1])
-    else:
-        values = np.empty(variances.shape)
-        with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-            for start, stop, rows in chunks_of(covariance, estimate.rows):
-                own = finest_coefficients(estimate, start, stop, rows, pool)
-                values[start:stop] = questions.answers(own, pool)
-    values[np.isinf(variances)] = np.nan
-    return Answers(values, variances)
+    table, row = _distinct_variances(covariance, level, questions)
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        for start, stop, coefficients in _level_coefficients(estimate, level, pool):
+            values, variances = questions.answers(coefficients, pool), table[row[start:stop]]
+            values[np.isinf(variances)] = np.nan
+            yield start, stop, Answers(values, variances)
+
+
+def _level_coefficients(
+    estimate: TreeEstimate, level: int, pool: ThreadPoolExecutor
+) -> Iterator[tuple[int, int, Floats]]:
+    covariance = estimate.covariance
+    if level == covariance.model.spine.finest:
+        for start, stop, rows in chunks_of(covariance, estimate.rows):
+            yield start, stop, finest_coefficients(estimate, start, stop, rows, pool)
+        return
+    whole = estimate.inner[level + 1]
+    for start in range(0, len(whole), PAIRS_AT_ONCE):
+        stop = min(start + PAIRS_AT_ONCE, len(whole))
+        yield start, stop, whole[start:stop]
 
 
 def region_variances(

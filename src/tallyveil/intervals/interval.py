@@ -44,15 +44,19 @@ class Intervals:
     @property
     def sentence(self) -> str:
         """What the intervals cover and what they do not."""
-        share = f"{100 * self.level:g} of 100"
-        what = "an interval made this way contains the count before noise"
-        if self.simultaneous > 1:
-            what = f"all {self.simultaneous} intervals made this way contain their counts before noise (Bonferroni)"
-        return (
-            f"In {share} repetitions of the privacy noise {what}. It covers the privacy noise only: neither errors "
-            "of the count itself, nor those of coverage or response. It is not centred on the published number, which "
-            "is non-negative and whole and therefore biased; and intervals of sums are not sums of intervals."
-        )
+        return sentence_of(self.level, self.simultaneous)
+
+
+def sentence_of(level: float, simultaneous: int = 1) -> str:
+    """What intervals of a level cover and what they do not."""
+    what = "an interval made this way contains the count before noise"
+    if simultaneous > 1:
+        what = f"all {simultaneous} intervals made this way contain their counts before noise (Bonferroni)"
+    return (
+        f"In {100 * level:g} of 100 repetitions of the privacy noise {what}. It covers the privacy noise only: neither "
+        "errors of the count itself, nor those of coverage or response. It is not centred on the published number, "
+        "which is non-negative and whole and therefore biased; and intervals of sums are not sums of intervals."
+    )
 
 
 def intervals_of(
@@ -78,7 +82,7 @@ def intervals_of(
         ConfigError: the level or the number of intervals cannot be; or the noise is not Gaussian, so that
             normal quantiles would cover less than they say.
     """
-    _check(model, level, kind, simultaneous)
+    refuse_intervals(model, level, kind, simultaneous)
     each = 1.0 - (1.0 - level) / simultaneous
     errors = answers.standard_errors
     known = np.isfinite(errors)
@@ -118,7 +122,12 @@ def contains(intervals: Intervals, counts: NDArray[np.int64]) -> NDArray[np.bool
     return (intervals.low <= counts) & (counts <= intervals.high)
 
 
-def _check(model: TreeModel, level: float, kind: str, simultaneous: int) -> None:
+def refuse_intervals(model: TreeModel, level: float, kind: str = "unified", simultaneous: int = 1) -> None:
+    """Refuse what `intervals_of` would refuse, before anything is computed.
+
+    Raises:
+        ConfigError: see `intervals_of`.
+    """
     if not model.gaussian:
         raise ConfigError(
             "intervals need discrete Gaussian noise: the sum of few discrete Laplace draws has heavier tails, and "

@@ -11,7 +11,7 @@ from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.storage.write import file_digest
 
 MANIFEST_FORMAT = 1
-PUBLISHED = ("measurements", "histogram", "microdata", "tables")
+PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
 LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tallyveil.accounting.ledger import read_ledger
 from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
+from tallyveil.execution.plan import strategy_of_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +72,6 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         )
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
     return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries)
-
-
-def strategy_of_plan(plan: dict[str, Any]) -> Strategy:
-    """The strategy that `plan.json` describes.
-
-    JSON objects are written with sorted keys, so the order of geolevels is taken from their list, and that of
-    queries from the passes, which name every measured query once.
-    """
-    shares: dict[str, dict[str, str]] = plan["query_shares"]
-    ordered = {
-        level: [query for names in plan["estimation"][level]["passes"] for query in names]
-        for level in plan["geolevels"]
-    }
-    return Strategy(
-        mechanism=Mechanism(plan["mechanism"]),
-        neighbours=Neighbours(plan["neighbours"]),
-        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
-        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
-        query_shares=tuple(
-            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
-            for level, queries in ordered.items()
-        ),
-    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

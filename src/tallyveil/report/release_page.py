@@ -11,6 +11,7 @@ from tallyveil.report.privacy import privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_plots import budget_plot, margin_plot, sizes_plot
 from tallyveil.report.spine import spine_view
+from tallyveil.report.uncertainty import uncertainty_of
 from tallyveil.report.wording import geolevel_title, listed, query_title
 
 REPORT = "report.html"
@@ -66,4 +67,6 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "budget_plot": budget_plot(files.strategy, files.queries),
         "margin_plot": margin_plot(expected, files.geolevels, files.queries),
         "sizes_plot": sizes_plot(sizes),
+        "uncertainty": uncertainty_of(files),
+        "measurements": files.plan["measurements"],
     }

@@ -23,6 +23,21 @@ def scan_table(path: Path, columns: Sequence[str], what: str) -> pl.LazyFrame:
         StoreError: the file is absent, unreadable or neither Parquet nor CSV.
         ConfigError: a column is absent.
     """
+    frame = _opened(path, what)
+    present = frame.collect_schema().names()
+    missing = [name for name in columns if name not in present]
+    if missing:
+        raise ConfigError(_missing_message(path, what, missing, present), code="column-missing")
+    return frame.select(list(dict.fromkeys(columns)))
+
+
+def text_columns(path: Path, what: str) -> list[str]:
+    """Names of the columns of text of a table; raises as `scan_table` does."""
+    return [name for name, kind in _opened(path, what).collect_schema().items() if kind == pl.String]
+
+
+def _opened(path: Path, what: str) -> pl.LazyFrame:
+    """A table, lazily, of which at least the columns can be read."""
     if not path.is_file():
         raise StoreError(
             f"the {what} file {path} does not exist. Paths in a release file are relative to that file.",
@@ -30,17 +45,14 @@ def scan_table(path: Path, columns: Sequence[str], what: str) -> pl.LazyFrame:
         )
     try:
         frame = _scan(path)
-        present = frame.collect_schema().names()
+        frame.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise StoreError(
             f"the {what} file {path} cannot be read as {path.suffix.lstrip('.') or 'a table'}: "
             f"{type(error).__name__}. Expected a Parquet file, or a CSV file with a header line.",
             code="input-unreadable",
         ) from None
-    missing = [name for name in columns if name not in present]
-    if missing:
-        raise ConfigError(_missing_message(path, what, missing, present), code="column-missing")
-    return frame.select(list(dict.fromkeys(columns)))
+    return frame
 
 
 def read_table(path: Path, columns: Sequence[str], what: str) -> pl.DataFrame:

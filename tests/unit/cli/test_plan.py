@@ -4,6 +4,7 @@ import json
 import sys
 from fractions import Fraction
 
+import polars as pl
 import pytest
 
 from tallyveil.cli.main import main
@@ -90,3 +91,36 @@ def test_flags_that_do_not_go_together(monkeypatch, capsys, small_release, flags
         main()
     assert ended.value.code == 2
     assert "--blocks" in capsys.readouterr().err
+
+
+def test_exact_deviations_of_entities_before_data(plan, small_release, tmp_path):
+    (small_release.parent / "people.parquet").unlink()
+    codes = pl.read_parquet(small_release.parent / "geography.parquet")["geocode"]
+    entities = tmp_path / "entities.parquet"
+    wards = [None if i % 5 == 4 else f"ward {i % 3}" for i in range(len(codes))]
+    pl.DataFrame({"geocode": codes, "ward": wards, "region": codes.str.head(1)}).write_parquet(entities)
+    flags = ("--entities", "ward,region", "--entity-file", entities)
+    text = plan(small_release, *flags)
+    assert "only the public geography was opened" in text
+    assert "ward 2" in text
+    found = json.loads(plan(small_release, *flags, "--queries", "total,age*home", "--json"))["deviations"]
+    by_area = {(one["area"], one["query"]): one for one in found["summaries"]}
+    assert by_area["Region", "total"]["largest"] == pytest.approx(0, abs=1e-6)  # the invariant
+    assert by_area["region", "total"]["largest"] == pytest.approx(0, abs=1e-6)
+    assert by_area["region", "age*home"]["median"] == pytest.approx(by_area["Region", "age*home"]["median"])
+    # estimates of blocks are better than what was measured of them alone
+    assert 0 < by_area["Block", "age*home"]["largest"] < 2**0.5
+    wards = [one for one in found["entities"] if one["area"] == "ward" and one["query"] == "total"]
+    assert [one["finest_geounits"] for one in wards] == [13, 13, 13]
+    assert all(one["standard_deviations"]["total"] > 1 for one in wards)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--entities", "ward"], ["--entity-file", "a.csv"], ["--queries", "total"]]
+)
+def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "plan", str(small_release), *flags])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "go together" in capsys.readouterr().err

@@ -67,6 +67,7 @@ def plan_mapping(
             for level in strategy.geolevels
         },
         "tables": ["total", "detailed"],
+        "measurements": "full",
     }
 
 

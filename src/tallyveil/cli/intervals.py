@@ -1,0 +1,191 @@
+"""`tallyveil intervals`: an unbiased estimate, a standard error and an interval beside every published count."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, Quiet, Workers, split_names
+
+if TYPE_CHECKING:
+    from tallyveil.execution.district import District
+
+LINES_SHOWN = 40
+
+
+def intervals(
+    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables", metavar="QUERY,...", help="Queries; those of the release's tables without it."
+        ),
+    ] = None,
+    entities: Annotated[
+        Path | None,
+        typer.Option(
+            "--entities",
+            metavar="FILE",
+            help="Also for entities: a table with the column geocode and one column a family (Parquet or CSV).",
+        ),
+    ] = None,
+    families: Annotated[
+        str | None,
+        typer.Option(
+            "--families",
+            metavar="COLUMN,...",
+            help="Columns of --entities; all columns of text without it.",
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
+    district: Annotated[
+        Path | None,
+        typer.Option(
+            "--district",
+            metavar="FILE",
+            help="Write nothing; show the counts of one district, the finest geounits in the column geocode of FILE. "
+            "Needs no measurements.",
+        ),
+    ] = None,
+    without_bounds: Annotated[
+        bool,
+        typer.Option(
+            "--without-bounds",
+            help="Leave out the release's public bounds: intervals grow wider, and stay valid.",
+        ),
+    ] = False,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put an unbiased estimate, its standard error and an interval beside every published count.
+
+    Reads the published measurements of RUN (measurements = "full") and nothing confidential, costs no budget, writes
+    RUN/intervals and the page on uncertainty in RUN/report.html.
+    """
+    from tallyveil.errors import ConfigError
+
+    queries = split_names(tables) if tables else None
+    if families is not None and entities is None:
+        raise ConfigError("--families names columns of --entities FILE; give that, too.", code="bad-flag")
+    if district is not None:
+        if entities is not None:
+            raise ConfigError("give --district or --entities, not both.", code="bad-flag")
+        _district(release, district, queries, level, without_bounds, workers, as_json)
+        return
+    from tallyveil.cli.progress import observer_for
+    from tallyveil.execution.intervals import make_intervals, read_entities
+    from tallyveil.report import write_report
+
+    columns = split_names(families) if families else None
+    table = None if entities is None else read_entities(entities, columns)
+    with observer_for(quiet, as_json) as observer:
+        outcome = make_intervals(
+            release,
+            tables=queries,
+            entities=table,
+            families=columns,
+            level=level,
+            with_bounds=not without_bounds,
+            observer=observer,
+            workers=workers,
+        )
+    page = write_report(release)
+    if as_json:
+        typer.echo(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))
+    elif not quiet:
+        _show(outcome.manifest, release, page)
+
+
+def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    percent = f"{100 * manifest['level']:g} %"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("geolevel or entities", no_wrap=True)
+    table.add_column("query", overflow="fold")
+    for heading in ("counts", "exact", "median st.error", "published outside"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for item in manifest["compared"]:
+        if last not in (None, item["area"]):
+            table.add_section()
+        outside, error = item["below"] + item["above"], item["standard_error"]
+        table.add_row(
+            item["area"] if item["area"] != last else "",
+            item["query"],
+            f"{item['answers']:,}",
+            f"{item['exact']:,}",
+            "–" if error is None else f"{error:,.2f}",
+            f"{100 * outside / max(item['answers'], 1):.2f} %",
+        )
+        last = item["area"]
+    console.print(table)
+    console.print(f"{percent} intervals. {manifest['covers']}", soft_wrap=True, highlight=False)
+    if manifest["bounds_left_out"]:
+        console.print("Public bounds were left out, which widens the intervals.", highlight=False)
+    console.print(f"Written to {release / 'intervals'}; see also {page}", soft_wrap=True, highlight=False)
+
+
+def _district(
+    release: Path,
+    path: Path,
+    tables: list[str] | None,
+    level: float,
+    without_bounds: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    from tallyveil.execution.district import district_answers
+    from tallyveil.storage.read import read_table, require_text, scan_table
+
+    require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
+    geocodes = read_table(path, ["geocode"], "district")["geocode"]
+    found = district_answers(
+        release, geocodes, tables=tables, level=level, with_bounds=not without_bounds, workers=workers
+    )
+    if as_json:
+        answers = [line.to_mapping() for line in found.answers]
+        record = {"finest_geounits": found.n_finest, "level": found.level, "covers": found.covers}
+        typer.echo(json.dumps({**record, "answers": answers}))
+    else:
+        _show_district(found)
+
+
+def _show_district(found: "District") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("query", overflow="fold")
+    table.add_column("answer", overflow="fold")
+    for heading in ("published", "estimate", "st.error", f"{100 * found.level:g} % interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in found.answers[:LINES_SHOWN]:
+        table.add_row(
+            line.query,
+            line.answer,
+            f"{line.published:,}",
+            "–" if line.estimate is None else f"{line.estimate:,.1f}",
+            "not determined" if line.standard_error is None else f"{line.standard_error:,.2f}",
+            "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
+        )
+    console.print(f"District of {found.n_finest:,} finest geounits", highlight=False)
+    console.print(table)
+    if len(found.answers) > LINES_SHOWN:
+        console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.", highlight=False)
+    if all(line.estimate is None for line in found.answers):
+        console.print(
+            "No estimates: they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full "
+            "measurements. Standard errors need neither.",
+            highlight=False,
+            soft_wrap=True,
+        )
+    else:
+        console.print(found.covers, highlight=False, soft_wrap=True)

@@ -1,0 +1,94 @@
+"""What `tallyveil plan --entities` shows: exact standard deviations of entities, before any data is opened."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallyveil.execution.expected_deviations import AreaDeviations
+    from tallyveil.execution.plan import ReleasePlan
+
+ENTITIES_SHOWN = 12
+
+
+def deviations_of(
+    loaded: "ReleasePlan", path: Path, families: list[str], queries: list[str] | None
+) -> "list[AreaDeviations]":
+    """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table."""
+    from tallyveil.execution.expected_deviations import expected_deviations
+    from tallyveil.execution.inputs import read_spine
+    from tallyveil.execution.intervals import read_entities
+
+    return expected_deviations(
+        loaded, read_spine(loaded.geography), read_entities(path, families), families, queries=queries
+    )
+
+
+def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:
+    """The same as plain data: summaries of all, and every entity and answer."""
+    return {
+        "summaries": [item.summary() for item in found],
+        "entities": [entry for item in found if item.is_entity for entry in item.entries()],
+    }
+
+
+def show_deviations(found: "Sequence[AreaDeviations]") -> None:
+    """Print summaries, and the entities of every family from the smallest to the largest."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("st.dev. of estimates", no_wrap=True)
+    table.add_column("query", overflow="fold")
+    for heading in ("number", "smallest", "median", "largest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for item in found:
+        if last not in (None, item.area):
+            table.add_section()
+        one = item.summary()
+        values = [_persons(one[name]) for name in ("smallest", "median", "largest")]
+        table.add_row(item.area if item.area != last else "", item.query, f"{one['n']:,}", *values)
+        last = item.area
+    console.print(table)
+    for family in dict.fromkeys(item.area for item in found if item.is_entity):
+        _show_family(console, [item for item in found if item.is_entity and item.area == family])
+    console.print(
+        "Standard deviations, in persons, of the unbiased estimates that all noisy answers together allow: exact, "
+        "of the privacy noise alone, the same whatever the data. "
+        "Where a query has several answers, the largest is shown.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
+    """Some entities of a family, evenly spread by size."""
+    from rich import box
+    from rich.table import Table
+
+    first = items[0]
+    order = sorted(range(len(first.codes)), key=lambda row: (int(first.n_finest[row]), first.codes[row]))
+    n = min(ENTITIES_SHOWN, len(order))
+    shown = [order[round(place * (len(order) - 1) / max(n - 1, 1))] for place in range(n)]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(first.area, overflow="fold")
+    table.add_column("finest geounits", justify="right", no_wrap=True)
+    for item in items:
+        table.add_column(item.query, justify="right", overflow="fold")
+    for row in shown:
+        largest = [float(item.largest[row]) for item in items]
+        table.add_row(first.codes[row], f"{int(first.n_finest[row]):,}", *map(_persons, largest))
+    console.print(table)
+    if len(order) > n:
+        console.print(
+            f"{n} of {len(order):,} entities of {first.area}; all of them with --json.", highlight=False
+        )
+
+
+def _persons(value: float | None) -> str:
+    if value is None or value == float("inf"):
+        return "not determined"
+    return "exact" if value < 1e-6 else f"{value:,.2f}"

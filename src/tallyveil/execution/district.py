@@ -1,0 +1,190 @@
+"""A new district of a finished release: its counts, exact standard errors and intervals, without the measurements.
+
+Variances follow from the plan, the geography and the public bounds, all in the release folder; estimates of a district
+are the sums of those of its finest geounits, which `intervals/` holds.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.execution.interval_model import FinishedRelease, open_release, release_model
+from tallyveil.execution.intervals import family_counts
+from tallyveil.execution.level import usable_cores
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_pairs
+from tallyveil.intervals import (
+    Answers,
+    TreeModel,
+    intervals_of,
+    questions_of,
+    region_of,
+    region_variances,
+    tree_covariance,
+)
+from tallyveil.intervals.interval import refuse_intervals, sentence_of
+from tallyveil.release.histograms import read_histogram
+from tallyveil.release.intervals import (
+    INTERVALS,
+    INTERVALS_MANIFEST,
+    interval_folder,
+    read_interval_table,
+)
+from tallyveil.universe.query_group import QueryGroup
+
+
+@dataclass(frozen=True, slots=True)
+class DistrictAnswer:
+    """One count of a district.
+
+    Attributes:
+        query, answer: What is counted.
+        published: Sum of the published counts.
+        standard_error: Of the unbiased estimate, persons; None where nothing determines it.
+        estimate: Unbiased estimate; None without `intervals/`, or where nothing determines it.
+        lower, upper: Ends of the interval; None without an estimate.
+    """
+
+    query: str
+    answer: str
+    published: int
+    standard_error: float | None
+    estimate: float | None
+    lower: int | None
+    upper: int | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class District:
+    """Counts of a district.
+
+    Attributes:
+        n_finest: Number of its finest geounits.
+        answers: One a query's answer.
+        level: Coverage of the intervals.
+        covers: What they cover.
+    """
+
+    n_finest: int
+    answers: tuple[DistrictAnswer, ...]
+    level: float
+    covers: str
+
+
+def district_answers(
+    root: Path,
+    geocodes: pl.Series,
+    *,
+    tables: Sequence[str] | None = None,
+    level: float = 0.95,
+    with_bounds: bool = True,
+    workers: int | None = None,
+) -> District:
+    """Counts, standard errors and intervals of any set of finest geounits of a release.
+
+    Args:
+        root: Release folder; of `measurements/` nothing is read.
+        geocodes: Finest geocodes, each once.
+        tables: Queries; None for those of the release's tables.
+        level: Coverage of the intervals.
+        with_bounds: Whether zeros of public bounds are used; where there are intervals, as they were made.
+        workers: Threads; None for one a core.
+    Raises:
+        StoreError: the folder holds no finished release, or lacks its bounds.
+        GeographyError: a geocode is unknown or given twice.
+        ConfigError: the level cannot be, or the noise allows no intervals.
+    """
+    release = open_release(root)
+    threads = workers or usable_cores()
+    name = pl.Series(["district"]).new_from_index(0, len(geocodes))
+    family = entities_from_pairs(release.spine, "district", geocodes, name)
+    groups = [release.schema.query(query) for query in dict.fromkeys(tables or release.plan["tables"])]
+    made = _made_intervals(release)
+    if made is not None:
+        with_bounds = not made["bounds_left_out"]
+    model = release_model(release, with_bounds=with_bounds)
+    refuse_intervals(model, level)
+    covariance = tree_covariance(model, workers=threads)
+    region = region_of(release.spine, family.members)
+    variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
+    counts = read_histogram(root, release.spine.geolevels[-1], release.schema, release.spine)
+    published = family_counts(counts, family, groups)[0]
+    answers: list[DistrictAnswer] = []
+    place = 0
+    for group in groups:
+        own = slice(place, place + group.size)
+        estimates = None if made is None else _estimates(release, family, group)
+        answers += _lines(model, group, published[own], variances[0, own], estimates, level)
+        place = own.stop
+    return District(len(family.members), tuple(answers), level, sentence_of(level))
+
+
+def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
+    path = release.root / INTERVALS / INTERVALS_MANIFEST
+    if not path.is_file():
+        return None
+    made: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if made["run"] != release.manifest["run"]:
+        raise StoreError(
+            f"{path} belongs to run {made['run']}, the release to run {release.manifest['run']}. Remove that "
+            "folder and make the intervals again.",
+            code="release-damaged",
+        )
+    return made
+
+
+def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup) -> np.ndarray | None:
+    """Sums of the estimates of the finest geounits; NaN where one is not determined; None where none are written."""
+    finest = release.spine.geolevels[-1]
+    if not interval_folder(release.root / INTERVALS, finest, group.name, is_entity=False).is_dir():
+        return None
+    rows = read_interval_table(release.root, finest, group.name)
+    codes = release.spine.geocodes[-1].text.gather(family.members)
+    inside = rows.filter(pl.col("geocode").is_in(codes.implode()))
+    sums = (
+        inside.group_by(pl.col("answer").cast(pl.String), maintain_order=True)
+        .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
+        .collect()
+    )
+    by_answer = {row["answer"]: row for row in sums.iter_rows(named=True)}
+    rows_of = [by_answer[label] for label in group.labels()]
+    return np.array([row["estimate"] if row["lacking"] == 0 else math.nan for row in rows_of])
+
+
+def _lines(
+    model: TreeModel,
+    group: QueryGroup,
+    published: np.ndarray,
+    variances: np.ndarray,
+    estimates: np.ndarray | None,
+    level: float,
+) -> list[DistrictAnswer]:
+    values = np.full(group.size, np.nan) if estimates is None else estimates
+    intervals = intervals_of(model, Answers(np.nan_to_num(values), variances), level=level)
+    lines = []
+    for number, label in enumerate(group.labels()):
+        determined = bool(np.isfinite(variances[number]))
+        estimated = determined and bool(np.isfinite(values[number]))
+        lines.append(
+            DistrictAnswer(
+                query=group.name,
+                answer=label,
+                published=int(published[number]),
+                standard_error=round(math.sqrt(variances[number]), 6) if determined else None,
+                estimate=round(float(values[number]), 6) if estimated else None,
+                lower=int(intervals.low[number]) if estimated else None,
+                upper=int(intervals.high[number]) if estimated else None,
+            )
+        )
+    return lines

@@ -1,0 +1,136 @@
+"""What variances follow from: the model of a finished release, or of a plan whose data is not opened."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import StoreError
+from tallyveil.execution.bounds_files import read_zeros
+from tallyveil.execution.constraints import public_zeros
+from tallyveil.execution.plan import ReleasePlan, strategy_of_plan
+from tallyveil.execution.run_folder import MANIFEST
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import TreeModel, model_of_strategy
+from tallyveil.release.geography import read_geography
+from tallyveil.release.histograms import read_histogram
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishedRelease:
+    """What a finished release says of itself, as far as variances depend on it.
+
+    Attributes:
+        root: Its folder.
+        manifest: Content of `manifest.json`.
+        schema: The universe.
+        spine: The hierarchy.
+        strategy: What was measured where.
+    """
+
+    root: Path
+    manifest: dict[str, Any]
+    schema: Schema
+    spine: Spine
+    strategy: Strategy
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The plan in the manifest."""
+        plan: dict[str, Any] = self.manifest["plan"]
+        return plan
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Metadata of files that follow from the release."""
+        private = "true" if self.manifest["private"] else "false: made with an insecure test key"
+        return {"run": self.manifest["run"], "private": private}
+
+
+def open_release(root: Path) -> FinishedRelease:
+    """Read manifest and geography of a finished release.
+
+    Raises:
+        StoreError: the folder holds no finished release.
+    """
+    if not (root / MANIFEST).is_file():
+        raise StoreError(
+            f"{root} holds no finished release. Name the folder that `tallyveil run` wrote to.",
+            code="no-release",
+        )
+    manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    plan = manifest["plan"]
+    return FinishedRelease(
+        root, manifest, schema_from_mapping(plan["schema"]), read_geography(root), strategy_of_plan(plan)
+    )
+
+
+def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:
+    """The model that the measurements of a release follow.
+
+    Args:
+        release: The release.
+        with_bounds: Whether the zeros of its public bounds are used; without them variances are larger.
+    Raises:
+        StoreError: the public bounds are not in the folder.
+        SchemaError, ConstraintError: the algebra needs blocks that are too large.
+    """
+    plan, zeros = release.plan, []
+    if with_bounds:
+        zeros = [
+            read_zeros(release.root, number, bounds, release.schema, release.spine)
+            for number, bounds in enumerate(plan["bounds"])
+        ]
+    stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
+    return model_of_strategy(
+        release.schema,
+        release.spine,
+        release.strategy,
+        invariants=_by_geolevel(stated, release.spine),
+        zeros=zeros,
+    )
+
+
+def plan_model(plan: ReleasePlan, spine: Spine) -> TreeModel:
+    """The model that the measurements of a plan will follow; raises as `release_model` does, for the input files."""
+    stated = [(item.query, item.geolevels) for item in plan.invariants]
+    return model_of_strategy(
+        plan.schema,
+        spine,
+        plan.strategy,
+        invariants=_by_geolevel(stated, spine),
+        zeros=public_zeros(plan, spine),
+    )
+
+
+def _by_geolevel(stated: Sequence[tuple[str, Sequence[str]]], spine: Spine) -> Mapping[str, list[str]]:
+    """Each invariant at its finest geolevel, of which all coarser ones are sums."""
+    found: dict[str, list[str]] = {}
+    for query, geolevels in stated:
+        finest = max(geolevels, key=spine.level_index)
+        if query not in found.setdefault(finest, []):
+            found[finest].append(query)
+    return found
+
+
+def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str, NDArray[np.int64]]:
+    """The exact answers of a model's invariants, as the release publishes them.
+
+    Raises:
+        StoreError: a histogram cannot be read.
+    """
+    found = {}
+    for level in model.levels:
+        if level.invariants:
+            counts = read_histogram(release.root, level.geolevel, release.schema, release.spine)
+            triplets = counts.rows(0, counts.n_geounits)
+            parts = [group.apply(*triplets, counts.n_geounits) for group in level.invariants]
+            found[level.geolevel] = np.concatenate(parts, axis=1)
+    return found

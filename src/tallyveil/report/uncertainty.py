@@ -1,0 +1,182 @@
+"""Intervals of a release, arranged for readers who are no specialists."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from tallyveil.errors import StoreError
+from tallyveil.release.intervals import DECIMALS, INTERVALS, INTERVALS_MANIFEST, read_interval_table
+from tallyveil.report.accuracy import Matrix
+from tallyveil.report.interval_plot import Panel, interval_plot
+from tallyveil.report.release_files import ReleaseFiles
+from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+from tallyveil.storage.read import collect
+
+POINTS = 48
+"""Counts drawn of one geolevel."""
+EXACT = 10.0**-DECIMALS
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One count in words.
+
+    Attributes:
+        geolevel, geocode, query: Which.
+        published, estimate, standard_error, lower, upper: As text.
+    """
+
+    geolevel: str
+    geocode: str
+    query: str
+    published: str
+    estimate: str
+    standard_error: str
+    lower: str
+    upper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """What the page says of intervals.
+
+    Attributes:
+        level: Coverage, as text.
+        share: The same as "95 of 100".
+        covers: What the intervals cover and what they do not.
+        bounds_left_out: Names of public bounds that were not used.
+        example: A count of middling size; None where no count has an interval.
+        outside: Published counts outside their interval, queries by geolevels.
+        errors: Median standard errors, queries by geolevels.
+        entities_outside: The same for families of entities; None without entities.
+        entities_errors: The same for families of entities; None without entities.
+        plot: Published counts against estimates; None where there is nothing to draw.
+        plotted: Title of the query drawn.
+    """
+
+    level: str
+    share: str
+    covers: str
+    bounds_left_out: tuple[str, ...]
+    example: Example | None
+    outside: Matrix
+    errors: Matrix
+    entities_outside: Matrix | None
+    entities_errors: Matrix | None
+    plot: Markup | None
+    plotted: str
+
+
+def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
+    """What the intervals of a release say; None where none have been made.
+
+    Raises:
+        StoreError: the intervals are of another run, or cannot be read.
+    """
+    path = files.root / INTERVALS / INTERVALS_MANIFEST
+    if not path.is_file():
+        return None
+    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if manifest["run"] != files.manifest["run"]:
+        raise StoreError(
+            f"{path} belongs to run {manifest['run']}, the release to run {files.manifest['run']}. Remove that folder "
+            "and make the intervals again.",
+            code="release-damaged",
+        )
+    compared = manifest["compared"]
+    levels = [item for item in compared if not item["is_entity"]]
+    entities = [item for item in compared if item["is_entity"]]
+    query = levels[0]["query"]
+    samples = _samples(files, levels, query)
+    panels = [_panel(geolevel, sample) for geolevel, sample in samples]
+    return Uncertainty(
+        level=f"{100 * manifest['level']:g} %",
+        share=f"{100 * manifest['level']:g} of 100",
+        covers=manifest["covers"],
+        bounds_left_out=tuple(manifest["bounds_left_out"]),
+        example=_example(samples, query),
+        outside=_by_level(levels, _outside),
+        errors=_by_level(levels, _error),
+        entities_outside=_by_family(entities, _outside) if entities else None,
+        entities_errors=_by_family(entities, _error) if entities else None,
+        plot=interval_plot(panels) if panels else None,
+        plotted=query_title(query),
+    )
+
+
+def _outside(item: dict[str, Any]) -> str:
+    inexact = item["answers"] - item["exact"] - item["undetermined"]
+    return percent((item["below"] + item["above"]) / inexact) if inexact else "exact"
+
+
+def _error(item: dict[str, Any]) -> str:
+    return "exact" if item["standard_error"] is None else rounded(item["standard_error"])
+
+
+def _by_level(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
+    """Queries by geolevels."""
+    areas = list(dict.fromkeys(item["area"] for item in items))
+    queries = list(dict.fromkeys(item["query"] for item in items))
+    texts = {(item["query"], item["area"]): text(item) for item in items}
+    return Matrix(
+        tuple(geolevel_title(area) for area in areas),
+        tuple((query_title(query), tuple(texts.get((query, area)) for area in areas)) for query in queries),
+    )
+
+
+def _by_family(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
+    """Families by queries: there may be many families."""
+    areas = list(dict.fromkeys(item["area"] for item in items))
+    queries = list(dict.fromkeys(item["query"] for item in items))
+    texts = {(item["query"], item["area"]): text(item) for item in items}
+    return Matrix(
+        tuple(query_title(query) for query in queries),
+        tuple((geolevel_title(area), tuple(texts.get((query, area)) for query in queries)) for area in areas),
+    )
+
+
+def _samples(
+    files: ReleaseFiles, levels: Sequence[dict[str, Any]], query: str
+) -> list[tuple[str, pl.DataFrame]]:
+    """By geolevel, counts evenly spread from the smallest to the largest; exact ones are left out."""
+    found = []
+    for item in levels:
+        if item["query"] != query:
+            continue
+        rows = read_interval_table(files.root, item["area"], query).filter(pl.col("standard_error") >= EXACT)
+        frame = collect(rows, files.root / INTERVALS, "intervals")
+        if frame.height:
+            order = np.argsort(frame["published"].to_numpy(), kind="stable")
+            places = np.unique(
+                np.linspace(0, frame.height - 1, min(POINTS, frame.height)).round().astype(int)
+            )
+            found.append((item["area"], frame[order[places]]))
+    return found
+
+
+def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
+    columns = {name: sample[name].to_numpy() for name in ("published", "estimate", "lower", "upper")}
+    return Panel(geolevel_title(geolevel), **columns)
+
+
+def _example(samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
+    """The middle one of the sample of a middling geolevel."""
+    if not samples:
+        return None
+    geolevel, sample = samples[len(samples) // 2]
+    row = sample.row(sample.height // 2, named=True)
+    return Example(
+        geolevel=geolevel_title(geolevel),
+        geocode=row["geocode"],
+        query=query_title(query),
+        published=grouped(row["published"]),
+        estimate=f"{row['estimate']:,.1f}".replace("-", "−"),
+        standard_error=rounded(row["standard_error"]),
+        lower=grouped(row["lower"]),
+        upper=grouped(row["upper"]),
+    )

@@ -1,0 +1,235 @@
+"""`tallyveil intervals` on a small release: what it writes, repeats, refuses and leaves behind when interrupted."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tallyveil.storage.write as writing
+from tallyveil.cli.main import main
+from tallyveil.config.load import load_plan
+from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.execution.district import district_answers
+from tallyveil.execution.interval_model import open_release, plan_model, release_model
+from tallyveil.execution.intervals import make_intervals
+from tallyveil.execution.run import run_release
+from tallyveil.intervals import level_variances, questions_of, tree_covariance
+from tallyveil.report import write_report
+
+COLUMNS = ["geocode", "answer", "published", "estimate", "standard_error", "lower", "upper"]
+
+
+@pytest.fixture
+def run(small_release, tmp_path):
+    """Folder of a finished release."""
+    run_release(load_plan(small_release), tmp_path / "out", test_key=bytes(32), workers=1)
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def call(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert not ended.value.code, said.err
+        return said.out
+
+    return call
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {p.relative_to(root).as_posix(): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def write_entities(run: Path, path: Path) -> pl.DataFrame:
+    """A table of entities: wards that cross towns, and the regions, which are geounits."""
+    codes = pl.read_parquet(run / "geography.parquet")["Block"]
+    wards = [None if i % 5 == 4 else f"ward {i % 3}" for i in range(len(codes))]
+    frame = pl.DataFrame({"geocode": codes, "ward": wards, "region": codes.str.head(1), "area": 1.5})
+    frame.write_parquet(path)
+    return frame
+
+
+def test_every_published_count_gets_an_interval(run, command, tmp_path):
+    entities = write_entities(run, tmp_path / "entities.parquet")
+    said = command("intervals", run, "--entities", tmp_path / "entities.parquet")
+    assert "published outside" in said
+    assert "privacy noise only" in said
+    for level, query, rows in (("Region", "age", 6), ("Town", "total", 8), ("Block", "home", 96)):
+        path = run / "intervals" / level / query / "part-00000.parquet"
+        frame = pl.read_parquet(path)
+        assert frame.columns == COLUMNS
+        assert frame.height == rows
+        published = pl.read_parquet(run / "tables" / level / query / "*.parquet")
+        assert frame["published"].to_list() == published["count"].to_list()
+        assert frame["geocode"].to_list() == published["geocode"].to_list()
+        assert (frame["lower"] <= frame["upper"]).all()
+        assert (frame["lower"] >= 0).all()
+        tags = pl.read_parquet_metadata(path)
+        assert "errors of the count itself" in tags["tallyveil.covers"]
+        assert tags["tallyveil.level"] == "0.95"
+    # the invariant is exact; entities that are geounits are those geounits; estimates add up
+    exact = pl.read_parquet(run / "intervals/Region/total/*.parquet")
+    assert exact["standard_error"].to_list() == [0.0, 0.0]
+    assert exact["lower"].to_list() == exact["upper"].to_list() == exact["published"].to_list()
+    ages = pl.read_parquet(run / "intervals/Region/age/*.parquet").drop("geocode")
+    same = pl.read_parquet(run / "intervals/entities/region/age/*.parquet").drop("entity")
+    assert ages.equals(same)
+    blocks = pl.read_parquet(run / "intervals/Block/age/*.parquet").join(entities, on="geocode")
+    wards = pl.read_parquet(run / "intervals/entities/ward/age/*.parquet")
+    for ward in ("ward 0", "ward 1", "ward 2"):
+        for what in ("published", "estimate"):
+            summed = blocks.filter(ward=ward).group_by("answer", maintain_order=True).agg(pl.col(what).sum())
+            np.testing.assert_allclose(summed[what], wards.filter(entity=ward)[what], atol=1e-4)
+    manifest = json.loads((run / "intervals/manifest.json").read_text())
+    assert manifest["bounds_used"] == ["barracks"]
+    assert {item["area"] for item in manifest["compared"]} == {"Region", "Town", "Block", "ward", "region"}
+    assert all((run / item["path"]).stat().st_size == item["bytes"] for item in manifest["files"])
+    assert "privacy noise" in (run / "intervals/README.txt").read_text()
+    assert 'id="uncertainty"' in (run / "report.html").read_text()
+
+
+def test_the_same_release_gives_the_same_bytes(run):
+    make_intervals(run, workers=1)
+    first = contents(run / "intervals")
+    write_report(run)
+    page = (run / "report.html").read_bytes()
+    make_intervals(run, workers=3)
+    assert contents(run / "intervals") == first
+    write_report(run)
+    assert (run / "report.html").read_bytes() == page
+
+
+@pytest.mark.parametrize("at", [1, 4, 11])
+def test_interrupted_intervals_leave_the_earlier_ones(run, monkeypatch, at):
+    make_intervals(run, tables=["total"], workers=1)
+    before = contents(run / "intervals")
+    original, calls = writing.write_file, [0]
+
+    class Killed(BaseException):
+        """Ends the process at once."""
+
+    def write_file(path, write):
+        calls[0] += 1
+        if calls[0] == at:
+            raise Killed
+        original(path, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "write_file", write_file)
+        with pytest.raises(Killed):
+            make_intervals(run, workers=1)
+    assert contents(run / "intervals") == before
+    make_intervals(run, workers=1)
+    assert (run / "intervals/Block/age/part-00000.parquet").exists()
+    assert not (run / "intervals.partial").exists()
+
+
+def test_a_query_that_was_not_measured_and_another_level(run):
+    narrow = make_intervals(run, tables=["home"], level=0.5, workers=1).manifest
+    assert narrow["level"] == 0.5
+    low = pl.read_parquet(run / "intervals/Town/home/*.parquet")
+    make_intervals(run, tables=["home"], level=0.99, workers=1)
+    high = pl.read_parquet(run / "intervals/Town/home/*.parquet")
+    assert ((high["upper"] - high["lower"]) >= (low["upper"] - low["lower"])).all()
+    assert high["estimate"].equals(low["estimate"])
+    assert not (run / "intervals/Town/total").exists()
+
+
+def test_public_bounds_make_intervals_shorter(run):
+    make_intervals(run, tables=["home"], workers=1)
+    with_bounds = pl.read_parquet(run / "intervals/Block/home/*.parquet")["standard_error"]
+    manifest = make_intervals(run, tables=["home"], with_bounds=False, workers=1).manifest
+    without = pl.read_parquet(run / "intervals/Block/home/*.parquet")["standard_error"]
+    assert manifest["bounds_left_out"] == ["barracks"]
+    assert (without >= with_bounds).all()
+    assert (without > with_bounds).sum() > 40
+    write_report(run)
+    assert "Public bounds were left out (barracks)" in (run / "report.html").read_text()
+    (run / "bounds/00.parquet").unlink()
+    with pytest.raises(StoreError, match="--without-bounds") as refused:
+        make_intervals(run, workers=1)
+    assert refused.value.code == "bounds-missing"
+
+
+def test_a_plan_and_its_release_have_one_model(run, small_release):
+    release, plan = open_release(run), load_plan(small_release)
+    planned, made = plan_model(plan, release.spine), release_model(release)
+    questions = questions_of(made.algebra, plan.query("age*home"))
+    both = [level_variances(tree_covariance(model), 2, questions) for model in (planned, made)]
+    np.testing.assert_array_equal(*both)
+
+
+def test_a_district_needs_no_measurements(run, command, tmp_path):
+    codes = pl.read_parquet(run / "geography.parquet")["Block"]
+    district = tmp_path / "district.csv"
+    pl.DataFrame({"geocode": codes[1::4]}).write_csv(district)
+    make_intervals(run, workers=1)
+    for path in sorted((run / "measurements").rglob("*.parquet")):
+        path.unlink()
+    record = json.loads(command("intervals", run, "--district", district, "--json"))
+    assert record["finest_geounits"] == 12
+    line = next(one for one in record["answers"] if one["query"] == "total")
+    blocks = pl.read_parquet(run / "intervals/Block/total/*.parquet").filter(
+        pl.col("geocode").is_in(codes[1::4].implode())
+    )
+    assert line["published"] == blocks["published"].sum()
+    assert line["estimate"] == pytest.approx(blocks["estimate"].sum(), abs=1e-5)
+    assert line["lower"] <= line["estimate"] <= line["upper"]
+    # neighbours share noise: the standard error is not that of independent blocks
+    assert line["standard_error"] != pytest.approx(np.sqrt((blocks["standard_error"] ** 2).sum()), rel=1e-3)
+    assert "District of 12" in command("intervals", run, "--district", district, "--tables", "age")
+    # a whole town is the town
+    town = district_answers(run, codes.filter(codes.str.head(3) == "P01"), tables=["age"])
+    own = pl.read_parquet(run / "intervals/Town/age/*.parquet").filter(geocode="P01")
+    assert [one.standard_error for one in town.answers] == pytest.approx(own["standard_error"].to_list())
+    assert [one.lower for one in town.answers] == own["lower"].to_list()
+    # without intervals/ there are standard errors alone
+    for path in sorted((run / "intervals").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    (run / "intervals").rmdir()
+    alone = district_answers(run, codes[1::4], tables=["total"])
+    assert alone.answers[0].estimate is None
+    assert alone.answers[0].standard_error == pytest.approx(line["standard_error"])
+
+
+def test_refusals(run, tmp_path):
+    entities = write_entities(run, tmp_path / "entities.parquet")
+    with pytest.raises(ConfigError, match="level") as refused:
+        make_intervals(run, level=1.0)
+    assert refused.value.code == "interval-level"
+    with pytest.raises(GeographyError, match="folder"):
+        make_intervals(run, entities=entities.rename({"ward": "../ward"}))
+    with pytest.raises(GeographyError) as refused:
+        district_answers(run, pl.Series(["nowhere"]))
+    assert refused.value.code == "entity-geocode"
+    with pytest.raises(StoreError) as refused:
+        make_intervals(tmp_path)
+    assert refused.value.code == "no-release"
+    assert not (run / "intervals").exists()
+    assert not (run / "intervals.partial").exists()
+
+
+@pytest.mark.parametrize("kept", ["none", "support"])
+def test_partial_measurements_are_refused_with_the_way_out(edit, tmp_path, kept):
+    plan = load_plan(edit("[outputs]", f'[outputs]\nmeasurements = "{kept}"'))
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    with pytest.raises(StoreError, match='measurements = "full"') as refused:
+        make_intervals(tmp_path / "out")
+    assert refused.value.code == "measurements-missing"
+    codes = pl.read_parquet(tmp_path / "out/geography.parquet")["Block"]
+    assert district_answers(tmp_path / "out", codes[:9]).answers[0].standard_error > 0
+
+
+def test_a_changed_bounds_file_is_refused(run):
+    path = run / "bounds/00.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(geocode=pl.lit("elsewhere")).write_parquet(path)
+    with pytest.raises(StoreError) as refused:
+        make_intervals(run)
+    assert refused.value.code == "release-damaged"

@@ -1,0 +1,53 @@
+"""The commands and the example of docs/intervals.md run, on a release as they assume one."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tallyveil.cli.main import main
+
+GUIDE = Path(__file__).parents[2] / "docs" / "intervals.md"
+
+
+@pytest.fixture
+def release(small_release, tmp_path, monkeypatch, capsys):
+    """A finished release in `release/`, with entities and a district beside its release file."""
+    small_release.write_text(small_release.read_text().replace("Town", "Tract"))
+    monkeypatch.chdir(small_release.parent)
+    codes = pl.read_parquet("geography.parquet")["geocode"]
+    entities = {"place": codes.str.slice(0, 4), "district": [f"d{i % 4}" for i in range(len(codes))]}
+    pl.DataFrame({"geocode": codes, **entities}).write_parquet("entities.parquet")
+    pl.DataFrame({"geocode": codes[:7]}).write_csv("district.csv")
+
+    def call(line: str) -> str:
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert not ended.value.code, said.err
+        return said.out
+
+    call("tallyveil run release.toml --out release --insecure-test-key guide --quiet")
+    return call
+
+
+def test_guide(release):
+    text = GUIDE.read_text()
+    commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL).group(1).splitlines()
+    said = [release(line) for line in commands]
+    assert len(said) == 4
+    assert "90 % intervals" in said[1]
+    assert "District of 7 finest geounits" in said[2]
+    assert "st.dev. of estimates" in said[3]
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
+    names: dict[str, object] = {}
+    exec(compile(example, str(GUIDE), "exec"), names)
+    one, other, difference = names["variances"][:, 0]
+    assert difference == pytest.approx(one + other - 2 * names["shared"][0, 0])
+    written = pl.read_parquet("release/intervals/Tract/total/*.parquet")
+    assert written["estimate"].to_list() == pytest.approx(names["tracts"].estimates[:, 0], abs=1e-5)
+    assert names["difference"].low[0, 0] < names["difference"].high[0, 0]
