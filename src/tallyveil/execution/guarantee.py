@@ -24,12 +24,9 @@ POST_PROCESSING = (
 )
 
 
-def guarantee_of(plan: ReleasePlan, paths: str | None = None) -> dict[str, Any]:
+def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
     """The privacy guarantee of a plan as plain data.
 
-    Args:
-        plan: The release.
-        paths: What was checked of the spine (`check_paths`), once it is there.
     Returns:
         Exact budget and cost as text, the reporting delta, `epsilon` at that delta (an upper bound; for pure
         DP the exact cost), the invariants, and one sentence.
@@ -49,7 +46,6 @@ def guarantee_of(plan: ReleasePlan, paths: str | None = None) -> dict[str, Any]:
         "delta": str(delta),
         "epsilon": epsilon,
         "exact": _exact(plan),
-        **({} if paths is None else {"paths": paths}),
         "post_processing": POST_PROCESSING,
         **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],

@@ -329,7 +329,7 @@ class _Run:
             root=folder.path,
             plan=self.plan.to_mapping(),
             plan_digest=self.plan.digest().hex(),
-            privacy=guarantee_of(self.plan, self.paths),
+            privacy={**guarantee_of(self.plan), "paths": self.paths},
             event=self.plan.event().to_mapping(),
             run_id=secrets.run_id,
             private=secrets.private,
