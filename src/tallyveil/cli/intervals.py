@@ -173,7 +173,7 @@ def _show_district(found: "District") -> None:
             line.answer,
             f"{line.published:,}",
             "–" if line.estimate is None else f"{line.estimate:,.1f}",
-            "not determined" if line.standard_error is None else f"{line.standard_error:,.2f}",
+            _persons(line.standard_error),
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
         )
     console.print(f"District of {found.n_finest:,} finest geounits", highlight=False)
@@ -189,3 +189,9 @@ def _show_district(found: "District") -> None:
         )
     else:
         console.print(found.covers, highlight=False, soft_wrap=True)
+
+
+def _persons(error: float | None) -> str:
+    if error is None:
+        return "not determined"
+    return "exact" if error == 0 else f"{error:,.2f}"

@@ -57,8 +57,7 @@ def show_deviations(found: "Sequence[AreaDeviations]") -> None:
         _show_family(console, [item for item in found if item.is_entity and item.area == family])
     console.print(
         "Standard deviations, in persons, of the unbiased estimates that all noisy answers together allow: exact, "
-        "of the privacy noise alone, the same whatever the data. "
-        "Where a query has several answers, the largest is shown.",
+        "of the privacy noise alone, the same whatever the data. Of a query's several answers the largest is shown.",
         soft_wrap=True,
         highlight=False,
     )

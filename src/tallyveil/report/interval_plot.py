@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INSIDE, OUTSIDE = COLOURS[0], COLOURS[3]
-_LEFT, _RIGHT = 1.5, 0.2  # inches beside the axes
+_LEFT, _RIGHT = 2.0, 0.2  # inches beside the axes
 _PANEL, _GAP, _TOP, _BOTTOM = 1.25, 0.42, 0.42, 0.62
+_LABEL = 0.62  # inches from the axes to the name of a geolevel: past the longest tick label
 _LABELS = 9
 
 
@@ -56,7 +57,8 @@ def interval_plot(panels: Sequence[Panel]) -> Markup:
                 (_LEFT / WIDTH, base / height, 1 - (_LEFT + _RIGHT) / WIDTH, _PANEL / height)
             )
             _draw(axes, panel)
-            axes.set_ylabel(f"{panel.title}\npersons", rotation=0, ha="right", va="center", labelpad=10)
+            axes.set_ylabel(f"{panel.title}\npersons", rotation=0, ha="right", va="center")
+            axes.yaxis.set_label_coords(-_LABEL / (WIDTH - _LEFT - _RIGHT), 0.5)
             if number == len(panels) - 1:
                 axes.set_xlabel("published count, from the smallest geounit to the largest")
         _legend(figure, height)
