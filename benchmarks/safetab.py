@@ -1,4 +1,4 @@
-"""SafeTab on made-up countries with real parameter files: seconds, memory, noisy counts a second, by size.
+"""SafeTab on made-up countries with real parameter files: seconds, memory and noisy counts a second, by size.
 
     python benchmarks/safetab.py PARAMS [--persons 3000000] [--blocks 400000] [--folder DIR] [--json FILE]
     python benchmarks/safetab.py PARAMS --sizes [--plot FILE.svg]

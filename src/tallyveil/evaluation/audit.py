@@ -119,7 +119,8 @@ def person_scores(
 def _evidence(law: Law, residual: NDArray[np.int64]) -> Floats:
     """ln P(noise = residual - 1) - ln P(noise = residual)."""
     if isinstance(law, DiscreteGaussian):
-        return np.asarray((residual - 0.5) / float(law.variance), dtype=np.float64)
+        ratio: Floats = (residual - 0.5).astype(np.float64) / float(law.variance)
+        return ratio
     evidence: Floats = np.where(residual >= 1, 1.0, -1.0) / float(law.scale)
     return evidence
 
