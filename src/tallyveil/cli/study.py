@@ -16,6 +16,7 @@ class Study(StrEnum):
     """Papers that can be recomputed."""
 
     FDP_CENSUS = "fdp-census"
+    INTEGER_SUBSPACE = "integer-subspace"
 
 
 class PlotFormat(StrEnum):
@@ -26,7 +27,9 @@ class PlotFormat(StrEnum):
 
 
 def study(
-    name: Annotated[Study, typer.Argument(help="The paper: fdp-census.", metavar="PAPER")],
+    name: Annotated[
+        Study, typer.Argument(help="The paper: fdp-census or integer-subspace.", metavar="PAPER")
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
     figure: Annotated[
         list[int] | None, typer.Option("--figure", metavar="N", help="Recompute Figure N; may be repeated.")
@@ -37,7 +40,10 @@ def study(
     beyond: Annotated[
         list[str] | None,
         typer.Option(
-            "--beyond", metavar="NAME", help="What goes beyond the paper: redistricting, dhc-persons."
+            "--beyond",
+            metavar="NAME",
+            help="What is no figure or table of the paper: redistricting, dhc-persons; illinois, iterations, "
+            "unbiasedness, projection.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute all of it.")] = False,
@@ -52,6 +58,8 @@ def study(
     from tallyveil.studies.write import write_comparisons, write_findings
 
     wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
+    # Of this paper everything is quick, so that nothing need be chosen.
+    everything = everything or (name is Study.INTEGER_SUBSPACE and not wanted)
     results: list[tuple[Exhibit, Findings]] = []
     for exhibit in _chosen(name, wanted, everything):
         try:
@@ -73,9 +81,8 @@ def study(
 
 def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]":
     from tallyveil.errors import ConfigError
-    from tallyveil.studies.fdp_census.catalogue import EXHIBITS
 
-    catalogue = {Study.FDP_CENSUS: EXHIBITS}[name]
+    catalogue = _catalogue(name)
     known = {exhibit.name: exhibit for exhibit in catalogue}
     unknown = [word for word in wanted if word not in known]
     if unknown or not (wanted or everything):
@@ -86,6 +93,16 @@ def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]"
             code="bad-flag",
         )
     return list(catalogue) if everything else [known[word] for word in dict.fromkeys(wanted)]
+
+
+def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
+    if name is Study.FDP_CENSUS:
+        from tallyveil.studies.fdp_census import catalogue
+
+        return catalogue.EXHIBITS
+    from tallyveil.studies.integer_subspace import catalogue as integer_subspace
+
+    return integer_subspace.EXHIBITS
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
