@@ -17,6 +17,7 @@ class Study(StrEnum):
 
     FDP_CENSUS = "fdp-census"
     SAFETAB = "safetab"
+    INTEGER_SUBSPACE = "integer-subspace"
 
 
 class PlotFormat(StrEnum):
@@ -27,7 +28,10 @@ class PlotFormat(StrEnum):
 
 
 def study(
-    name: Annotated[Study, typer.Argument(help="The paper: fdp-census or safetab.", metavar="PAPER")],
+    name: Annotated[
+        Study,
+        typer.Argument(help="The paper: fdp-census, safetab or integer-subspace.", metavar="PAPER"),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
     figure: Annotated[
         list[int] | None, typer.Option("--figure", metavar="N", help="Recompute Figure N; may be repeated.")
@@ -38,7 +42,10 @@ def study(
     beyond: Annotated[
         list[str] | None,
         typer.Option(
-            "--beyond", metavar="NAME", help="What goes beyond the paper: redistricting, dhc-persons."
+            "--beyond",
+            metavar="NAME",
+            help="What is no figure or table of the paper: redistricting, dhc-persons; illinois, iterations, "
+            "unbiasedness, projection.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute all of it.")] = False,
@@ -50,14 +57,15 @@ def study(
 ) -> None:
     """Recompute a paper's tables and figures; write them with the paper's numbers beside ours.
 
-    Of safetab everything is recomputed where nothing is asked for.
+    Of safetab and integer-subspace everything is recomputed where nothing is asked for.
     """
     from tallyveil.studies.exhibit import MissingDataError, StudyInputs
     from tallyveil.studies.write import write_comparisons, write_findings
 
     wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
+    # Of these papers everything is quick, so that nothing need be chosen.
+    everything = everything or (name is not Study.FDP_CENSUS and not wanted)
     results: list[tuple[Exhibit, Findings]] = []
-    everything = everything or (name is Study.SAFETAB and not wanted)
     for exhibit in _chosen(name, wanted, everything):
         try:
             findings = exhibit.recompute(StudyInputs(data))
@@ -97,6 +105,10 @@ def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
         from tallyveil.studies.safetab import catalogue as of_safetab
 
         return of_safetab.EXHIBITS
+    if name is Study.INTEGER_SUBSPACE:
+        from tallyveil.studies.integer_subspace import catalogue as of_subspaces
+
+        return of_subspaces.EXHIBITS
     from tallyveil.studies.fdp_census import catalogue as of_census
 
     return of_census.EXHIBITS

@@ -1,6 +1,6 @@
 """How far a chain's law is from the one asked for, what that costs in delta, and when it is too far.
 
-Derivations: docs/subspace_mcmc.md.
+Derivations: docs/subspace.md, "Chains".
 """
 
 import math

@@ -1,0 +1,155 @@
+"""Exact draws against the effective sample rate of chains, and the algebra of large systems; one core.
+
+    python benchmarks/subspace.py
+
+An effective draw of a chain is one that tells the mean of a quantity as well as an independent draw would (Geyer 1992);
+a chain's rate is that of its slowest quantity among the size of the noise, its cells, and sums of the first 2, 4, ...
+cells. Chains start from an exact draw, so that no burn-in is counted against them. The rate of the plain transcription
+is that of the same chain, at the iterations a second that it makes.
+"""
+
+import time
+
+import numpy as np
+
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.diagnostics import effective_size
+from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import check_lattice, lattice_of
+from tallyveil.subspace.mcmc import run_chain, tune_jumps
+from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
+from tallyveil.subspace.mcmc_examples import illinois_counties
+from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
+from tallyveil.subspace.mcmc_oracle import algorithm_1
+from tallyveil.subspace.mechanisms import Norm, size_of
+
+KEY = insecure_key("benchmark of exact samplers")
+PAPER_SCALE = 1 / 2.5
+
+
+def exact_rate(sampler, draws):
+    """Draws a second, the best of three."""
+    address = NoiseAddress(NoiseSource(KEY), 0, 0)
+    sampler.draw(address, range(100))
+    best = 0.0
+    for repetition in range(3):
+        began = time.process_time()
+        sampler.draw(address, range(repetition * draws, (repetition + 1) * draws))
+        best = max(best, draws / (time.process_time() - began))
+    return best
+
+
+def chain_rate(law, plan, start, sweeps, thin):
+    """(effective draws a second, iterations a second, effective draws in the run)."""
+    run_chain(plan, KEY, 10)
+    began = time.process_time()
+    states = run_chain(plan, KEY, sweeps, thin=thin, start=start)
+    seconds = time.process_time() - began
+    sums = states.cumsum(axis=1)[:, [1, 3, 7, 15, 31, 63]]
+    quantities = np.column_stack([size_of(law, states), states, sums])
+    slowest = min(effective_size(quantity) for quantity in quantities.T)
+    return slowest / seconds, sweeps / seconds, slowest
+
+
+def transcription_rate(law, columns):
+    """Iterations a second of the paper's Algorithm 1 as it stands, in numpy; the best of three."""
+    a = [np.exp(-1 / PAPER_SCALE)] * columns.n_columns
+    best = 0.0
+    for _ in range(3):
+        start = np.zeros(columns.n_columns, np.int64)
+        began = time.process_time()
+        algorithm_1(law, columns.dense(), a, start, np.random.default_rng(0), 500)
+        best = max(best, 500 / (time.process_time() - began))
+    return best
+
+
+def illinois():
+    example = illinois_counties()
+    lattice, smith = lattice_of(example.system), lattice_of(example.system, "smith")
+    for norm in (Norm.L1, Norm.L2):
+        law = example.law(norm)
+        choice = choose_sampler(lattice, law)
+        exact = exact_rate(choice.sampler, 20_000)
+        start = choice.sampler.draw(NoiseAddress(NoiseSource(KEY), 1, 0), range(1))[0]
+        print(f"Illinois {norm.value}: exact ({choice.name}) {exact:,.0f} draws/s", flush=True)
+        neighbours = basis_columns(lattice.sparse_basis)
+        ways = {
+            "Algorithm 1, the paper's jumps, Smith basis": (
+                basis_columns(smith.basis),
+                "paper",
+                4_000_000,
+                200,
+            ),
+            "Algorithm 1, the paper's jumps, neighbours": (neighbours, "paper", 4_000_000, 200),
+            "Algorithm 1, tuned jumps, neighbours": (neighbours, "tuned", 4_000_000, 200),
+            "slices, butterflies": (lattice_columns(lattice), "slices", 20_000, 1),
+        }
+        for name, (columns, how, sweeps, thin) in ways.items():
+            moves = None
+            if how == "paper":
+                moves = JumpMoves((PAPER_SCALE,) * columns.n_columns)
+            elif how == "tuned":
+                moves = tune_jumps(law, columns, KEY)
+            rate, iterations, effective = chain_rate(
+                law, plan_chain(law, columns, moves), start, sweeps, thin
+            )
+            print(
+                f"  {name:45} {iterations:12,.0f} iterations/s {rate:10.2f} effective draws/s "
+                f"({effective:.0f} in the run): exact is {exact / rate:,.0f} times as fast",
+                flush=True,
+            )
+            if how == "paper":
+                plain = transcription_rate(law, columns)
+                there = plain * effective / sweeps
+                print(
+                    f"  {'  the same, plain transcription':45} {plain:12,.0f} iterations/s {there:10.2f} effective "
+                    f"draws/s: exact is {exact / there:,.0f} times as fast",
+                    flush=True,
+                )
+
+
+def timed(name, make):
+    began = time.process_time()
+    lattice = lattice_of(make())
+    seconds = time.process_time() - began
+    began = time.process_time()
+    wrong = check_lattice(lattice)
+    checked = time.process_time() - began
+    assert not wrong, wrong
+    print(
+        f"{name:58} {lattice.system.n_constraints:4} x {lattice.n_cells:5} dimension {lattice.dimension:5} "
+        f"{lattice.structure.kind.value:28} {seconds:6.2f} s, checked in {checked:.2f} s",
+        flush=True,
+    )
+
+
+def algebra():
+    rng = np.random.default_rng(0)
+    states = np.sort(rng.integers(0, 51, 3144))
+    disjoint = [np.flatnonzero(states == state).tolist() for state in range(51)]
+    timed("counties of all states", lambda: ConstraintSystem.from_sets(disjoint, 3144))
+    timed("with the nation", lambda: ConstraintSystem.from_sets([range(3144), *disjoint], 3144))
+    grid = np.arange(3200).reshape(64, 50)
+    margins = [*grid.tolist(), *grid.T.tolist()]
+    timed("two-way margins, 64 x 50", lambda: ConstraintSystem.from_sets(margins, 3200))
+    sparse = [rng.choice(3200, 40, replace=False).tolist() for _ in range(100)]
+    timed("100 random sets of 40 cells", lambda: ConstraintSystem.from_sets(sparse, 3200))
+    weighted = np.zeros((100, 3200), dtype=np.int64)
+    for row in weighted:
+        row[rng.choice(3200, 40, replace=False)] = rng.integers(-3, 4, 40)
+    timed("100 random rows with coefficients -3 to 3", lambda: ConstraintSystem.from_matrix(weighted))
+    cube = np.arange(3200).reshape(4, 8, 100)
+    three = [cube[i, j, :].tolist() for i in range(4) for j in range(8)]
+    three += [cube[i, :, k].tolist() for i in range(4) for k in range(16)]
+    timed(
+        "part of the margins of a three-way table, 4 x 8 x 100",
+        lambda: ConstraintSystem.from_sets(three, 3200),
+    )
+
+
+if __name__ == "__main__":
+    illinois()
+    algebra()
