@@ -1,5 +1,6 @@
 """Families made to break the least squares: each is certified or refused by name, none is wrong, none hangs."""
 
+import dataclasses
 import time
 
 import numpy as np
@@ -156,7 +157,36 @@ def contradictory_facilities(rng):
     return family(truth, queries, [rows], (EstimationPass(("total",), 0.1), EstimationPass(rest(queries))))
 
 
+def one_child_far_better(rng):
+    """One child is measured a hundred times better, and one not at all; some queries tell nothing apart."""
+    truth = people(rng, n_children=int(rng.integers(3, 9)))
+    cells = np.arange(truth.shape[1])
+    queries = [*margins(rng, truth, 40.0), measured(rng, "detailed", cells, truth, 9.0)]
+    queries = queries[: 4 - int(rng.integers(0, 2))]
+    factors = np.ones(truth.shape[0])
+    factors[0], factors[1] = 0.01, np.inf
+    kept = [dataclasses.replace(one, variances=one.variances * factors) for one in queries]
+    return family(truth, kept, passes=(EstimationPass(("total",), 0.1), EstimationPass(rest(kept))))
+
+
+def each_child_by_itself(rng):
+    """No two children have the same variances, some queries are missing in some, and totals are known."""
+    truth = people(rng)
+    cells = np.arange(truth.shape[1])
+    queries = [*margins(rng, truth, 4.0), measured(rng, "detailed", cells, truth, 9.0)]
+    kept = []
+    for one in queries:
+        factors = rng.exponential(1.0, truth.shape[0]) + 0.01
+        factors[rng.random(truth.shape[0]) < 0.2] = np.inf
+        kept.append(dataclasses.replace(one, variances=one.variances * factors))
+    total = truth.sum(axis=1, keepdims=True)
+    rows = LinearConstraint("population", np.zeros(truth.shape[1], np.int32), total, total)
+    return family(truth, kept, [rows])
+
+
 FEASIBLE = (
+    one_child_far_better,
+    each_child_by_itself,
     degenerate_hessian,
     equal_weights,
     tiny_detailed_share,
@@ -187,8 +217,11 @@ def test_hostile_families_are_certified_and_right(kind, monkeypatch):
         assert answer.status.certified
         assert answer.residual_persons <= 1e-7
         oracle = by_interior_point(problem, monkeypatch)
-        assert oracle.residual_persons <= 1e-7
-        np.testing.assert_allclose(answer.estimate, oracle.estimate, atol=1e-5, rtol=0)
+        # beside a child that nothing measures, numpy's systems are worse conditioned than the kernels'
+        measured = all(np.isfinite(one.variances).all() for one in problem.measured)
+        assert oracle.residual_persons <= (1e-7 if measured else least_squares.LIMIT_PERSONS)
+        near = 1e-5 if oracle.residual_persons <= 1e-7 else 1e-3
+        np.testing.assert_allclose(answer.estimate, oracle.estimate, atol=near, rtol=0)
 
 
 @pytest.mark.parametrize("kind", FEASIBLE, ids=lambda kind: kind.__name__)

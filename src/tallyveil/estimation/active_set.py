@@ -131,8 +131,7 @@ def _search(program: BlockProgram, start: Point, compliance: float) -> tuple[Poi
 
 def _guess(program: BlockProgram, point: Point) -> _Face:
     """A variable is free where it is larger than its reduced cost, both in persons; a row likewise."""
-    curvature = np.diagonal(program.hessian)[program.cell]
-    free = point.x > reduced_cost(program, point) / curvature
+    free = point.x > reduced_cost(program, point) / program.curvature
     rows = program.rows
     activity = rows.matrix @ point.x
     price = point.row_price / row_scale(program)
@@ -147,8 +146,7 @@ def _swap(
     program: BlockProgram, face: _Face, centre: Point, point: Point, tolerance: float, compliance: float
 ) -> _Swap:
     """Everything with a wrong sign, and by how many persons it is wrong."""
-    curvature = np.diagonal(program.hessian)[program.cell]
-    cost = reduced_cost(program, point) / curvature
+    cost = reduced_cost(program, point) / program.curvature
     wrong = np.where(face.free, -point.x, -cost)
     rows = program.rows
     # a row binds where its price would have the right sign; in persons, the last price shifts the bound
@@ -211,8 +209,8 @@ def _factor(program: BlockProgram, face: _Face, compliance: float) -> _Factors |
     variables = _by_child(np.flatnonzero(face.free), program.child, program.allowed.shape[0])
     rows = _by_child(np.flatnonzero(face.side != 0), program.rows.child, program.allowed.shape[0])
     blocks = []
-    for own, binding in zip(variables, rows, strict=True):
-        inverse = _invert_block(program, own, binding, compliance)
+    for child, (own, binding) in enumerate(zip(variables, rows, strict=True)):
+        inverse = _invert_block(program, child, own, binding, compliance)
         if inverse is None:
             return None
         if schur is not None:
@@ -235,13 +233,13 @@ def _by_child(items: Int64Array, child: Int64Array, n_children: int) -> list[Int
 
 
 def _invert_block(
-    program: BlockProgram, own: Int64Array, binding: Int64Array, compliance: float
+    program: BlockProgram, child: int, own: Int64Array, binding: Int64Array, compliance: float
 ) -> FloatArray | None:
     """Inverse of [[H, A'], [A, -compliance]] on one child's free variables and binding rows."""
     cells = program.cell[own]
     n = own.size
     system = np.empty((n + binding.size, n + binding.size))
-    system[:n, :n] = program.hessian[cells[:, None], cells]
+    system[:n, :n] = program.hessian[program.kind[child], cells[:, None], cells]
     if binding.size:
         dense = _dense_rows(program, binding, own)
         system[:n, n:] = dense.T

@@ -36,7 +36,7 @@ def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
         The point reached, and whether the solver says that no feasible point exists. How good the point is, is
         for the caller to measure in persons; the solver's own verdict of success is not used.
     """
-    scale = 1.0 / float(np.diagonal(program.hessian).max())
+    scale = 1.0 / float(np.diagonal(program.hessian, axis1=1, axis2=2).max())
     objective = _lifted(program, scale)
     n_extra = objective.linear.size - program.n_variables
     equality = program.rows.equality
@@ -97,21 +97,22 @@ def _widen(matrix: sparse.csr_matrix, n_extra: int) -> sparse.csr_matrix:
 def _lifted(program: BlockProgram, scale: float) -> _Objective:
     """Residual variables for answers of two or more variables; a single cell's answer stays on the diagonal."""
     n = program.n_variables
-    diagonal, linear = program.ridge[program.cell].copy(), np.zeros(n)
+    diagonal, linear = program.ridge[program.kind[program.child], program.cell], np.zeros(n)
     weights, targets, rows, columns = [], [], [], []
     n_extra = 0
     for one in program.partitions:
         answer = one.labels[program.cell]
         used = np.flatnonzero(answer >= 0)
-        where = program.child[used] * one.values.shape[1] + answer[used]
+        weight, width = one.weights[program.child[used]], one.values.shape[1]
+        where = program.child[used] * width + answer[used]
         size = np.bincount(where, minlength=one.values.size)
         single = size[where] == 1
-        diagonal[used[single]] += one.weight
-        linear[used[single]] -= one.weight * one.values.reshape(-1)[where[single]]
+        diagonal[used[single]] += weight[single]
+        linear[used[single]] -= weight[single] * one.values.reshape(-1)[where[single]]
         lifted = np.flatnonzero(size > 1)
         number = np.full(one.values.size, -1, dtype=np.int64)
         number[lifted] = n_extra + np.arange(lifted.size)
-        weights.append(np.full(lifted.size, one.weight))
+        weights.append(one.weights[lifted // width])
         targets.append(one.values.reshape(-1)[lifted])
         rows.append(number[where[~single]])
         columns.append(used[~single])

@@ -31,7 +31,9 @@ def pass_arrays(
         labels=np.array([one.labels for one in queries], dtype=np.int32).reshape(len(queries), n_cells),
         widths=np.array([one.values.shape[1] for one in queries], dtype=np.int64),
         values=np.concatenate([np.zeros(0, np.int64), *(one.values.reshape(-1) for one in queries)]),
-        weights=np.array([1.0 / one.variance for one in queries], dtype=np.float64),
+        weights=np.array([one.weights for one in queries], dtype=np.float64).reshape(
+            len(queries), problem.n_children
+        ),
         bound_labels=np.array([one.labels for one in bounds], dtype=np.int32).reshape(len(bounds), n_cells),
         bound_widths=np.array([one.lower.shape[1] for one in bounds], dtype=np.int64),
         lower=np.concatenate([np.zeros(0), *(one.lower.reshape(-1) for one in bounds)]),

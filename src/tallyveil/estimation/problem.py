@@ -34,21 +34,26 @@ class MeasuredQuery:
         name: Query spec.
         labels: Answer column of each support cell, int32 of shape (s,); -1: the cell is in no answer.
         values: Noisy answers in persons, int64 of shape (C, k).
-        variance: Variance of the noise of one answer, persons squared.
+        variances: Variance of the noise of one answer in each child, persons squared, float64 of shape (C,);
+            inf: the child is not measured, and its values mean nothing. One number stands for all children.
     """
 
     name: str
     labels: Int32Array
     values: Int64Array
-    variance: float
+    variances: FloatArray
 
     def __post_init__(self) -> None:
         where = f"measured query '{self.name}'"
         _store(self, "labels", self.labels, np.int32, 1, where)
         _store(self, "values", self.values, np.int64, 2, where)
         _check_labels(self.labels, self.values.shape[1], where)
-        if not (math.isfinite(self.variance) and self.variance > 0):
-            raise SchemaError(f"{where}: variance must be a positive number, got {self.variance!r}")
+        object.__setattr__(self, "variances", _variances(self.variances, self.values.shape[0], where))
+
+    @property
+    def weights(self) -> FloatArray:
+        """1 / variance, shape (C,); 0 where a child is not measured."""
+        return np.asarray(1.0 / self.variances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +248,24 @@ def _check_labels(labels: Int32Array, n_answers: int, where: str) -> None:
         raise SchemaError(
             f"{where}: labels must lie in -1..{n_answers - 1}, got {labels.min()}..{labels.max()}"
         )
+
+
+def _variances(given: object, n_children: int, where: str) -> FloatArray:
+    """One variance a child, read-only."""
+    each = np.array(given, dtype=np.float64)
+    if each.ndim == 0:
+        each = np.full(n_children, float(each))
+    if each.shape != (n_children,):
+        raise SchemaError(
+            f"{where}: got variances of shape {each.shape}, want one for each of {n_children} children"
+        )
+    wrong = each[~(each > 0)]
+    if wrong.size:
+        raise SchemaError(
+            f"{where}: variance must be a positive number, or infinite, got {float(wrong[0])!r}"
+        )
+    each.setflags(write=False)
+    return each
 
 
 def _store(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:

@@ -30,7 +30,7 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
                 "name": one.name,
                 "labels": one.labels.tolist(),
                 "values": one.values.tolist(),
-                "variance": one.variance,
+                "variances": [None if np.isinf(variance) else float(variance) for variance in one.variances],
             }
             for one in problem.measured
         ],
@@ -68,7 +68,10 @@ def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
         parent_counts=None if parent is None else np.array(parent, dtype=np.int64),
         measured=tuple(
             MeasuredQuery(
-                one["name"], _labels(one["labels"]), _rows(one["values"], n_children), one["variance"]
+                one["name"],
+                _labels(one["labels"]),
+                _rows(one["values"], n_children),
+                np.array([np.inf if variance is None else variance for variance in one["variances"]]),
             )
             for one in mapping["measured"]
         ),

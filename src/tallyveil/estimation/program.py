@@ -1,10 +1,10 @@
 """The quadratic program of one pass: blocks of cells, one block a child, tied together by the parent's counts.
 
-Minimise  sum over children c of  1/2 x_c' H x_c - b_c' x_c
+Minimise  sum over children c of  1/2 x_c' H_c x_c - b_c' x_c
 subject to  x >= 0,  sum over c of x_c = sums (in every cell),  lower <= A x <= upper.
 
-All children share H, because they share the queries and their variances. Variables are the allowed
-(child, cell) pairs, ordered by child, then cell.
+Children share the queries, and those whose variances are the same share H: they are of one kind. There is usually
+one kind, and seldom more than three. Variables are the allowed (child, cell) pairs, ordered by child, then cell.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.problem import BoolArray, FloatArray, Int64Array
+from tallyveil.kernels.family_program import SOFTEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,12 @@ class Partition:
 
     Attributes:
         labels: Answer of each cell, shape (g,), numbered 0..k-1 without gaps; -1: none.
-        weight: 1 / variance.
+        weights: 1 / variance, shape (C,); 0: not measured.
         values: Measured answers, shape (C, k).
     """
 
     labels: Int64Array
-    weight: float
+    weights: FloatArray
     values: FloatArray
 
 
@@ -62,8 +63,9 @@ class BlockProgram:
         allowed: Where variables exist, shape (C, g).
         sums: Parent's count of every cell, or None at a root.
         partitions: Measured queries; they make H and b.
-        ridge: Added to H's diagonal, shape (g,); zero when H is definite without it.
-        hessian: H, shape (g, g).
+        kind: Kind of each child, shape (C,).
+        ridge: Added to the diagonals, shape (kinds, g); zero where an H is definite without it.
+        hessian: H of each kind, shape (kinds, g, g).
         linear: b, shape (C, g).
         rows: Constraint rows and rows carried from earlier passes.
         child: Child of each variable, shape (n,).
@@ -73,6 +75,7 @@ class BlockProgram:
     allowed: BoolArray
     sums: FloatArray | None
     partitions: tuple[Partition, ...]
+    kind: Int64Array
     ridge: FloatArray
     hessian: FloatArray
     linear: FloatArray
@@ -84,6 +87,17 @@ class BlockProgram:
     def n_variables(self) -> int:
         """n."""
         return int(self.child.size)
+
+    @property
+    def scale(self) -> FloatArray:
+        """What converts a gradient to persons, shape (kinds, g): H's diagonal, or SOFTEST of any kind's."""
+        diagonal = np.diagonal(self.hessian, axis1=1, axis2=2)
+        return np.asarray(np.maximum(diagonal, SOFTEST * diagonal.max(axis=0)))
+
+    @property
+    def curvature(self) -> FloatArray:
+        """The scale of each variable, shape (n,)."""
+        return np.asarray(self.scale[self.kind[self.child], self.cell])
 
     def spread(self, x: FloatArray) -> FloatArray:
         """Values of the variables as an array of shape (C, g), zero where nothing is allowed."""
@@ -110,7 +124,10 @@ class Point:
 def reduced_cost(program: BlockProgram, point: Point) -> FloatArray:
     """Gradient of the Lagrangian at each variable, shape (n,): zero inside, not negative at zero."""
     full = program.spread(point.x)
-    gradient = (full @ program.hessian - program.linear)[program.child, program.cell]
+    product = np.empty(full.shape)
+    for kind, hessian in enumerate(program.hessian):
+        product[program.kind == kind] = full[program.kind == kind] @ hessian
+    gradient = (product - program.linear)[program.child, program.cell]
     if program.sums is not None:
         gradient = gradient - point.cell_price[program.cell]
     if program.rows.child.size:
@@ -120,8 +137,8 @@ def reduced_cost(program: BlockProgram, point: Point) -> FloatArray:
 
 def row_scale(program: BlockProgram) -> float:
     """Curvature that converts a row's multiplier to persons."""
-    diagonal = np.diagonal(program.hessian)
-    return float(diagonal.min()) if diagonal.size else 1.0
+    scale = program.scale
+    return float(scale.min()) if scale.size else 1.0
 
 
 def residual_persons(program: BlockProgram, point: Point) -> float:
@@ -133,8 +150,7 @@ def residual_persons(program: BlockProgram, point: Point) -> float:
     """
     if program.n_variables == 0:
         return 0.0 if program.sums is None or not program.sums.any() else np.inf
-    curvature = np.diagonal(program.hessian)[program.cell]
-    step = point.x - np.maximum(0.0, point.x - reduced_cost(program, point) / curvature)
+    step = point.x - np.maximum(0.0, point.x - reduced_cost(program, point) / program.curvature)
     worst = float(np.abs(step).max())
     if program.sums is not None:
         sums = np.bincount(program.cell, weights=point.x, minlength=program.sums.size)

@@ -5,9 +5,10 @@ children, are merged. That is exact: the objective and the rows see only the mer
 sum in the parent's proportions keeps every cell sum and costs the ridge nothing extra. A pass over `total` thus
 becomes a program of one or two cells a child whatever the support.
 
-The ridge. Where the pass's queries do not determine every merged cell, the optimum is not unique, and
-    1/2 * RIDGE * (smallest weight) * sum over children and cells of  x^2 * (parent's mean count) / (parent's count)
-is added, with all the parent's counts taken as 1 at a root. Under the parent's cell sums its minimum is
+The ridge. Where the pass's queries do not determine every merged cell of a child, the optimum is not unique, and
+    1/2 * RIDGE * (smallest weight) * sum over cells of  x^2 * (parent's mean count) / (parent's count)
+is added for that child, with all the parent's counts taken as 1 at a root. The smallest weight is the child's own above
+zero; of a child that nothing measures, the smallest of any child. Under the parent's cell sums its minimum is
 proportional to the parent, so undetermined counts follow the parent's make-up. It counts as a measurement with
 16,384 times the variance of the noisiest query, which is far below anything the noise lets one see. A smaller
 one (2^-20 was tried) leaves some programs too ill-conditioned to certify.
@@ -31,7 +32,7 @@ from tallyveil.estimation.problem import (
     Int64Array,
 )
 from tallyveil.estimation.program import BlockProgram, Partition, RowSet
-from tallyveil.kernels.family_reduction import RIDGE
+from tallyveil.kernels.family_ridge import RIDGE
 
 __all__ = ["RIDGE", "Bounds", "Merging", "constraint_bounds", "reduce_pass"]
 
@@ -100,7 +101,7 @@ def reduce_pass(
         np.float64
     )
     sums = None if problem.parent_counts is None else weight
-    partitions = _partitions([(q.labels[first], q.variance, q.values) for q in queries])
+    partitions = _partitions([(q.labels[first], q.weights, q.values) for q in queries])
     merged_bounds = [Bounds(one.labels[first], one.lower, one.upper) for one in bounds]
     relative = weight / inhabitants.mean()
     return _program(allowed[:, first], sums, relative, partitions, merged_bounds), merging
@@ -120,14 +121,16 @@ def _program(
     partitions: tuple[Partition, ...],
     bounds: Sequence[Bounds],
 ) -> BlockProgram:
-    hessian = _hessian(partitions, allowed.shape[1])
-    ridge = _ridge(partitions, weight)
-    hessian[np.diag_indices_from(hessian)] += ridge
+    kind, weights = _kinds(partitions, allowed.shape[0])
+    hessian = np.stack([_hessian(partitions, own, weight.size) for own in weights])
+    ridge = np.stack([_ridge(partitions, own, weight, weights) for own in weights])
+    hessian[:, np.arange(weight.size), np.arange(weight.size)] += ridge
     child, cell = np.nonzero(allowed)
     return BlockProgram(
         allowed=allowed,
         sums=sums,
         partitions=partitions,
+        kind=kind,
         ridge=ridge,
         hessian=hessian,
         linear=_linear(partitions, allowed.shape),
@@ -176,21 +179,31 @@ def _allowed_patterns(allowed: BoolArray) -> Int64Array:
     return np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _partitions(queries: Sequence[tuple[Int32Array, float, Int64Array]]) -> tuple[Partition, ...]:
+def _partitions(queries: Sequence[tuple[Int32Array, FloatArray, Int64Array]]) -> tuple[Partition, ...]:
     """Queries on the merged cells; those that split them alike become one, by weighted mean."""
     found: dict[bytes, Partition] = {}
-    for labels, variance, values in queries:
+    for labels, weights, values in queries:
         canonical, columns = _canonical(labels)
         if columns.size == 0:
             continue
-        answers, weight = values[:, columns].astype(np.float64), 1.0 / variance
+        answers, total = values[:, columns].astype(np.float64), weights
         key = canonical.tobytes()
         if key in found:
             other = found[key]
-            answers = (other.weight * other.values + weight * answers) / (other.weight + weight)
-            weight += other.weight
-        found[key] = Partition(canonical, weight, answers)
+            total = other.weights + weights
+            answers = other.weights[:, None] * other.values + weights[:, None] * answers
+            answers = np.divide(answers, total[:, None], out=np.zeros_like(answers), where=total[:, None] > 0)
+        found[key] = Partition(canonical, total, answers)
     return tuple(found.values())
+
+
+def _kinds(partitions: Sequence[Partition], n_children: int) -> tuple[Int64Array, FloatArray]:
+    """Kind of each child, in order of appearance, (C,); and the weights of each kind, (kinds, partitions)."""
+    weights = np.array([one.weights for one in partitions], dtype=np.float64)
+    weights = weights.reshape(len(partitions), n_children).T
+    rows = [tuple(own) for own in weights.tolist()]
+    number = {row: k for k, row in enumerate(dict.fromkeys(rows))}
+    return np.array([number[row] for row in rows], dtype=np.int64), np.array(list(number), dtype=np.float64)
 
 
 def _canonical(labels: Int32Array) -> tuple[Int64Array, Int64Array]:
@@ -203,11 +216,11 @@ def _canonical(labels: Int32Array) -> tuple[Int64Array, Int64Array]:
     return rank[inverse] - offset, used[order][offset:].astype(np.int64)
 
 
-def _hessian(partitions: Sequence[Partition], n_cells: int) -> FloatArray:
+def _hessian(partitions: Sequence[Partition], weights: FloatArray, n_cells: int) -> FloatArray:
     hessian = np.zeros((n_cells, n_cells))
-    for one in partitions:
+    for one, weight in zip(partitions, weights, strict=True):
         same = (one.labels[:, None] == one.labels) & (one.labels >= 0)
-        hessian += one.weight * same
+        hessian += weight * same
     return hessian
 
 
@@ -215,28 +228,34 @@ def _linear(partitions: Sequence[Partition], shape: tuple[int, ...]) -> FloatArr
     linear = np.zeros(shape)
     for one in partitions:
         used = one.labels >= 0
-        linear[:, used] += one.weight * one.values[:, one.labels[used]]
+        linear[:, used] += one.weights[:, None] * one.values[:, one.labels[used]]
     return linear
 
 
-def _ridge(partitions: Sequence[Partition], weight: FloatArray) -> FloatArray:
-    """Diagonal that makes H definite; zeros where it is already.
+def _ridge(
+    partitions: Sequence[Partition], weights: FloatArray, relative: FloatArray, everyone: FloatArray
+) -> FloatArray:
+    """Diagonal that makes a kind's H definite; zeros where it is already.
 
     Args:
         partitions: The pass's queries.
-        weight: Parent's count of each program cell over its mean count of a support cell, shape (g,).
+        weights: The kind's weight of each.
+        relative: Parent's count of each program cell over its mean count of a support cell, shape (g,).
+        everyone: Weights of all kinds.
     """
-    if any(int(one.labels.min()) >= 0 and one.values.shape[1] == weight.size for one in partitions):
-        return np.zeros(weight.size)
-    if sum(one.values.shape[1] for one in partitions) >= weight.size and _determined(partitions, weight.size):
-        return np.zeros(weight.size)
-    size = RIDGE * min((one.weight for one in partitions), default=1.0)
-    return np.asarray(size / np.where(weight > 0, weight, 1.0))
+    used = [one for one, weight in zip(partitions, weights, strict=True) if weight > 0]
+    if any(int(one.labels.min()) >= 0 and one.values.shape[1] == relative.size for one in used):
+        return np.zeros(relative.size)
+    if sum(one.values.shape[1] for one in used) >= relative.size and _determined(used, relative.size):
+        return np.zeros(relative.size)
+    own = weights if used else everyone
+    size = RIDGE * float(own[own > 0].min(initial=np.inf)) if (own > 0).any() else RIDGE
+    return np.asarray(size / np.where(relative > 0, relative, 1.0))
 
 
 def _determined(partitions: Sequence[Partition], n_cells: int) -> bool:
     """Whether the answers determine every cell: Cholesky's method with pivots, on H with equal weights."""
-    matrix = _hessian([Partition(one.labels, 1.0, one.values) for one in partitions], n_cells)
+    matrix = _hessian(partitions, np.ones(len(partitions)), n_cells)
     left, largest = np.ones(n_cells, dtype=np.bool_), 0.0
     for _ in range(n_cells):
         pivot = int(np.where(left, np.diagonal(matrix), -np.inf).argmax())

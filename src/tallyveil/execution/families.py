@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
+from tallyveil.estimation.problem import (
+    EstimationPass,
+    FamilyProblem,
+    FloatArray,
+    MeasuredQuery,
+    RoundingStage,
+)
 from tallyveil.execution.constraints import ConstraintTable
 from tallyveil.execution.plan import GeolevelEstimation, ReleasePlan
 from tallyveil.geography.spine import Spine
@@ -70,9 +76,8 @@ class FamilyBuilder:
 
     def rules(self) -> Rules:
         """What all families of the geolevel share, as arrays."""
-        settings, strategy = self.plan.estimation_of(self.geolevel), self.plan.strategy
+        settings = self.plan.estimation_of(self.geolevel)
         n_cells = self.plan.schema.size
-        variances = [strategy.law(self.geolevel, group.name).variance_float() for group in self.queries]
         rounding = [(number, group) for number, stage in enumerate(self.rounding) for group in stage]
         bounded = [table.query for table in self.bounding]
         return Rules(
@@ -80,7 +85,6 @@ class FamilyBuilder:
                 [[group.name in names for group in self.queries] for names in settings.passes], dtype=np.bool_
             ),
             slack=np.full(len(settings.passes), float(settings.slack)),
-            weights=1.0 / np.array(variances),
             bound_answers=answer_tables(bounded, n_cells),
             bound_sizes=np.array([group.size for group in bounded], dtype=np.int64),
             round_answers=answer_tables([group for _, group in rounding], n_cells),
@@ -88,6 +92,19 @@ class FamilyBuilder:
             stage=np.array([number for number, _ in rounding], dtype=np.int64),
             nearest=np.full(len(self.rounding), settings.target == "nearest"),
         )
+
+    def weights(self, start: int, stop: int) -> FloatArray:
+        """1 / variance of each query's answers in geounits start..stop, shape (queries, stop - start).
+
+        Zero where a geounit is not measured.
+        """
+        return 1.0 / self._variances(start, stop)
+
+    def _variances(self, start: int, stop: int) -> FloatArray:
+        """The same, as variances in persons squared."""
+        laws = [self.plan.strategy.law(self.geolevel, group.name) for group in self.queries]
+        each = np.array([law.variance_float() for law in laws], dtype=np.float64)
+        return np.repeat(each[:, None], stop - start, axis=1)
 
     def answers(self, first: int, last: int, counts: PublicCounts) -> FamilyAnswers:
         """The measurements that the families of parents first..last need."""
@@ -114,6 +131,7 @@ class FamilyBuilder:
             widths=wanted.widths,
             value_begin=wanted.value_begin,
             values=values,
+            weights=self.weights(start, stop),
             lower=np.concatenate([none, *(lower for lower, _ in bounding)], axis=1),
             upper=np.concatenate([none, *(upper for _, upper in bounding)], axis=1),
         )
@@ -130,7 +148,12 @@ class FamilyBuilder:
         settings = self.plan.estimation_of(self.geolevel)
         # A single child is its parent, and an empty parent has empty children: nothing need be measured.
         trivial = parent_counts is not None and (stop - start == 1 or len(support) == 0)
-        measured = () if trivial else tuple(self._measured(q, start, stop, support) for q in self.queries)
+        variances = self._variances(start, stop)
+        measured = tuple(
+            self._measured(group, own, start, stop, support)
+            for group, own in zip(self.queries, variances, strict=True)
+            if not trivial
+        )
         return FamilyProblem(
             geocode=str(self.spine.geocodes[parent_level][parent_geounit]),
             geolevel=self.spine.geolevels[parent_level],
@@ -148,10 +171,12 @@ class FamilyBuilder:
             ),
         )
 
-    def _measured(self, group: QueryGroup, start: int, stop: int, support: Int64Array) -> MeasuredQuery:
+    def _measured(
+        self, group: QueryGroup, variances: FloatArray, start: int, stop: int, support: Int64Array
+    ) -> MeasuredQuery:
         labels, answers = _labels(group, support)
         noisy = self.source.measure(self.geolevel, group.name, start, stop, answers)
-        return MeasuredQuery(group.name, labels, noisy.values, noisy.variance)
+        return MeasuredQuery(group.name, labels, noisy.values, variances)
 
 
 def _labels(group: QueryGroup, support: Int64Array) -> tuple[np.ndarray, Int64Array]:

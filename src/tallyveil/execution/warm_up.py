@@ -55,7 +55,6 @@ def _compile_chunk() -> None:
     rules = Rules(
         pass_queries=np.eye(2, dtype=np.bool_),
         slack=np.array([0.1, 0.0]),
-        weights=np.array([1.0, 0.5]),
         bound_answers=tables[:1],
         bound_sizes=sizes[:1],
         round_answers=tables,
@@ -72,6 +71,7 @@ def _compile_chunk() -> None:
         widths=wanted.widths,
         value_begin=wanted.value_begin,
         values=values,
+        weights=np.array([[1.0, 1.0], [0.5, 0.5]]),
         lower=np.array([[1], [0]]),
         upper=np.array([[9], [UNBOUNDED]]),
     )
@@ -88,8 +88,8 @@ def _compile_family() -> None:
             support=np.arange(2),
             parent_counts=PARENT,
             measured=(
-                MeasuredQuery("total", both, NOISY[:2, None], 1.0),
-                MeasuredQuery("detailed", cells, NOISY[2:].reshape(2, 2), 2.0),
+                MeasuredQuery("total", both, NOISY[:2, None], np.ones(2)),
+                MeasuredQuery("detailed", cells, NOISY[2:].reshape(2, 2), np.full(2, 2.0)),
             ),
             constraints=(LinearConstraint("one", both, np.array([[1], [0]]), np.array([[9], [UNBOUNDED]])),),
             passes=(EstimationPass(("total",), 0.1), EstimationPass(("detailed",))),

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.kernels.vectors import sort_first
+
 Integers = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
 Booleans = npt.NDArray[np.bool_]
@@ -38,7 +40,7 @@ def number_answers(
             number[answer] = 0
             n += 1
     if not rising:
-        found[:n] = np.sort(found[:n])
+        sort_first(found, n)
     for k in range(n):
         number[found[k]] = k
     for i in range(cells.size):

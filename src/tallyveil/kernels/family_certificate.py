@@ -55,7 +55,7 @@ def violation(
     for c in range(n_children):
         for i in range(n_cells):
             if program.allowed[c, i]:
-                step = x[c, i] - max(0.0, x[c, i] - costs[c, i] / program.curvature[i])
+                step = x[c, i] - max(0.0, x[c, i] - costs[c, i] / program.scale[program.kind[c], i])
                 worst = _larger(worst, abs(step))
     unmet = 0.0
     if program.has_sums:
@@ -101,7 +101,7 @@ def squared_deviation(
                     answers[labels[q, i]] += estimate[c, i]
             for k in range(width):
                 if reached[k]:
-                    total += weights[q] * answers[k] * answers[k]
+                    total += weights[q, c] * answers[k] * answers[k]
             place += width
     return total
 
@@ -116,5 +116,5 @@ def squared_deviation_reference(
         member = labels[q][:, None] == np.arange(width)
         measured = values[starts[q] : starts[q + 1]].reshape(n_children, width)
         missed = (estimate @ member - measured)[:, member.any(axis=0)]
-        total += float(weights[q] * np.square(missed).sum())
+        total += float(weights[q] @ np.square(missed).sum(axis=1))
     return total

@@ -12,20 +12,17 @@ from numba import njit
 
 from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_answers import number_answers
+from tallyveil.kernels.family_carry import anyone, carry, flat_bounds, marked, stacked, widened
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels
 from tallyveil.kernels.family_solver import solve_arrays
 from tallyveil.kernels.network_simplex import OPTIMAL
 from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding_flow import SETTLED, attained, round_by_flow
+from tallyveil.kernels.vectors import set_rows, set_to
 
 LEFT, EMPTY, COPIED, CERTIFIED, CERTIFIED_BY_MORE_SWEEPS = -1, 0, 1, 2, 3
 """How a family ended. LEFT: to the caller."""
-
-ZERO_PERSONS = 1e-9
-"""An answer that an earlier pass put below this stays at zero, and its cells are taken away."""
-
-UNBOUNDED = 2**62
 
 
 class Rules(NamedTuple):
@@ -34,7 +31,6 @@ class Rules(NamedTuple):
     Attributes:
         pass_queries: Which queries each pass minimises over. [P, Q]
         slack: Persons by which later passes may move a pass's answers. [P]
-        weights: 1 / variance. [Q]
         bound_answers: Answer of each cell of the schema, -1: none. [B, schema cells]
         bound_sizes: Answers of each constraint's query. [B]
         round_answers: Answer of each cell of the schema, -1: none. [R, schema cells]
@@ -45,7 +41,6 @@ class Rules(NamedTuple):
 
     pass_queries: Booleans
     slack: Floats
-    weights: Floats
     bound_answers: Labels
     bound_sizes: Integers
     round_answers: Labels
@@ -66,6 +61,7 @@ class Chunk(NamedTuple):
         widths: Answers of each family. [Q, F]
         value_begin: Where each family's values begin. [Q, F + 1]
         values: Noisy answers.
+        weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
         lower: Bounds of each child, constraint after constraint. [children, bound_sizes.sum()]
         upper: Likewise; 2^62 or more: none.
     """
@@ -78,6 +74,7 @@ class Chunk(NamedTuple):
     widths: Integers
     value_begin: Integers
     values: Integers
+    weights: Floats
     lower: Integers
     upper: Integers
 
@@ -94,7 +91,7 @@ def estimate_chunk(
         of a family that was left have no counts.
     """
     n_families = chunk.child_begin.size - 1
-    ended, chosen = np.full(n_families, LEFT), np.zeros(n_families, np.bool_)
+    ended, chosen = np.full(n_families, LEFT, np.int64), np.zeros(n_families, np.bool_)
     residual = np.zeros(n_families)
     offsets = np.zeros(chunk.child_begin[n_families] + 1, np.int64)
     capacity, n = 2 * chunk.cells.size + 16, 0
@@ -109,7 +106,7 @@ def estimate_chunk(
         support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
         ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, support, number, found)
         n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
-        more = 0 if ended[f] == LEFT else int(np.count_nonzero(counts))
+        more = 0 if ended[f] == LEFT else _inhabited(counts)
         if n + more > cells.size:
             cells, persons = _longer(cells, persons, 2 * (n + more))
         for c in range(n_children):
@@ -123,9 +120,20 @@ def estimate_chunk(
 
 
 @part
+def _inhabited(counts: Integers) -> int:
+    """How many counts are not zero."""
+    n = 0
+    for c in range(counts.shape[0]):
+        for i in range(counts.shape[1]):
+            n += counts[c, i] != 0
+    return n
+
+
+@part
 def _longer(cells: Labels, persons: Integers, capacity: int) -> tuple[Labels, Integers]:
     longer_cells, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
-    longer_cells[: cells.size], longer_persons[: cells.size] = cells, persons
+    set_to(longer_cells, cells)
+    set_to(longer_persons, persons)
     return longer_cells, longer_persons
 
 
@@ -140,7 +148,7 @@ def _estimate_family(
     bound_labels, bounds = _bounds(rules, chunk, f, support, number)
     if support.size == 0 or last - first == 1:
         if support.size:
-            counts[0] = parent
+            set_to(counts[0], parent)
         held = _holds(bound_labels, bounds, counts)
         settled = EMPTY if support.size == 0 else COPIED
         return (settled if held else LEFT), False, 0.0, counts
@@ -152,11 +160,11 @@ def _estimate_family(
     labels = np.empty((n_rounding + bound_labels.shape[0], support.size), np.int32)
     for r in range(n_rounding):
         number_answers(rules.round_answers[r], support, number, found, labels[r])
-    labels[n_rounding:] = bound_labels
-    stage = np.full(labels.shape[0], -1)
-    stage[:n_rounding] = rules.stage
+    set_rows(labels[n_rounding:], bound_labels)
+    stage = np.full(labels.shape[0], -1, np.int64)
+    set_to(stage, rules.stage)
     offset = np.zeros(labels.shape[0] + 1, np.int64)
-    offset[n_rounding:] = bounds.offset
+    set_to(offset[n_rounding:], bounds.offset)
     shifted = Bounds(offset, bounds.lower, bounds.upper)
     entries, child = _snap(estimate, allowed)
     status, up = round_by_flow(labels, stage, rules.nearest, shifted, entries, parent)
@@ -248,17 +256,20 @@ def _solve_passes(
     bounds: Bounds,
 ) -> tuple[int, float, Floats]:
     """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
-    inhabitants = parent.astype(np.float64)
-    labels, widths = bound_labels, np.diff(bounds.offset)
-    lower, upper = _flat_bounds(bounds)
+    inhabitants, widths = np.empty(parent.size), np.empty(bounds.offset.size - 1, np.int64)
+    set_to(inhabitants, parent)
+    for b in range(widths.size):
+        widths[b] = bounds.offset[b + 1] - bounds.offset[b]
+    labels = bound_labels
+    lower, upper = flat_bounds(bounds)
     ended, worst = CERTIFIED, 0.0
     estimate = np.zeros(allowed.shape)
     n_passes, has_sums = rules.slack.size, parent.size > 0
     for p in range(n_passes):
-        if not allowed.any():
+        if not anyone(allowed):
             return LEFT, worst, estimate
-        own = np.flatnonzero(rules.pass_queries[p])
-        own_labels, own_widths, values = _measured(chunk, f, own)
+        own = marked(rules.pass_queries[p])
+        own_labels, own_widths, values, weights = _measured(chunk, f, own)
         estimate, residual, rounds, _, _ = solve_arrays(
             allowed,
             inhabitants,
@@ -266,7 +277,7 @@ def _solve_passes(
             own_labels,
             own_widths,
             values,
-            rules.weights[own],
+            weights,
             labels,
             widths,
             lower,
@@ -278,79 +289,46 @@ def _solve_passes(
         if rounds > 1:
             ended = CERTIFIED_BY_MORE_SWEEPS
         if p + 1 < n_passes:
-            answers = _carry(own_labels, own_widths, estimate, rules.slack[p], allowed)
-            lower = np.concatenate((lower, answers - rules.slack[p]))
-            upper = np.concatenate((upper, answers + rules.slack[p]))
-            labels = np.concatenate((labels, own_labels))
-            widths = np.concatenate((widths, own_widths))
+            answers = carry(own_labels, own_widths, estimate, rules.slack[p], allowed)
+            lower, upper = widened(lower, answers, -rules.slack[p]), widened(upper, answers, rules.slack[p])
+            labels, widths = stacked(labels, own_labels), widened(widths, own_widths, 0)
     return ended, worst, estimate
 
 
 @part
-def _flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
-    """Bounds constraint after constraint, child after child, as a pass takes them; trivial ones infinite."""
-    n_children, n = bounds.lower.shape
-    lower, upper = np.full(n_children * n, -np.inf), np.full(n_children * n, np.inf)
-    place = 0
-    for b in range(bounds.offset.size - 1):
-        for c in range(n_children):
-            for k in range(bounds.offset[b], bounds.offset[b + 1]):
-                if bounds.lower[c, k] > 0:
-                    lower[place] = bounds.lower[c, k]
-                # an upper bound of zero forbids the cells, so that no row is needed
-                if 0 < bounds.upper[c, k] < UNBOUNDED:
-                    upper[place] = bounds.upper[c, k]
-                place += 1
-    return lower, upper
-
-
-@part
-def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers, Integers]:
-    """Labels, widths and values of some queries of a family, as a pass takes them."""
+def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers, Integers, Floats]:
+    """Labels, widths, values and weights of some queries of a family, as a pass takes them."""
     begin, end = chunk.offsets[f], chunk.offsets[f + 1]
     labels = np.empty((queries.size, end - begin), np.int32)
     widths = np.empty(queries.size, np.int64)
     total = 0
     for j in range(queries.size):
-        labels[j] = chunk.columns[queries[j], begin:end]
+        for i in range(begin, end):
+            labels[j, i - begin] = chunk.columns[queries[j], i]
         widths[j] = chunk.widths[queries[j], f]
         total += chunk.value_begin[queries[j], f + 1] - chunk.value_begin[queries[j], f]
     values = np.empty(total, np.int64)
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    weights = np.empty((queries.size, last - first))
     n = 0
-    for q in queries:
+    for j in range(queries.size):
+        q = queries[j]
+        for c in range(first, last):
+            weights[j, c - first] = chunk.weights[q, c]
         for place in range(chunk.value_begin[q, f], chunk.value_begin[q, f + 1]):
             values[n] = chunk.values[place]
             n += 1
-    return labels, widths, values
-
-
-@part
-def _carry(labels: Labels, widths: Integers, estimate: Floats, slack: float, allowed: Booleans) -> Floats:
-    """Answers of an estimate, query after query, child after child.
-
-    Cells of answers that must stay at zero are taken away, so that later programs keep an interior.
-    """
-    n_children, n_cells = estimate.shape
-    answers = np.zeros(n_children * widths.sum())
-    place = 0
-    for q in range(widths.size):
-        for c in range(n_children):
-            own = answers[place : place + widths[q]]
-            for i in range(n_cells):
-                if labels[q, i] >= 0:
-                    own[labels[q, i]] += estimate[c, i]
-            for i in range(n_cells):
-                if labels[q, i] >= 0 and own[labels[q, i]] + slack <= ZERO_PERSONS:
-                    allowed[c, i] = False
-            place += widths[q]
-    return answers
+    return labels, widths, values, weights
 
 
 @part
 def _snap(estimate: Floats, allowed: Booleans) -> tuple[Entries, Integers]:
     """Estimates as multiples of 2^-20, and the child of each; twin: `tallyveil.estimation.rounding.snap`."""
     n_children, n_cells = estimate.shape
-    n = np.count_nonzero(allowed)
+    n = 0
+    for c in range(n_children):
+        for i in range(n_cells):
+            n += allowed[c, i]
     start, cell = np.zeros(n_children + 1, np.int64), np.empty(n, np.int64)
     floor, part, child = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     e = 0

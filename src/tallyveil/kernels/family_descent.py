@@ -1,8 +1,8 @@
 """Block coordinate descent over cells, compiled: the fast way to a close point.
 
-A block is one cell in all children. All children share H, so that its subproblem is the projection of as many
-numbers as there are children onto a simplex, which is exact and cheap, and sums hold to rounding error after
-every step. Rows are priced by an augmented Lagrangian: a price and a stiffness a row, the price updated after
+A block is one cell in all children. Its subproblem is the projection of as many numbers as there are children onto a
+simplex, weighted where children are of different kinds, which is exact and cheap, and sums hold to rounding error
+after every step. Rows are priced by an augmented Lagrangian: a price and a stiffness a row, the price updated after
 every sweep.
 
 No sum is reassociated and nothing is fused, so that every machine gives the same bits.
@@ -15,7 +15,7 @@ from numba import njit
 
 from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
-from tallyveil.kernels.simplex import simplex_shift
+from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 
 PARTIAL_SWEEPS = 2
 """Sweeps over what is not zero after one over everything."""
@@ -71,6 +71,7 @@ def new_state(program: Program) -> State:
 @njit(nogil=True, cache=True)
 def child_excess(program: Program, child: int, x: Floats, excess: Floats) -> None:
     """Weight times (sum - measured value) of one child's answers, from its x of shape (g,)."""
+    weights = program.weights[program.kind[child]]
     for k in range(excess.size):
         excess[k] = -program.targets[child, k]
     for i in range(x.size):
@@ -78,13 +79,13 @@ def child_excess(program: Program, child: int, x: Floats, excess: Floats) -> Non
             for q in range(program.answers.shape[1]):
                 answer = program.answers[i, q]
                 if answer >= 0:
-                    excess[answer] += program.weights[answer] * x[i]
+                    excess[answer] += weights[answer] * x[i]
 
 
 @njit(nogil=True, cache=True)
-def gradient_at(program: Program, excess: Floats, i: int, x: float) -> float:
+def gradient_at(program: Program, excess: Floats, child: int, i: int, x: float) -> float:
     """(H x - b) at one cell of one child, from that child's excess."""
-    gradient = float(program.ridge[i] * x)
+    gradient = float(program.ridge[program.kind[child], i] * x)
     for q in range(program.answers.shape[1]):
         answer = program.answers[i, q]
         if answer >= 0:
@@ -96,21 +97,21 @@ def gradient_at(program: Program, excess: Floats, i: int, x: float) -> float:
 def gradients(program: Program, x: Floats, out: Floats) -> None:
     """H x - b into `out` of shape (C, g)."""
     n_children, n_cells = x.shape
-    excess = np.empty(program.weights.size)
+    excess = np.empty(program.weights.shape[1])
     for c in range(n_children):
         if program.hessian.size:
-            own = out[c]
+            own, hessian = out[c], program.hessian[program.kind[c]]
             for j in range(n_cells):
                 own[j] = -program.linear[c, j]
             for i in range(n_cells):
-                value, row = x[c, i], program.hessian[i]
+                value, row = x[c, i], hessian[i]
                 if value != 0.0:
                     for j in range(n_cells):
                         own[j] += value * row[j]
         else:
             child_excess(program, c, x[c], excess)
             for i in range(n_cells):
-                out[c, i] = gradient_at(program, excess, i, x[c, i])
+                out[c, i] = gradient_at(program, excess, c, i, x[c, i])
 
 
 @njit(nogil=True, cache=True)
@@ -143,7 +144,7 @@ def refresh(program: Program, state: State) -> None:
         gradients(program, state.x, state.gradient)
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tolerance: float) -> int:
     """Sweep over all cells until nothing moves by more than the tolerance.
 
@@ -160,15 +161,18 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
     """
     refresh(program, state)
     starts, members = _members(program)
-    some_starts, some_members, n_partial = np.zeros_like(starts), np.empty_like(members), 0
+    some_starts, some_members = np.zeros(starts.size, np.int64), np.empty(members.size, np.int64)
+    n_partial = 0
     bound_starts, bounds = _bounds_of_cells(program)
-    proposal = np.empty(program.allowed.shape[0])
+    proposal, slack = np.empty(program.allowed.shape[0]), np.empty(program.allowed.shape[0])
+    per_slope = np.empty(program.curvature.shape[0])
     for sweep in range(n_sweeps):
         # arrays one by one: a call that hands on a whole program costs more than a cell does
         partial = n_partial > 0
         moved = _sweep(
             program.has_sums,
             program.sums,
+            program.kind,
             program.curvature,
             program.hessian,
             program.answers,
@@ -192,6 +196,8 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
             bounds,
             stiffness,
             proposal,
+            slack,
+            per_slope,
         )
         moved = max(moved, _update_prices(program, state, stiffness))
         if moved <= tolerance:
@@ -210,6 +216,7 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
 def _sweep(
     has_sums: bool,
     sums: Floats,
+    kind: Integers,
     curvatures: Floats,
     hessian: Floats,
     answers: Integers,
@@ -233,9 +240,11 @@ def _sweep(
     bounds: Integers,
     stiffness: float,
     proposal: Floats,
+    slack: Floats,
+    per_slope: Floats,
 ) -> float:
     """Minimise over every cell in turn; returns the largest move in persons."""
-    dense = gradient.size > 0
+    dense, alike = gradient.size > 0, per_slope.size == 1
     n_partitions = answers.shape[1]
     largest = 0.0
     for i in range(sums.size):
@@ -243,14 +252,16 @@ def _sweep(
         if n == 0:
             continue
         first_bound, last_bound = bound_starts[i], bound_starts[i + 1]
-        curvature = curvatures[i] + stiffness * (last_bound - first_bound)
-        per_slope = 1.0 / curvature
+        curvature = curvatures[0, i] + stiffness * (last_bound - first_bound)
+        for z in range(per_slope.size):
+            per_slope[z] = 1.0 / (curvatures[z, i] + stiffness * (last_bound - first_bound))
         for k in range(n):
             c = np.uint64(members[np.uint64(begin + k)])
+            like = np.uint64(kind[c])
             if dense:
                 slope = gradient[c, i]
             else:
-                slope = ridge[i] * x[c, i]
+                slope = ridge[like, i] * x[c, i]
                 for q in range(n_partitions):
                     answer = answers[i, q]
                     if answer >= 0:
@@ -260,13 +271,19 @@ def _sweep(
                 row = row_number[bound_start[b] + members[begin + k] * bound_width[b] + bound_label[b, i]]
                 if row >= 0:
                     slope -= _force(row_price, activity, row_lower, row_upper, row, stiffness)
-            proposal[k] = x[c, i] - slope * per_slope
+            proposal[k] = x[c, i] - slope * per_slope[like]
+            slack[k] = per_slope[like]
         shift = 0.0
-        if has_sums:
-            shift = simplex_shift(proposal, n, sums[i], -cell_price[i] * per_slope)
+        if has_sums and alike:
+            shift = simplex_shift(proposal, n, sums[i], -cell_price[i] * per_slope[0])
             cell_price[i] = -curvature * shift
+        elif has_sums:
+            cell_price[i] = -weighted_shift(proposal, slack, n, sums[i], -cell_price[i])
+            for k in range(n):
+                proposal[k] += cell_price[i] * slack[k]
         for k in range(n):
             c = np.uint64(members[np.uint64(begin + k)])
+            like = np.uint64(kind[c])
             moved = max(proposal[k] - shift, 0.0)
             change = moved - x[c, i]
             if change == 0.0:
@@ -275,12 +292,12 @@ def _sweep(
             largest = max(largest, abs(change))
             if dense:
                 for j in range(sums.size):
-                    gradient[c, j] += change * hessian[i, j]
+                    gradient[c, j] += change * hessian[like, i, j]
             else:
                 for q in range(n_partitions):
                     answer = answers[i, q]
                     if answer >= 0:
-                        excess[c, np.uint64(answer)] += weights[np.uint64(answer)] * change
+                        excess[c, np.uint64(answer)] += weights[like, np.uint64(answer)] * change
             for t in range(first_bound, last_bound):
                 b = bounds[t]
                 row = row_number[bound_start[b] + members[begin + k] * bound_width[b] + bound_label[b, i]]

@@ -143,7 +143,7 @@ def _add_schur(factors: Factors, scratch: Floats, schur: Floats) -> None:
             place += width
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def correct(
     program: Program,
     factors: Factors,

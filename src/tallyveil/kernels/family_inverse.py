@@ -12,7 +12,7 @@ from numba import njit
 from tallyveil.kernels.cholesky import invert
 from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
-from tallyveil.kernels.vectors import add_scaled, copy_stretch, invert_small
+from tallyveil.kernels.vectors import add_scaled, copy_stretch, invert_small, set_to
 
 MOST_UPDATES = 64
 """Changes of rank one after which an inverse is computed anew, which ends the growth of rounding errors."""
@@ -84,7 +84,7 @@ def no_factors(program: Program, free: Booleans) -> Factors:
     return Factors(
         np.empty(cells_of[n_children], np.int64),
         cells_of,
-        np.full(n_children, -1),
+        np.full(n_children, -1, np.int64),
         np.zeros(n_children, np.int64),
         np.empty(inverse_of[n_children]),
         inverse_of,
@@ -111,7 +111,7 @@ def make_room(free: Booleans, factors: Factors, changed: Booleans) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def grown(program: Program, free: Booleans, before: Factors) -> Factors:
     """The same factors with room for other free cells."""
     wanted = free.copy()
@@ -119,8 +119,11 @@ def grown(program: Program, free: Booleans, before: Factors) -> Factors:
         for t in range(before.cells_of[c], before.cells_of[c] + before.n_free[c]):
             wanted[c, before.cells[t]] = True
     after = no_factors(program, wanted)
-    after.n_free[:], after.n_updates[:] = before.n_free, before.n_updates
-    after.rows[:], after.n_rows[:], after.bound[:] = before.rows, before.n_rows, before.bound
+    set_to(after.n_free, before.n_free)
+    set_to(after.n_updates, before.n_updates)
+    set_to(after.rows, before.rows)
+    set_to(after.n_rows, before.n_rows)
+    set_to(after.bound, before.bound)
     for c in range(free.shape[0]):
         f = max(before.n_free[c], 0)
         old, new = before.cells_of[c + 1] - before.cells_of[c], after.cells_of[c + 1] - after.cells_of[c]
@@ -155,13 +158,13 @@ def update_inverses(
     """
     one, two, three = np.empty((largest, largest)), np.empty((largest, largest)), np.empty((largest, largest))
     hessian, ridge, answers, weights = program.hessian, program.ridge, program.answers, program.weights
-    curvature = program.curvature
+    curvature, held = program.curvature, program.hessian.size > 0
     cells, inverse = factors.cells, factors.inverse
     for c in range(free.shape[0]):
         if not changed[c]:
             continue
         first, place = factors.cells_of[c], factors.inverse_of[c]
-        width, f = factors.cells_of[c + 1] - first, factors.n_free[c]
+        width, f, kind = factors.cells_of[c + 1] - first, factors.n_free[c], program.kind[c]
         n_wanted, n_kept = 0, 0
         wanted = free[c]
         for i in range(wanted.size):
@@ -186,9 +189,10 @@ def update_inverses(
         while not anew and i < free.shape[1]:
             if free[c, i]:
                 if a == f or cells[first + a] != i:
-                    _gather(hessian, ridge, answers, weights, i, cells, first, f, one[0])
+                    _gather(hessian, ridge, answers, weights, kind, i, cells, first, f, one[0])
+                    left = curvature[kind, i]
                     anew = not _add(
-                        inverse, place, width, cells, first, f, a, i, curvature[i], one[0], two[0], three[0]
+                        inverse, place, width, cells, first, f, a, i, left, one[0], two[0], three[0]
                     )
                     f += 1
                 a += 1
@@ -200,16 +204,15 @@ def update_inverses(
                     cells[first + f] = i
                     f += 1
             factors.n_free[c], factors.n_updates[c] = -1, 0
-            if f <= FEW_CELLS and hessian.size > 0 and (f == 0 or ridge[cells[first]] == 0.0):
+            if f <= FEW_CELLS and held and (f == 0 or ridge[kind, cells[first]] == 0.0):
                 for a in range(f):
-                    row, start = np.uint64(cells[first + a]), place + a * width
-                    for b in range(f):
-                        inverse[np.uint64(start + b)] = hessian[row, np.uint64(cells[np.uint64(first + b)])]
+                    _gather(hessian, ridge, answers, weights, kind, cells[first + a], cells, first, f, one[0])
+                    copy_stretch(inverse, place + a * width, one[0], 0, f)
                 if not invert_small(inverse, place, width, f):
                     return False
             else:
                 for a in range(f):
-                    _gather(hessian, ridge, answers, weights, cells[first + a], cells, first, f, one[a])
+                    _gather(hessian, ridge, answers, weights, kind, cells[first + a], cells, first, f, one[a])
                 if not invert(one, f, two, three):
                     return False
                 for a in range(f):
@@ -224,6 +227,7 @@ def _gather(
     ridge: Floats,
     answers: Integers,
     weights: Floats,
+    kind: int,
     i: int,
     cells: Integers,
     first: int,
@@ -233,14 +237,14 @@ def _gather(
     """H at row i and n cells' columns, from its row where H is held."""
     if hessian.size > 0:
         for b in range(n):
-            out[b] = hessian[i, np.uint64(cells[np.uint64(first + b)])]
+            out[b] = hessian[kind, i, np.uint64(cells[np.uint64(first + b)])]
         return
     for b in range(n):
         j = cells[first + b]
-        total = ridge[i] if i == j else 0.0
+        total = ridge[kind, i] if i == j else 0.0
         for q in range(answers.shape[1]):
             if answers[i, q] >= 0 and answers[i, q] == answers[j, q]:
-                total += weights[answers[i, q]]
+                total += weights[kind, answers[i, q]]
         out[b] = total
 
 

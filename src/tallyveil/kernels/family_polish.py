@@ -4,7 +4,6 @@ The numpy twin and specification is `tallyveil.estimation.active_set`, which exp
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
@@ -12,6 +11,8 @@ from tallyveil.kernels.family_descent import row_activity
 from tallyveil.kernels.family_face import correct, factor_face
 from tallyveil.kernels.family_inverse import Factors, no_factors
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family_swap import swap
+from tallyveil.kernels.vectors import set_rows, set_to
 
 EXACT_PERSONS = 1e-11
 ROUNDING = 4e-15
@@ -27,7 +28,7 @@ MOST_REFINEMENTS = 3
 STIFFEST = 2.0**-30
 
 
-@njit(nogil=True, cache=True)
+@written_out
 def polish(
     program: Program,
     x: Floats,
@@ -62,8 +63,8 @@ def polish(
     )
     centre_x, centre_cell, centre_row = x.copy(), cell_price.copy(), row_price.copy()
     point_x, point_cell, point_row = x.copy(), cell_price.copy(), row_price.copy()
-    tolerance = 1e-9 + 1e-13 * x.max()
-    exact = _exact(x.max())
+    largest = _largest(x)
+    tolerance, exact = 1e-9 + 1e-13 * largest, _exact(largest)
     found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
     stiffest, stride, step, known = STIFFEST, 1.0, int(np.int64(0)), True
     while step < full_swaps + single_swaps:
@@ -76,7 +77,7 @@ def polish(
             stiffest = row_compliance
             changed[:] = True
             ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
-        point_cell[:] = centre_cell
+        set_to(point_cell, centre_cell)
         known &= not _on_face(free, side, centre_x, centre_row, point_x, point_row)
         _solve_face(
             program,
@@ -91,7 +92,7 @@ def polish(
             activity,
             known,
         )
-        n_wrong = _swap(
+        n_wrong = swap(
             program,
             free,
             side,
@@ -108,7 +109,7 @@ def polish(
         step += 1
         if n_wrong > 0:
             last, last_unmet, stride, known = np.inf, np.inf, 1.0, False
-            centre_x[:] = point_x
+            set_rows(centre_x, point_x)
             if step < full_swaps + single_swaps:
                 _free_a_child(program, free, point_x, changed)
                 ok, factors = factor_face(
@@ -122,7 +123,9 @@ def polish(
         # a price's rounding error is the floor of `now`; sums and rows can be met better than that
         if now < found or (now <= CERTIFIED_PERSONS and unmet < found_unmet):
             found, found_unmet = now, unmet
-            x[:], cell_price[:], row_price[:] = centre_x, point_cell, point_row
+            set_rows(x, centre_x)
+            set_to(cell_price, point_cell)
+            set_to(row_price, point_row)
         if now <= exact:
             return found, step
         better = now <= STUCK * last or exact < unmet <= STUCK * last_unmet
@@ -133,7 +136,7 @@ def polish(
             stride *= 2.0
         else:
             stride = 1.0
-        centre_x[:] = point_x
+        set_rows(centre_x, point_x)
         _stride(stride, point_cell, centre_cell)
         _stride(stride, point_row, centre_row)
         known = stride == 1.0
@@ -145,8 +148,18 @@ def polish(
         last, last_unmet = now, unmet
     if found == np.inf:
         _clip(point_x, x)
-        cell_price[:], row_price[:] = point_cell, point_row
+        set_to(cell_price, point_cell)
+        set_to(row_price, point_row)
     return found, step
+
+
+@part
+def _largest(x: Floats) -> float:
+    largest = -np.inf
+    for c in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            largest = x[c, i] if x[c, i] > largest else largest
+    return largest
 
 
 @part
@@ -170,7 +183,7 @@ def _clip(x: Floats, positive: Floats) -> bool:
 def _stride(stride: float, point: Floats, centre: Floats) -> None:
     """Move the centre to the point, or beyond."""
     if stride == 1.0:
-        centre[:] = point
+        set_to(centre, point)
         return
     for i in range(centre.size):
         centre[i] += stride * (point[i] - centre[i])
@@ -178,7 +191,7 @@ def _stride(stride: float, point: Floats, centre: Floats) -> None:
 
 @part
 def _manner(step: int, full_swaps: int) -> int:
-    """How to swap at a step, see `_swap`: in full, then more and more gently."""
+    """How to swap at a step, see `swap`: in full, then more and more gently."""
     return 0 if step < full_swaps else (1 if step < 3 * full_swaps else 2)
 
 
@@ -194,8 +207,9 @@ def _guess(
     row_activity(program, x, activity)
     free = np.zeros(x.shape, np.bool_)
     for c in range(x.shape[0]):
+        scale = program.scale[program.kind[c]]
         for i in range(x.shape[1]):
-            free[c, i] = program.allowed[c, i] and x[c, i] > costs[c, i] / program.curvature[i]
+            free[c, i] = program.allowed[c, i] and x[c, i] > costs[c, i] / scale[i]
     side = np.zeros(row_price.size, np.int64)
     for row in range(row_price.size):
         price = row_price[row] / program.row_scale
@@ -260,7 +274,7 @@ def _solve_face(
     Solved again for what rounding left over, until that is less than what decides a swap. Reduced costs and
     activity become those of the answer; where they are `known`, they are the given point's already.
     """
-    enough = _exact(x.max())
+    enough = _exact(_largest(x))
     missing_rows, missing_cells = np.empty(side.size), np.empty(cell_price.size)
     for attempt in range(MOST_REFINEMENTS + 1):
         if attempt > 0 or not known:
@@ -280,9 +294,10 @@ def _steepest(program: Program, factors: Factors, costs: Floats) -> float:
     """Largest reduced cost of a free variable, in persons."""
     worst = 0.0
     for c in range(costs.shape[0]):
+        scale = program.scale[program.kind[c]]
         for t in range(factors.cells_of[c], factors.cells_of[c] + factors.n_free[c]):
             i = factors.cells[t]
-            worst = max(worst, abs(costs[c, i]) / program.curvature[i])
+            worst = max(worst, abs(costs[c, i]) / scale[i])
     return worst
 
 
@@ -307,94 +322,10 @@ def _missing(
             missing_rows[row] = bound - activity[row] - softness * (row_price[row] - centre_row[row])
             worst = max(worst, abs(missing_rows[row]))
     if program.has_sums:
-        missing_cells[:] = program.sums
+        set_to(missing_cells, program.sums)
         for c in range(x.shape[0]):
             for i in range(x.shape[1]):
                 missing_cells[i] -= x[c, i]
         for i in range(missing_cells.size):
             worst = max(worst, abs(missing_cells[i]))
     return worst
-
-
-@part
-def _swap(
-    program: Program,
-    free: Booleans,
-    side: Integers,
-    x: Floats,
-    costs: Floats,
-    activity: Floats,
-    centre_row: Floats,
-    tolerance: float,
-    exact: float,
-    compliance: float,
-    manner: int,
-    changed: Booleans,
-) -> int:
-    """Swap what has a wrong sign; returns how much was wrong.
-
-    Manner 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all: rows share a
-    direction (all totals up, all prices up), in which swapping them together overshoots for ever.
-    """
-    n_wrong, worst, worst_child, worst_cell, worst_row, worst_side = 0, -np.inf, 0, 0, -1, 0
-    changed[:] = False
-    for c in range(free.shape[0]):
-        for i in range(free.shape[1]):
-            if program.allowed[c, i]:
-                wrong = -x[c, i] if free[c, i] else -costs[c, i] / program.curvature[i]
-                # what stays free is clipped at zero, which must not cost accuracy
-                if wrong > (exact if free[c, i] else tolerance):
-                    n_wrong += 1
-                    if manner == 2 and wrong > worst:
-                        worst, worst_child, worst_cell = wrong, c, i
-                    if manner < 2:
-                        free[c, i] = not free[c, i]
-                        changed[c] = True
-    for row in range(side.size):
-        new_side, wrong = _side(
-            program, row, side[row], activity[row], centre_row[row], tolerance, exact, compliance
-        )
-        if new_side != side[row]:
-            n_wrong += 1
-            if wrong > worst:
-                worst, worst_row, worst_side = wrong, row, new_side
-            if manner == 0:
-                side[row] = new_side
-                changed[program.row_child[row]] = True
-    if manner > 0 and n_wrong > 0:
-        if worst_row >= 0:
-            side[worst_row] = worst_side
-            changed[program.row_child[worst_row]] = True
-        elif manner == 2:
-            free[worst_child, worst_cell] = not free[worst_child, worst_cell]
-            changed[worst_child] = True
-    return n_wrong
-
-
-@part
-def _side(
-    program: Program,
-    row: int,
-    side: int,
-    activity: float,
-    centre_price: float,
-    tolerance: float,
-    exact: float,
-    compliance: float,
-) -> tuple[int, float]:
-    """Which side a row should bind on, and by how many persons it is wrong where that is new."""
-    lower, upper = program.row_lower[row], program.row_upper[row]
-    if lower == upper:
-        return 2, 0.0
-    # a row binds where its price would have the right sign; in persons, the last price shifts the bound
-    softness = compliance / program.row_stiffness
-    shift = centre_price * softness
-    short, over = lower + shift - activity, activity - shift - upper
-    # a binding row keeps its side within the tolerance, a loose one changes only beyond it
-    margin = -tolerance * program.row_scale * softness if side != 0 else exact
-    wanted = 1 if over > margin else (-1 if short > margin else 0)
-    if side == -1:
-        return wanted, -short
-    if side == 1:
-        return wanted, -over
-    return wanted, max(short, over)

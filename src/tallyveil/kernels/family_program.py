@@ -1,5 +1,5 @@
 """A pass's quadratic program as plain arrays, the form in which the compiled solver holds it.
-Sizes: C children, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds.
+Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds.
 """
 
 from typing import NamedTuple
@@ -15,6 +15,14 @@ Booleans = npt.NDArray[np.bool_]
 DENSE_CELLS = 512
 """With more cells than this, H is never written out; its products go through the answers' sums."""
 
+MOST_ENTRIES = 4 * DENSE_CELLS**2
+"""Nor is it where the H of all kinds together would have more numbers than this."""
+
+
+SOFTEST = 2.0**-16
+"""Part of its best measured sibling's curvature that at least converts a child's gradient to persons: of a child that
+nothing measures, the gradient is but the rounding error of its siblings'."""
+
 
 class PassArrays(NamedTuple):
     """One pass of a family, on support cells.
@@ -26,7 +34,7 @@ class PassArrays(NamedTuple):
         labels: Answer of each cell, -1: none. [queries, s]
         widths: Answers of each query. [queries]
         values: Measured answers, query after query, child after child. [C * widths.sum()]
-        weights: 1 / variance. [queries]
+        weights: 1 / variance; 0: not measured. [queries, C]
         bound_labels: Row of each cell, -1: none. [b, s]
         bound_widths: Rows of each bound in one child. [b]
         lower: Bound after bound, child after child; -inf: none. [C * bound_widths.sum()]
@@ -49,16 +57,20 @@ class PassArrays(NamedTuple):
 class Program(NamedTuple):
     """Minimise the sum over children of 1/2 x' H x - b' x under sums, rows and x >= 0.
 
+    Children whose queries have the same variances are of one kind and share H. There is usually one kind.
+
     Attributes:
         allowed: Where x may be above zero. [C, g]
         has_sums: Whether children must sum to `sums`.
         sums: The parent's counts. [g]
+        kind: Kind of each child. [C]
         answers: Answers of each cell, one a partition, numbered through all partitions; -1: none. [g, p]
-        weights: Weight of each answer. [L]
+        weights: Weight of each answer. [K, L]
         targets: Weight times measured value. [C, L]
-        ridge: Added to H's diagonal. [g]
-        curvature: H's diagonal, ridge included. [g]
-        hessian: H, or empty when there are more than DENSE_CELLS cells. [g, g]
+        ridge: Added to H's diagonal. [K, g]
+        curvature: H's diagonal, ridge included. [K, g]
+        scale: What converts a gradient to persons: the curvature, or SOFTEST of the largest of any kind. [K, g]
+        hessian: H, or empty where there are too many cells, see DENSE_CELLS and MOST_ENTRIES. [K, g, g]
         linear: b, likewise. [C, g]
         row_child: [R]
         row_bound: Which bound a row comes from. [R]
@@ -71,18 +83,20 @@ class Program(NamedTuple):
         bound_start: Where a bound begins in `row_number`. [b]
         bound_width: [b]
         row_number: Row of (bound, child, label), -1: it cannot bind. Place is start + child * width + label.
-        row_scale: Curvature that converts a row's price to persons: the smallest of H's diagonal.
+        row_scale: Curvature that converts a row's price to persons: the smallest of `scale`.
         row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
     """
 
     allowed: Booleans
     has_sums: bool
     sums: Floats
+    kind: Integers
     answers: Integers
     weights: Floats
     targets: Floats
     ridge: Floats
     curvature: Floats
+    scale: Floats
     hessian: Floats
     linear: Floats
     row_child: Integers

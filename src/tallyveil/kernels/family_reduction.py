@@ -5,11 +5,13 @@ partitions, the same rows, in the same order. Sizes are named in `tallyveil.kern
 """
 
 import numpy as np
-from numba import njit
 
-from tallyveil.kernels.compiled import part
+from tallyveil.kernels.compiled import part, written_out
+from tallyveil.kernels.family_merging import merge_cells
 from tallyveil.kernels.family_program import (
     DENSE_CELLS,
+    MOST_ENTRIES,
+    SOFTEST,
     Booleans,
     Floats,
     Integers,
@@ -17,12 +19,11 @@ from tallyveil.kernels.family_program import (
     PassArrays,
     Program,
 )
+from tallyveil.kernels.family_ridge import fill_hessian, ridges
+from tallyveil.kernels.vectors import sort_first
 
-RIDGE = 2.0**-14
-"""Weight of the ridge, in weights of the noisiest query; see `tallyveil.estimation.reduction`."""
 
-
-@njit(nogil=True, cache=True)
+@written_out
 def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
     """The program of one pass on merged cells.
 
@@ -44,30 +45,38 @@ def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
         for c in range(allowed.shape[0]):
             for i in range(n_groups):
                 allowed[c, i] = one.allowed[c, first[i]]
-    answers, sizes, weights, targets = _partitions(one, first)
-    ridge = _ridge(answers, sizes, weights, totals / one.inhabitants.mean())
+    kind, leaders = _kinds(one.weights)
+    answers, sizes, weights, targets = _partitions(one, first, leaders)
+    ridge = ridges(answers, sizes, weights, _relative(totals, one.inhabitants))
     curvature = ridge.copy()
-    for k in range(answers.shape[0]):
-        for i in range(n_groups):
-            if answers[k, i] >= 0:
-                curvature[i] += weights[answers[k, i]]
-    hessian, linear = np.zeros((0, 0)), np.zeros((0, 0))
+    for z in range(leaders.size):
+        for k in range(answers.shape[0]):
+            for i in range(n_groups):
+                if answers[k, i] >= 0:
+                    curvature[z, i] += weights[z, answers[k, i]]
+    scale = _scales(curvature)
+    dense = n_groups <= DENSE_CELLS and leaders.size * n_groups * n_groups <= MOST_ENTRIES
+    hessian = np.zeros((leaders.size, n_groups, n_groups) if dense else (0, 0, 0))
+    linear = np.zeros(allowed.shape if dense else (0, 0))
     by_cell = answers.T.copy()
-    if n_groups <= DENSE_CELLS:
-        linear = _linear(by_cell, targets)
-        hessian = _hessian(answers, weights)
-        for i in range(n_groups):
-            hessian[i, i] += ridge[i]
+    if dense:
+        _fill_linear(by_cell, targets, linear)
+        for z in range(leaders.size):
+            fill_hessian(answers, weights[z], hessian[z])
+            for i in range(n_groups):
+                hessian[z, i, i] += ridge[z, i]
     rows = _rows(one, first, allowed, totals)
     program = Program(
         allowed,
         one.has_sums,
         totals,
+        kind,
         by_cell,
         weights,
         targets,
         ridge,
         curvature,
+        scale,
         hessian,
         linear,
         rows[0],
@@ -81,93 +90,84 @@ def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
         rows[8],
         one.bound_widths,
         rows[9],
-        curvature.min(),
-        np.median(curvature),
+        *_least_and_middle(scale, kind),
     )
     return program, group, share
 
 
-@njit(nogil=True, cache=True)
-def merge_cells(
-    allowed: Booleans, labels: Labels, widths: Integers, bound_labels: Labels, bound_widths: Integers
-) -> tuple[Integers, Integers]:
-    """Group cells that no label and no child tells apart, in order of appearance.
+@part
+def _relative(totals: Floats, inhabitants: Floats) -> Floats:
+    """Totals in units of the mean count of a support cell."""
+    people, relative = 0.0, np.empty(totals.size)
+    for i in range(inhabitants.size):
+        people += inhabitants[i]
+    for i in range(totals.size):
+        relative[i] = totals[i] / (people / inhabitants.size) if people > 0.0 else 0.0
+    return relative
 
-    Returns:
-        Group of each cell, [s], and the first cell of each group.
-    """
-    n_cells = allowed.shape[1]
-    for q in range(labels.shape[0]):
-        if _separates_all(labels[q], widths[q]):
-            return np.arange(n_cells), np.arange(n_cells)
-    group = np.zeros(n_cells, np.int64)
-    n_groups = min(n_cells, 1)
-    for q in range(labels.shape[0]):
-        n_groups = _refine(group, n_groups, labels[q], widths[q])
-    for b in range(bound_labels.shape[0]):
-        n_groups = _refine(group, n_groups, bound_labels[b], bound_widths[b])
-    pattern = np.empty(n_cells, np.int32)
-    for c in range(allowed.shape[0]):
-        if n_groups == n_cells:
-            break
-        for i in range(n_cells):
-            pattern[i] = allowed[c, i]
-        n_groups = _refine(group, n_groups, pattern, int(np.int64(2)))
-    number = np.full(n_groups, -1)
-    first = np.empty(n_groups, np.int64)
+
+@part
+def _scales(curvature: Floats) -> Floats:
+    """`scale` as in `Program`."""
+    scale = curvature.copy()
+    if scale.shape[0] > 1:
+        for i in range(scale.shape[1]):
+            largest = 0.0
+            for z in range(scale.shape[0]):
+                largest = max(largest, curvature[z, i])
+            for z in range(scale.shape[0]):
+                scale[z, i] = max(curvature[z, i], SOFTEST * largest)
+    return scale
+
+
+@part
+def _least_and_middle(curvature: Floats, kind: Integers) -> tuple[float, float]:
+    """Minimum and median over all children, which one kind stands for where there is no other."""
+    n_kinds, n_cells = curvature.shape
+    ordered = curvature.reshape(-1).copy()
+    if n_kinds > 1:
+        ordered = np.empty(kind.size * n_cells)
+        for c in range(kind.size):
+            for i in range(n_cells):
+                ordered[c * n_cells + i] = curvature[kind[c], i]
+    n = ordered.size
+    if n == 0:
+        return 1.0, 1.0
+    sort_first(ordered, n)
+    middle = ordered[n // 2] if n % 2 == 1 else (ordered[n // 2 - 1] + ordered[n // 2]) * 0.5
+    return ordered[0], middle
+
+
+@part
+def _kinds(weights: Floats) -> tuple[Integers, Integers]:
+    """The kind of each child, numbered as they first appear, [C]; and the first child of each kind, [K]."""
+    n_children = weights.shape[1]
+    kind, leaders = np.zeros(n_children, np.int64), np.zeros(n_children, np.int64)
     n = 0
-    for i in range(n_cells):
-        if number[group[i]] < 0:
-            number[group[i]] = n
-            first[n] = i
+    for c in range(n_children):
+        same, k = False, 0
+        while k < n and not same:
+            same = True
+            for q in range(weights.shape[0]):
+                same &= weights[q, c] == weights[q, leaders[k]]
+            k += not same
+        if k == n:
+            leaders[n] = c
             n += 1
-        group[i] = number[group[i]]
-    return group, first
+        kind[c] = k
+    return kind, leaders[:n].copy()
 
 
 @part
-def _separates_all(labels: Labels, width: int) -> bool:
-    seen = np.zeros(width, np.bool_)
-    for label in labels:
-        if label < 0 or seen[label]:
-            return False
-        seen[label] = True
-    return labels.size > 0
-
-
-@part
-def _refine(group: Integers, n_groups: int, labels: Labels, width: int) -> int:
-    """Split groups by label, in place; returns how many there are."""
-    n_cells = group.size
-    start = np.zeros(n_groups + 1, np.int64)
-    for i in range(n_cells):
-        start[group[i] + 1] += 1
-    for k in range(n_groups):
-        start[k + 1] += start[k]
-    order = np.empty(n_cells, np.int64)
-    for i in range(n_cells):
-        order[start[group[i]]] = i
-        start[group[i]] += 1
-    # start[k] is now where group k ends
-    number = np.full(width + 1, -1)
-    n, begin = 0, 0
-    for k in range(n_groups):
-        for t in range(begin, start[k]):
-            i = order[t]
-            if number[labels[i] + 1] < 0:
-                number[labels[i] + 1] = n
-                n += 1
-            group[i] = number[labels[i] + 1]
-        for t in range(begin, start[k]):
-            number[labels[order[t]] + 1] = -1
-        begin = start[k]
-    return n
-
-
-@part
-def _partitions(one: PassArrays, first: Integers) -> tuple[Integers, Integers, Floats, Floats]:
+def _partitions(
+    one: PassArrays, first: Integers, leaders: Integers
+) -> tuple[Integers, Integers, Floats, Floats]:
     """Answers of merged cells; queries that split them alike become one.
 
+    Args:
+        one: The pass.
+        first: A support cell of each merged cell.
+        leaders: A child of each kind.
     Returns:
         Answers as in `Program`; how many each partition has; weights and targets as in `Program`.
     """
@@ -188,28 +188,33 @@ def _partitions(one: PassArrays, first: Integers) -> tuple[Integers, Integers, F
                     answers[n, i] = starts[n] + labels[i] if labels[i] >= 0 else -1
                 starts[n + 1] = starts[n] + sizes[q]
                 n += 1
-    weights, targets = np.zeros(starts[n]), np.zeros((n_children, starts[n]))
+    weights, targets = np.zeros((leaders.size, starts[n])), np.zeros((n_children, starts[n]))
     place = 0
     for q in range(n_queries):
-        width, weight, column = one.widths[q], one.weights[q], columns[q]
+        width, column = one.widths[q], columns[q]
         if sizes[q] > 0:
             start = starts[same[q]]
-            for k in range(sizes[q]):
-                weights[start + k] += weight
+            for z in range(leaders.size):
+                for k in range(sizes[q]):
+                    weights[z, start + k] += one.weights[q, leaders[z]]
             for c in range(n_children):
+                weight = one.weights[q, c]
                 own = targets[c, start : start + sizes[q]]
                 for k in range(own.size):
                     own[k] += weight * one.values[np.uint64(place + column[k])]
                 place += width
         else:
             place += n_children * width
-    return answers[:n].copy(), starts[1 : n + 1] - starts[:n], weights, targets
+    kept = np.empty(n, np.int64)
+    for k in range(n):
+        kept[k] = starts[k + 1] - starts[k]
+    return answers[:n].copy(), kept, weights, targets
 
 
 @part
 def _canonical(given: Labels, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
     """Number labels of merged cells in order of appearance; returns how many there are."""
-    number = np.full(width, -1)
+    number = np.full(width, -1, np.int64)
     n = 0
     for i in range(first.size):
         label = given[first[i]]
@@ -238,78 +243,14 @@ def _find(answers: Integers, starts: Integers, n: int, labels: Integers, size: i
 
 
 @part
-def _hessian(answers: Integers, weights: Floats) -> Floats:
-    n_cells = answers.shape[1]
-    hessian = np.zeros((n_cells, n_cells))
-    for k in range(answers.shape[0]):
-        own = answers[k]
-        for i in range(n_cells):
-            if own[i] >= 0:
-                row = hessian[i]
-                weight = weights[own[i]]
-                for j in range(i, n_cells):
-                    row[j] += weight if own[j] == own[i] else 0.0
-    for i in range(n_cells):
-        for j in range(i):
-            hessian[i, j] = hessian[j, i]
-    return hessian
-
-
-@part
-def _linear(by_cell: Integers, targets: Floats) -> Floats:
-    n_children, n_cells = targets.shape[0], by_cell.shape[0]
-    linear = np.zeros((n_children, n_cells))
-    for c in range(n_children):
+def _fill_linear(by_cell: Integers, targets: Floats, linear: Floats) -> None:
+    n_cells = by_cell.shape[0]
+    for c in range(targets.shape[0]):
         own = linear[c]
         for q in range(by_cell.shape[1]):
             for i in range(n_cells):
                 answer = by_cell[i, q]
                 own[i] += targets[c, np.uint64(answer)] if answer >= 0 else 0.0
-    return linear
-
-
-@part
-def _ridge(answers: Integers, sizes: Integers, weights: Floats, relative: Floats) -> Floats:
-    """Diagonal that makes H definite; zeros where it is already. `relative` is as in the numpy twin."""
-    n_cells = answers.shape[1]
-    ridge = np.zeros(n_cells)
-    smallest = np.inf
-    for k in range(answers.shape[0]):
-        if sizes[k] == n_cells:
-            return ridge
-        smallest = min(smallest, weights[sizes[:k].sum()])
-    if weights.size >= n_cells and _independent(_hessian(answers, np.ones(weights.size))):
-        return ridge
-    if answers.shape[0] == 0:
-        smallest = 1.0
-    for i in range(n_cells):
-        ridge[i] = RIDGE * smallest / (relative[i] if relative[i] > 0 else 1.0)
-    return ridge
-
-
-@part
-def _independent(matrix: Floats) -> bool:
-    """Whether a symmetric positive semidefinite matrix is definite, by Cholesky's method with pivots."""
-    n = matrix.shape[0]
-    left = np.arange(n)
-    largest = 0.0
-    for step in range(n):
-        best = step
-        for t in range(step, n):
-            if matrix[left[t], left[t]] > matrix[left[best], left[best]]:
-                best = t
-        left[step], left[best] = left[best], left[step]
-        pivot = left[step]
-        largest = max(largest, matrix[pivot, pivot])
-        if matrix[pivot, pivot] <= 1e-9 * largest:
-            return False
-        for t in range(step + 1, n):
-            i = left[t]
-            factor = matrix[i, pivot] / matrix[pivot, pivot]
-            if factor != 0.0:
-                for u in range(step + 1, n):
-                    matrix[i, left[u]] -= factor * matrix[pivot, left[u]]
-    return True
 
 
 @part
@@ -334,7 +275,7 @@ def _rows(
     lower, upper = np.empty(most), np.empty(most)
     labels = np.empty((n_bounds, first.size), np.int64)
     start = np.empty(n_bounds, np.int64)
-    number = np.full(most, -1)
+    number = np.full(most, -1, np.int64)
     per_child = np.zeros(n_children + 1, np.int64)
     n, place = 0, 0
     for b in range(n_bounds):
@@ -366,5 +307,15 @@ def _rows(
     for r in range(n):
         members[filled[child[r]]] = r
         filled[child[r]] += 1
-    parts = child[:n].copy(), bound[:n].copy(), label[:n].copy(), lower[:n].copy(), upper[:n].copy()
-    return (*parts, per_child, members, labels, start, number)
+    return (
+        child[:n],
+        bound[:n],
+        label[:n],
+        lower[:n],
+        upper[:n],
+        per_child,
+        members,
+        labels,
+        start,
+        number,
+    )

@@ -11,6 +11,7 @@ from tallyveil.kernels.family_descent import State, descend, new_state
 from tallyveil.kernels.family_polish import polish
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels, PassArrays, Program
 from tallyveil.kernels.family_reduction import reduce_arrays
+from tallyveil.kernels.vectors import set_rows, set_to
 
 DONE_PERSONS = 1e-2
 """Where the descent stops: near enough for the face to be right, which the polish then proves."""
@@ -121,10 +122,12 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
         if found < best:
             best, best_x = found, x
         if best <= CERTIFIED_PERSONS:
-            state.x[:], state.cell_price[:], state.row_price[:] = x, cell_price, row_price
+            set_rows(state.x, x)
+            set_to(state.cell_price, cell_price)
+            set_to(state.row_price, row_price)
             return best, attempt + 1, sweeps, steps
         planned *= 5
     plain, _ = residual(program, state.x, state.cell_price, state.row_price)
     if best < plain:
-        state.x[:] = best_x
+        set_rows(state.x, best_x)
     return min(best, plain), ROUNDS, sweeps, steps

@@ -95,7 +95,8 @@ def _falling(size: Integers, largest: int) -> Integers:
     place = np.zeros(largest + 2, dtype=np.int64)
     for value in flat:
         place[largest - value + 1] += 1
-    place = np.cumsum(place)
+    for k in range(1, place.size):
+        place[k] += place[k - 1]
     order = np.empty(flat.size, dtype=np.int64)
     for j in range(flat.size):
         order[place[largest - flat[j]]] = j

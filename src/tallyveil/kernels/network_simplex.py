@@ -29,6 +29,7 @@ from tallyveil.kernels.spanning_tree import (
     reprice,
     shift,
 )
+from tallyveil.kernels.vectors import set_to
 
 Flags = npt.NDArray[np.bool_]
 
@@ -74,16 +75,20 @@ def minimum_cost_flow(
     """
     n, n_arcs = supply.size, tail.size
     flow = np.zeros(n_arcs + n, dtype=np.int64)
-    flow[:n_arcs] = begin
+    set_to(flow, begin)
     potentials = np.zeros((costs.shape[0], n), dtype=np.int64)
-    largest = int(np.abs(costs).max()) if costs.size else 0
+    largest = int(np.int64(0))
+    for k in range(costs.shape[0]):
+        for arc in range(n_arcs):
+            largest = max(largest, abs(costs[k, arc]))
     if largest >= 2**58 // (n + 1) - 1:
         return TOO_LARGE, flow[:n_arcs], potentials
     room = np.full(n_arcs + n, NO_LIMIT, dtype=np.int64)
-    room[:n_arcs] = capacity
+    set_to(room, capacity)
     state = np.ones(n_arcs + n, dtype=np.int8)  # 1: at zero; -1: at capacity; 0: in the tree, or frozen
     tree = first_tree(tail, head, supply, first_arc, flow, state)
-    mark = useful.astype(np.int8)
+    mark = np.empty(n_arcs, dtype=np.int8)
+    set_to(mark, useful)
     cost = np.empty(n_arcs + n, dtype=np.int64)
     budget = PIVOTS_PER_ARC * (n_arcs + n)
     if _blend(costs, largest, cost, n):  # only to begin the exact stages near their end
@@ -91,13 +96,14 @@ def minimum_cost_flow(
     for k in range(costs.shape[0]):
         if budget < 0:
             return STOPPED, flow[:n_arcs], potentials
-        cost[:n_arcs] = costs[k]
+        set_to(cost, costs[k])
         cost[n_arcs:] = (largest + 1) * (n + 1) if k == 0 else 0
         budget = _minimise(tail, head, room, cost, flow, state, tree, mark, potentials[k], budget)
         if budget < 0:
             return STOPPED, flow[:n_arcs], potentials
-        if k == 0 and flow[n_arcs:].any():
-            return INFEASIBLE, flow[:n_arcs], potentials
+        for arc in range(n_arcs, n_arcs + n):
+            if k == 0 and flow[arc] != 0:
+                return INFEASIBLE, flow[:n_arcs], potentials
         _freeze(tail, head, cost, potentials[k], state, mark)
     return OPTIMAL, flow[:n_arcs], potentials
 
@@ -111,11 +117,12 @@ def _blend(costs: Integers, largest: int, cost: Integers, n: int) -> bool:
         if total > (limit - largest) // BLEND:
             return False
         total = total * BLEND + largest
-    cost[:n_arcs] = costs[0]
+    set_to(cost, costs[0])
     for k in range(1, costs.shape[0]):
-        cost[:n_arcs] = cost[:n_arcs] * BLEND + costs[k]
+        for arc in range(n_arcs):
+            cost[arc] = cost[arc] * BLEND + costs[k, arc]
     cost[n_arcs:] = (total + 1) * (n + 1)
-    return len(costs) > 1
+    return bool(costs.shape[0] > 1)
 
 
 @part
@@ -297,7 +304,10 @@ def proves_least_cost(
                 if flow[arc] != (0 if reduced > 0 else capacity[arc]):
                     return False
                 break
-    return not left.any()
+    balanced = True
+    for u in range(left.size):
+        balanced &= left[u] == 0
+    return balanced
 
 
 def minimum_cost_flow_reference(

@@ -96,12 +96,18 @@ def attained(
         good &= (up[e] == 0 or up[e] == 1) and entries.floor[e] >= 0
         if left.size:
             left[entries.cell[e]] -= entries.floor[e] + up[e]
-    good &= not left.any()
-    width = max(labels.max() + 1 if labels.size else 0, np.diff(bounds.offset).max())
+    for i in range(left.size):
+        good &= left[i] == 0
+    width = 0
+    for q in range(labels.shape[0]):
+        width = max(width, bounds.offset[q + 1] - bounds.offset[q])
+        for i in range(labels.shape[1]):
+            width = max(width, labels[q, i] + 1)
     sums, floors, parts = np.zeros(width, np.int64), np.zeros(width, np.int64), np.zeros(width, np.int64)
     for c in range(entries.start.size - 1):
         for q in range(stage.size):
-            sums[:], floors[:], parts[:] = 0, 0, 0
+            for k in range(width):
+                sums[k], floors[k], parts[k] = 0, 0, 0
             for e in range(entries.start[c], entries.start[c + 1]):
                 k = labels[q, entries.cell[e]]
                 if k >= 0:

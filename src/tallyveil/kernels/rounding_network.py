@@ -19,6 +19,7 @@ from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.laminar_forest import Forest
 from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries, Flags, Integers, Network
 from tallyveil.kernels.rounding_start import first_flow
+from tallyveil.kernels.vectors import set_rows
 
 
 class _Sets(NamedTuple):
@@ -102,13 +103,17 @@ def rounding_network(
     for c in range(n_children):
         _load_child(sets, forest, weight, bounds, entries, left, c)
         _share_nodes(forest, sets)
-        if (sets.low > sets.high).any():
-            feasible = False
+        for z in range(n_sets + 1):
+            feasible &= sets.low[z] <= sets.high[z]
+        if not feasible:
             break
         n, a = _add_sets(n, a, forest, sets, weight, nearest, net, out)
         a = _add_entries(c, a, forest, sets, entries, left, net, arc_of, forced, up)
     n_inner = n
-    net = _trim(net, n + int(np.count_nonzero(left)), a)
+    n_open = n
+    for i in range(left.size):
+        n_open += left[i] != 0
+    net = _trim(net, n_open, a)
     if feasible:
         _add_cells(n_inner, left, forced, entries, arc_of, net)
         first_flow(net, out, n_inner, entries, arc_of)
@@ -166,7 +171,7 @@ def _load_child(
         live[z], whole[z], target[z], low[z], sets.number[z] = 0, 0, 0, 0, -1
         sets.onward[z], sets.least[z], sets.most[z] = 0, 0, 1
     sets.toll[:] = 0
-    sets.weight[:] = weight
+    set_rows(sets.weight, weight)
     for e in range(entries.start[c], entries.start[c + 1]):
         z = forest.deepest[entries.cell[e]]
         z = z if z >= 0 else nothing
@@ -318,4 +323,7 @@ def _add_cells(
     for e in range(arc_of.size):
         if arc_of[e] >= 0:
             net.tail[arc_of[e]] = node[entries.cell[e]] if left.size else 0
-    net.supply[0] = -net.supply[1:].sum()
+    sent = 0
+    for u in range(1, net.supply.size):
+        sent += net.supply[u]
+    net.supply[0] = -sent

@@ -71,7 +71,8 @@ def _arcs_by_cell(net: Network, n_inner: int) -> tuple[Integers, Integers]:
     for u in net.tail:
         if u >= n_inner:
             start[u - n_inner + 2] += 1
-    start = np.cumsum(start)
+    for k in range(1, start.size):
+        start[k] += start[k - 1]
     arcs = np.empty(start[-1], dtype=np.int64)
     for a in range(net.tail.size):
         u = net.tail[a] - n_inner

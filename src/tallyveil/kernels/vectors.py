@@ -4,6 +4,8 @@ A signed index could be negative, which numba checks for every element unless it
 the check a loop runs on single numbers, four to six times slower.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -23,6 +25,35 @@ def copy_stretch(out: Floats, out_at: int, source: Floats, at: int, n: int) -> N
     """Copy n elements of `source` from `at` on to `out` from `out_at` on; within one array only to the left."""
     for b in range(n):
         out[np.uint64(out_at + b)] = source[np.uint64(at + b)]
+
+
+@njit(nogil=True, cache=True)
+def set_to(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+    """Copy an array into one that is at least as long: a slice that is assigned to takes far longer to compile."""
+    for i in range(source.size):
+        out[i] = source[i]
+
+
+@njit(nogil=True, cache=True)
+def set_rows(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+    """Copy a matrix into one with at least as many rows, of the same length."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            out[i, j] = source[i, j]
+
+
+@njit(nogil=True, cache=True)
+def sort_first(values: npt.NDArray[Any], n: int) -> None:
+    """Sort the first n numbers in place, by Shell's method: numpy's takes a second to compile."""
+    gap = n
+    while gap > 1:
+        gap = max(1, gap * 4 // 9)
+        for i in range(gap, n):
+            value, at = values[i], i
+            while at >= gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
 
 
 @njit(nogil=True, cache=True)

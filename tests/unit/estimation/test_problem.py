@@ -29,14 +29,24 @@ def test_arrays_are_read_only_and_do_not_follow_the_callers(make_family):
         ([-2, 0], [[1, 2]], 1.0, "labels must lie in"),
         ([0, 1], [1, 2], 1.0, "of 2 dimensions"),
         ([0, 1], [[1.5, 2.0]], 1.0, "whole-number array"),
-        ([0, 1], [[1, 2]], 0.0, "positive number, got 0.0"),
-        ([0, 1], [[1, 2]], float("inf"), "positive number"),
+        ([0, 1], [[1, 2]], 0.0, "positive number, or infinite, got 0.0"),
+        ([0, 1], [[1, 2]], float("nan"), "positive number, or infinite, got nan"),
+        ([0, 1], [[1, 2]], [1.0, 2.0], r"variances of shape \(2,\), want one for each of 1 children"),
         ([2**40, 1], [[1, 2]], 1.0, "does not fit int32"),
     ],
 )
 def test_measured_query_refuses(labels, values, variance, message):
     with pytest.raises(SchemaError, match=message):
         query(labels, values, variance)
+
+
+def test_one_variance_stands_for_all_children():
+    values = np.zeros((3, 1), np.int64)
+    np.testing.assert_array_equal(query([0, 0], values, 4.0).variances, [4.0, 4.0, 4.0])
+    each = query([0, 0], values, [4.0, np.inf, 0.5])
+    np.testing.assert_array_equal(each.weights, [0.25, 0.0, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        each.variances[0] = 1.0
 
 
 def test_family_refuses_wrong_shapes(make_family):

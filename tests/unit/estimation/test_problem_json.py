@@ -32,7 +32,7 @@ def family(root):
         parent_counts=None if root else np.array([5, 2]),
         measured=(
             MeasuredQuery("total", BOTH, np.array([[4], [2]][:n]), 1.5),
-            MeasuredQuery("detailed", CELLS, np.array([[2, 1], [3, -1]][:n]), 2.0),
+            MeasuredQuery("detailed", CELLS, np.array([[2, 1], [3, -1]][:n]), np.array([2.0, np.inf][:n])),
         ),
         constraints=(
             LinearConstraint("some", BOTH, np.array([[1], [0]][:n]), np.array([[9], [UNBOUNDED]][:n])),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.kernels.vectors import add_scaled, copy_stretch, invert_small
+from tallyveil.kernels.vectors import add_scaled, copy_stretch, invert_small, set_rows, set_to, sort_first
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 8, 33])
@@ -39,3 +39,24 @@ def test_invert_small(n):
 
 def test_invert_small_refuses_what_is_not_definite():
     assert not invert_small(np.array([1.0, 2.0, 2.0, 1.0]), 0, 2, 2)
+
+
+def test_set_to_and_set_rows_copy_what_a_slice_would():
+    rng = np.random.default_rng(3)
+    for n in (0, 1, 5):
+        out, source = np.full(6, -1), rng.integers(0, 9, n)
+        set_to(out, source)
+        np.testing.assert_array_equal(out, [*source, *[-1] * (6 - n)])
+        wide, rows = np.full((6, 3), -1.0), rng.normal(size=(n, 3))
+        set_rows(wide, rows)
+        np.testing.assert_array_equal(wide[:n], rows)
+        assert (wide[n:] == -1).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 1000])
+def test_sort_first_sorts_the_first_ones_only(n):
+    rng = np.random.default_rng([4, n])
+    values = rng.integers(0, max(n, 2), n + 3)
+    expected = [*np.sort(values[:n]), *values[n:]]
+    sort_first(values, n)
+    np.testing.assert_array_equal(values, expected)
