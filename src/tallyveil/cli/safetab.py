@@ -167,6 +167,42 @@ def evaluate(
         typer.echo(str(path))
 
 
+@safetab.command()
+def households(
+    params: Params,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of household-records, GRF-C and pop-group-totals (a T1).", metavar="DATA"
+        ),
+    ],
+    out: Out,
+    published: Annotated[
+        Path | None,
+        typer.Option("--t1", metavar="RUN", help="Take T1 from this SafeTab run, not from pop-group-totals."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
+    from tallyveil.cli.progress import observer_for
+    from tallyveil.execution.safetab_households import run_households
+    from tallyveil.noise.key import insecure_key
+
+    key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
+    with observer_for(quiet, as_json) as observer:
+        outcome = run_households(params, data, out, published=published, test_key=key, observer=observer)
+    keys = ("run", "private", "sizes", "privacy", "checks_passed")
+    if as_json:
+        said = {key: outcome.manifest[key] for key in keys}
+        typer.echo(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
+    elif not quiet:
+        from tallyveil.cli.safetab_tables import show_households
+
+        show_households(outcome.manifest, out, outcome.already_finished)
+
+
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
     """What a plan guarantees and promises, as plain data; groups are counted where there is a geography."""
     from tallyveil.safetab.expected import errors_by_size, expected_errors

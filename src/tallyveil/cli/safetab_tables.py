@@ -55,6 +55,23 @@ def show_summary(
     console.print(table)
 
 
+def show_households(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
+    """Print what a SafeTab-H run left behind."""
+    console = Console()
+    if already_finished:
+        console.print(f"{out} already holds this finished run; nothing was done and nothing spent.")
+    for warning in manifest["warnings"]:
+        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+    table = Table(title=f"SafeTab-H (run {manifest['run']})", show_header=False)
+    for run, sizes in manifest["sizes"].items():
+        privacy = manifest["privacy"][run]
+        table.add_row(f"privacy, {run}", _guarantee(privacy, manifest["budget_unit"]))
+        table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
+    table.add_row("checks passed", str(manifest["checks_passed"]))
+    table.add_row("tables", str(out))
+    console.print(table)
+
+
 def show_errors(errors: "pl.DataFrame") -> None:
     """Print errors of T1 by size, over all geographies of a level."""
     console = Console()

@@ -2,10 +2,11 @@
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.kernels.safetab_groups import order_by_region
 from tallyveil.safetab.ages import cells_by_age
 from tallyveil.safetab.config import SafetabConfig
-from tallyveil.safetab.files import PERSONS, collect_file, find_file, scan_file
+from tallyveil.safetab.files import PERSONS, FileFormat, collect_file, find_file, scan_file
 from tallyveil.safetab.iterations import IterationFiles
 from tallyveil.safetab.problems import raise_all
 from tallyveil.safetab.regions import Regions
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 RACE_COLUMNS = tuple(f"QRACE{i}" for i in range(1, 9))
 BLOCK_COLUMNS = tuple(PERSONS.columns[3:7])
 AGES_23 = 23
+_CODED = frozenset({"block", *RACE_COLUMNS, "QSPAN"})
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -75,11 +77,54 @@ def read_persons(
         SchemaError, GeographyError: rules that records break, all of them at once.
     Privacy: messages name the file, columns and rules only; never a value, a row or a number of records.
     """
-    path = find_file(folder, PERSONS)
-    frame = scan_file(path, PERSONS)
-    _check_formats(path, frame, config)
+    numbers = [pl.col("QAGE").cast(pl.Int16).alias("age"), pl.col("QSEX").cast(pl.Int8).alias("sex")]
+    found: dict[str, ConfidentialPersons] = {}
+    for run, part in read_coded_records(folder, PERSONS, numbers, config, files, regions).items():
+        cells = (cells_by_age()[part.values["age"]] + AGES_23 * (part.values["sex"] - 1)).astype(np.int8)
+        found[run] = ConfidentialPersons(run, part.block, part.codes, part.ethnicity, cells)
+    logger.info("person records read and valid")
+    return found
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class CodedRecords:
+    """Records of one run in the order of their blocks. Confidential.
+
+    Attributes:
+        block, codes, ethnicity: As in `ConfidentialPersons`.
+        values: Further columns by name.
+    """
+
+    block: NDArray[np.int32]
+    codes: NDArray[np.int16]
+    ethnicity: NDArray[np.int16]
+    values: Mapping[str, NDArray[Any]]
+
+    def __repr__(self) -> str:
+        return f"CodedRecords(records={REDACTED})"
+
+
+def read_coded_records(
+    folder: Path,
+    form: FileFormat,
+    numbers: Sequence[pl.Expr],
+    config: SafetabConfig,
+    files: IterationFiles,
+    regions: Mapping[str, Regions],
+) -> dict[str, CodedRecords]:
+    """Read and check records that have blocks, race codes and an ethnicity code; raises as `read_persons`.
+
+    Args:
+        folder: Holds the file.
+        form: Its format.
+        numbers: Further columns wanted, as numbers.
+        config, files, regions: As in `read_persons`.
+    """
+    path = find_file(folder, form)
+    frame = scan_file(path, form)
+    _check_formats(path, form, frame, config)
     wanted = sorted({state for run in config.runs for state in config.states_of(run)})
-    compact = collect_file(_compact(frame, config, wanted), path)
+    compact = collect_file(_compact(frame, numbers, config, wanted), path)
     position = np.full(10_000, -1, np.int16)
     position[[int(code) for code in files.codes]] = np.arange(len(files.codes), dtype=np.int16)
     races = [compact[name].to_numpy() for name in RACE_COLUMNS[: config.max_race_codes]]
@@ -96,16 +141,17 @@ def read_persons(
             )
         )
     codes = np.stack([np.where(own > 0, position[own], -1).astype(np.int16) for own in races], axis=1)
-    blocks, ages, sexes = (compact[name].to_numpy() for name in ("block", "age", "sex"))
-    cells = (cells_by_age()[ages] + AGES_23 * (sexes - 1)).astype(np.int8)
-    found: dict[str, ConfidentialPersons] = {}
+    blocks = compact["block"].to_numpy()
+    further = {name: compact[name].to_numpy() for name in compact.columns if name not in _CODED}
+    found: dict[str, CodedRecords] = {}
     lost = False
     for run in config.runs:
         own = np.isin(blocks // 10**13, [int(state) for state in config.states_of(run)])
         places = _places(regions[run].blocks, blocks[own])
         lost |= bool((places < 0).any())
-        parts = codes[own], position[spans[own]], cells[own]
-        found[run] = _sorted(run, places, len(regions[run].blocks), *parts)
+        order = _order(places, len(regions[run].blocks))
+        values = {name: column[own][order] for name, column in further.items()}
+        found[run] = CodedRecords(places[order], codes[own][order], position[spans[own]][order], values)
     if lost:
         problems.append(
             GeographyError(
@@ -114,16 +160,15 @@ def read_persons(
                 code="safetab-person-block",
             )
         )
-    raise_all(problems, "the person records")
-    logger.info("person records read and valid")
+    raise_all(problems, f"the {form.stem}")
     return found
 
 
-def _check_formats(path: Path, frame: pl.LazyFrame, config: SafetabConfig) -> None:
+def _check_formats(path: Path, form: FileFormat, frame: pl.LazyFrame, config: SafetabConfig) -> None:
     """Phase 1, and the rules that take several columns; one pass that keeps a yes or no each."""
     breaks = {
         rule.name: (~pl.col(rule.name).str.contains(rule.pattern)).fill_null(value=True).any()
-        for rule in PERSONS.rules
+        for rule in form.rules
     }
     later = RACE_COLUMNS[config.max_race_codes :]
     null = {name: pl.col(name) == "Null" for name in RACE_COLUMNS}
@@ -145,7 +190,7 @@ def _check_formats(path: Path, frame: pl.LazyFrame, config: SafetabConfig) -> No
             "values that do not match the rule to find them).",
             code="safetab-person-values",
         )
-        for rule in PERSONS.rules
+        for rule in form.rules
         if said[rule.name]
     ]
     if said["gap"] and not problems:
@@ -164,18 +209,19 @@ def _check_formats(path: Path, frame: pl.LazyFrame, config: SafetabConfig) -> No
                 code="safetab-extra-codes",
             )
         )
-    raise_all(problems, "the person records")
+    raise_all(problems, f"the {form.stem}")
 
 
-def _compact(frame: pl.LazyFrame, config: SafetabConfig, states: list[str]) -> pl.LazyFrame:
+def _compact(
+    frame: pl.LazyFrame, numbers: Sequence[pl.Expr], config: SafetabConfig, states: list[str]
+) -> pl.LazyFrame:
     """Numbers of the people in the states wanted; no code is 0."""
     races = [
         pl.col(name).replace("Null", "0").cast(pl.Int16) for name in RACE_COLUMNS[: config.max_race_codes]
     ]
     return frame.filter(pl.col(BLOCK_COLUMNS[0]).is_in(states)).select(
         pl.concat_str(*BLOCK_COLUMNS).cast(pl.Int64).alias("block"),
-        pl.col("QAGE").cast(pl.Int16).alias("age"),
-        pl.col("QSEX").cast(pl.Int8).alias("sex"),
+        *numbers,
         *races,
         pl.col("QSPAN").cast(pl.Int16),
     )
@@ -187,15 +233,8 @@ def _places(blocks: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.
     return np.where(blocks[place] == wanted, place, -1).astype(np.int32)
 
 
-def _sorted(
-    run: str,
-    places: NDArray[np.int32],
-    n_blocks: int,
-    codes: NDArray[np.int16],
-    ethnicity: NDArray[np.int16],
-    cells: NDArray[np.int8],
-) -> ConfidentialPersons:
+def _order(places: NDArray[np.int32], n_blocks: int) -> NDArray[np.int32]:
+    """Records by block, those of no block left out."""
     start, order = np.zeros(n_blocks + 1, np.int64), np.empty(len(places), np.int32)
     order_by_region(places, n_blocks, start, order)
-    order = order[: int(start[-1])]
-    return ConfidentialPersons(run, places[order], codes[order], ethnicity[order], cells[order])
+    return order[: int(start[-1])]

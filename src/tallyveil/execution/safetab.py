@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 import tallyveil
-from tallyveil.accounting.events import NonPrivateEvent
+from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
@@ -124,7 +124,7 @@ def run_safetab(
     plan = read_plan(params)
     digest = binding_of(plan.digest(), bytes([coterminous_once]))
     if state is FolderState.FINISHED:
-        return _already_finished(digest, out)
+        return already_finished(digest, out)
     watch = Stopwatch(observer or SilentObserver())
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
@@ -177,7 +177,15 @@ def _tabulate(
 ) -> None:
     plan, out = inputs.plan, folder.path
     data = [part.digest() for run in plan.runs for part in (inputs.regions[run.run], inputs.persons[run.run])]
-    secrets = _spend(folder, plan, binding_of(digest, *data), digest, test_key)
+    secrets = spend_once(
+        folder,
+        declaration_of(plan),
+        plan.event(),
+        "SafeTab tabulation",
+        binding_of(digest, *data),
+        digest,
+        test_key,
+    )
     write_json(out / PLAN, plan.to_mapping())
     noise = NoiseSource(secrets.noise_key)
     sizes: dict[str, Any] = {}
@@ -211,15 +219,31 @@ def declaration_of(plan: SafetabPlan) -> Declaration:
     return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
 
 
-def _spend(
-    folder: RunFolder, plan: SafetabPlan, binding: bytes, digest: bytes, test_key: bytes | None
+def spend_once(
+    folder: RunFolder,
+    declared: Declaration,
+    event: PrivacyEvent,
+    what: str,
+    binding: bytes,
+    digest: bytes,
+    test_key: bytes | None,
 ) -> RunSecrets:
-    """Take or make the key, and write the spend into the ledger before the first draw."""
+    """Take or make the key, and write the spend into the ledger before the first draw.
+
+    Args:
+        folder: The run folder.
+        declared: What may be spent.
+        event: What will be done.
+        what: The same in words.
+        binding: Digest of all inputs.
+        digest: Digest of the plan.
+        test_key: As in `run_safetab`.
+    """
     path = folder.path / LEDGER
     fresh = not path.exists()
     try:
         secrets = folder.secrets(binding, digest, test_key)
-        with Ledger(path, declaration_of(plan), secrets.run_id) as ledger:
+        with Ledger(path, declared, secrets.run_id) as ledger:
             if not secrets.private:
                 ledger.declassify(
                     NonPrivateEvent("insecure test key: anybody can recompute the noise"),
@@ -227,7 +251,7 @@ def _spend(
                     token=f"{secrets.run_id} test key",
                 )
             token = f"{secrets.run_id} safetab"
-            ledger.spend(plan.event(), description="SafeTab tabulation", token=token)
+            ledger.spend(event, description=what, token=token)
     except TallyveilError:
         if fresh:
             path.unlink(missing_ok=True)
@@ -280,11 +304,6 @@ def _finish(
 ) -> None:
     """Write the manifest, then remove the key."""
     out = folder.path
-    # The ledger may still grow: an evaluation writes that it looked.
-    apart = out / LEDGER
-    tables = [
-        p for p in sorted(out.rglob("*")) if p.is_file() and folder.private not in p.parents and p != apart
-    ]
     manifest = {
         "format": 1,
         "kind": "safetab",
@@ -298,14 +317,15 @@ def _finish(
         "event": inputs.plan.event().to_mapping(),
         "sizes": sizes,
         "checks_passed": n,
-        "files": {str(path.relative_to(out)): file_digest(path) for path in tables},
+        "files": hashed_files(folder),
         "performance": watch.stages,
     }
     write_json(out / MANIFEST, manifest)
     folder.remove_private()
 
 
-def _already_finished(digest: bytes, out: Path) -> SafetabOutcome:
+def already_finished(digest: bytes, out: Path) -> SafetabOutcome:
+    """The finished run of a plan; a run killed while removing its key ends here too."""
     manifest = json.loads((out / MANIFEST).read_text())
     if manifest.get("plan_digest") != digest.hex():
         raise StoreError(
@@ -316,3 +336,10 @@ def _already_finished(digest: bytes, out: Path) -> SafetabOutcome:
         with folder:
             folder.remove_private()
     return SafetabOutcome(out, manifest, already_finished=True)
+
+
+def hashed_files(folder: RunFolder) -> dict[str, str]:
+    """SHA-256 of every published file. The ledger may still grow: an evaluation writes that it looked."""
+    out = folder.path
+    files = [p for p in sorted(out.rglob("*")) if p.is_file() and folder.private not in p.parents]
+    return {str(path.relative_to(out)): file_digest(path) for path in files if path != out / LEDGER}

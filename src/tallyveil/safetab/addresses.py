@@ -7,6 +7,8 @@
                1  a total-only group: its total, whole budget     answer = iteration - adaptive iterations
                2  stage 2, detail 0: the total                    answer = iteration
                3, 4, 5  stage 2, details 1, 2, 3: sex by age      answer = 64 * iteration + cell
+               6 to 9   households, T3, details 0 to 3            answer = 64 * iteration + cell
+               10, 11   households, T4, details 0 and 1           answer = 64 * iteration + cell
     geounit    position of the region among those of its geography, by number
     answer     as above; iterations are numbered as in `View.iterations`
 
@@ -22,6 +24,7 @@ STAGE_1: Final = 0
 TOTAL_ONLY: Final = 1
 TOTAL: Final = 2
 FIRST_TABLE: Final = 3
+HOUSEHOLDS: Final = {"t3": 6, "t4": 10}
 CELLS_APART: Final = 64
 
 GEOLEVELS: Final = {name: n for n, name in enumerate(name for run in GEOGRAPHIES.values() for name in run)}

@@ -1,7 +1,7 @@
 """config.json of the published format: budgets, thresholds and switches, in exact numbers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -77,9 +77,9 @@ class SafetabConfig:
         return self.states if run == "US" else (PUERTO_RICO,)
 
 
-def budget_key(geography: str, level: int) -> str:
+def budget_key(geography: str, level: int, table: str = "p") -> str:
     """Key of a level's budget, such as `privacy_budget_p_level_2_pr_county`."""
-    return f"privacy_budget_p_level_{level}_{geography.lower().replace('-', '_')}"
+    return f"privacy_budget_{table}_level_{level}_{geography.lower().replace('-', '_')}"
 
 
 def read_config(folder: Path) -> SafetabConfig:
@@ -87,6 +87,15 @@ def read_config(folder: Path) -> SafetabConfig:
 
     Raises:
         ConfigError: keys that are missing or unknown, values of the wrong type or range.
+    """
+    return parse_config(*read_values(folder))
+
+
+def read_values(folder: Path) -> tuple[dict[str, Any], str]:
+    """The keys and values of config.json, unchecked, and the name of the file.
+
+    Raises:
+        ConfigError: the file is absent or no JSON object.
     """
     path = folder / CONFIG
     try:
@@ -103,7 +112,7 @@ def read_config(folder: Path) -> SafetabConfig:
         ) from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no JSON object. Wanted one.", code="safetab-config")
-    return parse_config(values, str(path))
+    return values, str(path)
 
 
 def parse_config(values: Mapping[str, Any], where: str = CONFIG) -> SafetabConfig:
@@ -112,7 +121,7 @@ def parse_config(values: Mapping[str, Any], where: str = CONFIG) -> SafetabConfi
     Raises:
         ConfigError: as `read_config`.
     """
-    reading = _Reading(values)
+    reading = ConfigReading(values)
     runs = reading.runs()
     config = SafetabConfig(
         max_race_codes=reading.whole("max_race_codes", 1, MOST_CODES),
@@ -125,12 +134,7 @@ def parse_config(values: Mapping[str, Any], where: str = CONFIG) -> SafetabConfi
         runs=runs,
         states=reading.states(),
     )
-    reading.other_keys()
-    if reading.problems:
-        lines = "".join(f"\n- {problem}" for problem in reading.problems)
-        if reading.infinite and len(reading.problems) == 1:
-            raise ConfigError(f"{where}: {reading.problems[0]}", code="safetab-infinite")
-        raise ConfigError(f"{where} has {len(reading.problems)} mistake(s):{lines}", code="safetab-config")
+    reading.finish(_FIXED_KEYS, ("p",), where)
     return config
 
 
@@ -156,7 +160,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | Fraction) and not isinstance(value, bool)
 
 
-class _Reading:
+class ConfigReading:
     """One pass over the values that notes every mistake and goes on."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -171,7 +175,29 @@ class _Reading:
             return None
         return self.values[key]
 
+    def finish(self, fixed: Sequence[str], tables: Sequence[str], where: str) -> None:
+        """Raise what was noted, keys that do not exist included.
+
+        Args:
+            fixed: Keys besides budgets.
+            tables: Names of tables in the keys of budgets.
+            where: Name of the file.
+        Raises:
+            ConfigError: there is a mistake.
+        """
+        places = [(g, level) for run in GEOGRAPHIES for g in GEOGRAPHIES[run] for level in LEVELS]
+        known = {budget_key(*place, table) for table in tables for place in places}
+        if unknown := sorted(set(self.values) - known - set(fixed)):
+            self.problems.append(f"unknown key(s) {some(unknown)}. Remove them, or correct their spelling.")
+        if not self.problems:
+            return
+        lines = "".join(f"\n- {problem}" for problem in self.problems)
+        if self.infinite and len(self.problems) == 1:
+            raise ConfigError(f"{where}: {self.problems[0]}", code="safetab-infinite")
+        raise ConfigError(f"{where} has {len(self.problems)} mistake(s):{lines}", code="safetab-config")
+
     def whole(self, key: str, least: int, most: int) -> int:
+        """A whole number in a range."""
         value = self._value(key)
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
@@ -179,12 +205,14 @@ class _Reading:
         return least
 
     def flag(self, key: str) -> bool:
+        """True or false."""
         value = self._value(key)
         if not isinstance(value, bool):
             self._wrong(key, value, "true or false")
         return value is True
 
     def share(self, key: str, *, least_allowed: bool) -> Fraction:
+        """A share of a budget."""
         value = self._value(key)
         if _is_number(value) and 0 <= value < 1 and (least_allowed or value > 0):
             return Fraction(value)
@@ -192,11 +220,13 @@ class _Reading:
         return Fraction(1, 2)
 
     def suppression(self) -> Fraction | None:
+        """The chance of suppression, if there is one."""
         if "zero_suppression_chance" not in self.values:
             return None
         return self.share("zero_suppression_chance", least_allowed=True) or None
 
     def mechanism(self) -> Mechanism:
+        """The noise."""
         value = self._value("privacy_defn")
         if isinstance(value, str) and value in _MECHANISMS:
             return _MECHANISMS[value]
@@ -204,6 +234,7 @@ class _Reading:
         return Mechanism.DISCRETE_GAUSSIAN
 
     def runs(self) -> tuple[str, ...]:
+        """The runs that are switched on."""
         # The reader is checked and otherwise passed over: data are always read in the published layout.
         if (reader := self._value("reader")) not in ("csv", "cef"):
             self._wrong("reader", reader, "'csv' or 'cef'")
@@ -213,6 +244,7 @@ class _Reading:
         return runs
 
     def states(self) -> tuple[str, ...]:
+        """The states of the US run."""
         value = self._value("state_filter_us")
         if not isinstance(value, list) or not value or not all(isinstance(state, str) for state in value):
             self._wrong("state_filter_us", value, "a list of states, 2 digits each")
@@ -225,12 +257,13 @@ class _Reading:
             self.problems.append(f"'state_filter_us' has {some(twice)} more than once. Keep one of each.")
         return tuple(sorted(value))
 
-    def budgets(self, runs: tuple[str, ...]) -> dict[Level, Fraction]:
+    def budgets(self, runs: tuple[str, ...], table: str = "p") -> dict[Level, Fraction]:
+        """Budgets of all levels of the runs, 0 or more, one at least above 0."""
         found: dict[Level, Fraction] = {}
         for run in runs:
             for geography in GEOGRAPHIES[run]:
                 for level in LEVELS:
-                    key = budget_key(geography, level)
+                    key = budget_key(geography, level, table)
                     found[geography, level] = self._budget(key, self._value(key))
             if not any(found[geography, level] for geography in GEOGRAPHIES[run] for level in LEVELS):
                 self.problems.append(f"every budget of the {run} run is 0. Give at least one level a budget.")
@@ -250,7 +283,13 @@ class _Reading:
         return Fraction(1)
 
     def thresholds(self, runs: tuple[str, ...]) -> dict[Level, tuple[int, int, int]]:
-        given = self._value("thresholds_p")
+        """Three thresholds of every level of the runs."""
+        found = self.threshold_lists(runs, "thresholds_p", 3)
+        return {place: (three[0], three[1], three[2]) for place, three in found.items()}
+
+    def threshold_lists(self, runs: tuple[str, ...], name: str, n: int) -> dict[Level, tuple[int, ...]]:
+        """So many non-decreasing thresholds of every level of the runs, under a key."""
+        given = self._value(name)
         wanted = {
             f"({geography}, {level})": (geography, level)
             for run in runs
@@ -259,38 +298,28 @@ class _Reading:
         }
         known = {f"({g}, {level})" for run in GEOGRAPHIES for g in GEOGRAPHIES[run] for level in LEVELS}
         if not isinstance(given, dict):
-            self._wrong("thresholds_p", given, "an object such as {'(USA, 1)': [5, 10, 20]}")
+            self._wrong(name, given, "an object such as {'(USA, 1)': [5, 10, 20]}")
             return {}
-        found: dict[Level, tuple[int, int, int]] = {}
+        found: dict[Level, tuple[int, ...]] = {}
         for key, place in wanted.items():
             if key not in given:
-                self.problems.append(f"'thresholds_p' lacks '{key}'. Add it.")
+                self.problems.append(f"'{name}' lacks '{key}'. Add it.")
                 continue
-            found[place] = self._three(key, given[key])
+            found[place] = self._rising(f"{name} {key}", given[key], n)
         if unknown := sorted(set(given) - known):
-            self.problems.append(f"'thresholds_p' has unknown key(s) {some(unknown)}. Remove them.")
+            self.problems.append(f"'{name}' has unknown key(s) {some(unknown)}. Remove them.")
         return found
 
-    def _three(self, key: str, value: Any) -> tuple[int, int, int]:
+    def _rising(self, key: str, value: Any, n: int) -> tuple[int, ...]:
         numbers = isinstance(value, list) and all(
             _is_number(x) and abs(x) <= LARGEST_THRESHOLD for x in value
         )
-        if not numbers or len(value) != 3 or sorted(value) != value:
-            self._wrong(
-                f"thresholds_p {key}",
-                value,
-                "exactly three non-decreasing numbers (a fourth would add a detail that does not exist)",
-            )
-            return 0, 0, 0
-        first, second, third = (
-            -int(-x // 1) for x in value
-        )  # a count is at least x where it is at least ceil(x)
-        return first, second, third
-
-    def other_keys(self) -> None:
-        known = {budget_key(g, level) for run in GEOGRAPHIES for g in GEOGRAPHIES[run] for level in LEVELS}
-        if unknown := sorted(set(self.values) - known - set(_FIXED_KEYS)):
-            self.problems.append(f"unknown key(s) {some(unknown)}. Remove them, or correct their spelling.")
+        if not numbers or len(value) != n or sorted(value) != value:
+            words = {1: "exactly one number", 3: "exactly three non-decreasing numbers"}[n]
+            self._wrong(key, value, f"{words} (another one would add a detail that does not exist)")
+            return (0,) * n
+        # A count is at least x where it is at least ceil(x).
+        return tuple(-int(-x // 1) for x in value)
 
     def _wrong(self, key: str, value: Any, wanted: str) -> None:
         if key in self.values or " " in key:

@@ -174,13 +174,18 @@ def read_file(folder: Path, form: FileFormat) -> tuple[Path, pl.DataFrame]:
         ConfigError, SchemaError, StoreError: what the file breaks, all of its columns at once.
     """
     path = find_file(folder, form)
-    if path.suffix == ".txt":
+    return path, read_rows(path, form)
+
+
+def read_rows(path: Path, form: FileFormat) -> pl.DataFrame:
+    """Read one public file; as `read_file`."""
+    if path.suffix != ".parquet":
         check_utf8(path)
     frame = collect_file(scan_file(path, form), path)
     if frame.is_empty():
         raise _empty(path)
     raise_all([*_broken_rules(path, form, frame)], str(path))
-    return path, frame
+    return frame
 
 
 def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:

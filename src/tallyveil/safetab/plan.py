@@ -281,7 +281,7 @@ def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent
     n_only = stability.total_only if total_only else 0
     if not n_only:
         return [ParallelEvent((split,), stability.groups)]
-    only = SequentialEvent(tuple(_release(one.total_only) for one in sets))
+    only = SequentialEvent(tuple(release_of(one.total_only) for one in sets))
     either = ParallelEvent((split, only), n_only)
     if n_only == stability.groups:
         return [either]
@@ -290,11 +290,12 @@ def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent
 
 def _split_event(one: LevelSet) -> PrivacyEvent:
     """Stage 1, then one of four tabulations; a record is in one cell of each."""
-    table = _release(one.stage_2)
-    return SequentialEvent((_release(one.stage_1), AdaptiveEvent((table,) * (1 + len(DETAILS)))))
+    table = release_of(one.stage_2)
+    return SequentialEvent((release_of(one.stage_1), AdaptiveEvent((table,) * (1 + len(DETAILS)))))
 
 
-def _release(law: Law) -> Release:
+def release_of(law: Law) -> Release:
+    """One count with noise of a law, as an event."""
     if isinstance(law, DiscreteGaussian):
         return GaussianRelease(law.variance)
     return LaplaceRelease(law.scale)

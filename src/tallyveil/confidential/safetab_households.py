@@ -1,0 +1,113 @@
+"""SafeTab-H behind the wall: household records, and noisy tables of the groups that a published T1 lists."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.confidential.histogram import REDACTED
+from tallyveil.confidential.safetab_measure import ANSWERS_AT_ONCE, GROUPS_AT_ONCE, AddressedNoise
+from tallyveil.confidential.safetab_records import ConfidentialPersons, read_coded_records
+from tallyveil.kernels.safetab_groups import count_tables, order_by_region
+from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
+from tallyveil.safetab.household_tables import ListedGroups
+from tallyveil.safetab.households import HOUSEHOLDS as FORM
+from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdSet
+from tallyveil.safetab.regions import Regions
+
+Int64Array = NDArray[np.int64]
+
+
+def read_households(
+    folder: Path, plan: HouseholdPlan, regions: Mapping[str, Regions]
+) -> dict[str, dict[str, ConfidentialPersons]]:
+    """Read and check household-records; each run's households once for each table, with that table's finest cells.
+
+    Raises:
+        ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, whose rules and wording these are.
+    Privacy: messages name the file, columns and rules only.
+    """
+    numbers = [pl.col(table.record).cast(pl.Int8) for table in TABLES]
+    found: dict[str, dict[str, ConfidentialPersons]] = {}
+    for run, part in read_coded_records(folder, FORM, numbers, plan.config, plan.files, regions).items():
+        found[run] = {
+            table.name: ConfidentialPersons(
+                run,
+                part.block,
+                part.codes,
+                part.ethnicity,
+                np.array(table.finest_of, np.int8)[part.values[table.record] - 1],
+            )
+            for table in TABLES
+        }
+    return found
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class HouseholdMeasurer:
+    """Noisy tables of the groups of one run.
+
+    Attributes:
+        households: The households, by table. Confidential.
+        regions: The public geography.
+        noise: Addressed noise of this run.
+
+    Privacy: a record moves one cell of each of at most `stability` groups of a set by one; which detail a group has
+        is public before. So a set costs `stability` counts with its law. Asking again gives the same noise.
+    """
+
+    households: Mapping[str, ConfidentialPersons]
+    regions: Regions
+    noise: AddressedNoise
+
+    def __repr__(self) -> str:
+        return f"HouseholdMeasurer(households={REDACTED}, noise={REDACTED})"
+
+    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Int64Array, ...]:
+        """Noisy cells of the groups of each detail, in the order of `groups`."""
+        finest = self._count(one, groups)
+        return tuple(
+            self._detail(one, number, groups, finest[groups.detail == number])
+            for number in range(len(one.table.details))
+        )
+
+    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Int64Array:
+        """True finest cells of every group, some regions at a time."""
+        homes = self.households[one.table.name]
+        own = self.regions.region_of[one.geography][homes.block]
+        start = np.zeros(len(self.regions.ids[one.geography]) + 1, np.int64)
+        order = np.empty(len(own), np.int32)
+        order_by_region(own, len(start) - 1, start, order)
+        finest = np.zeros((len(groups.regions), max(one.table.finest_of) + 1), np.int64)
+        wanted = np.unique(groups.regions)
+        width = len(one.view.iterations)
+        step = max(1, GROUPS_AT_ONCE // width)
+        maps = one.view.alone_of, one.view.combination_of, one.view.ethnicity_of
+        for first in range(0, len(wanted), step):
+            part = np.ascontiguousarray(wanted[first : first + step])
+            low, high = np.searchsorted(groups.regions, [part[0], part[-1] + 1])
+            slots = np.full((len(part), width), -1, np.int32)
+            rows = np.searchsorted(part, groups.regions[low:high])
+            slots[rows, groups.iterations[low:high]] = np.arange(low, high)
+            people = (part, start, order, homes.codes, homes.ethnicity, homes.cells)
+            count_tables(*people, *maps, slots, finest)
+        return finest
+
+    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Int64Array) -> Int64Array:
+        detail = one.table.details[number]
+        values = np.zeros((len(finest), detail.n_cells), np.int64)
+        for cell, into in enumerate(detail.cell_of):
+            values[:, into] += finest[:, cell]
+        own = np.flatnonzero(groups.detail == number)
+        query = query_number(one.level, HOUSEHOLDS[one.table.name] + number)
+        step = max(1, ANSWERS_AT_ONCE // detail.n_cells)
+        for first in range(0, len(own), step):
+            part = own[first : first + step]
+            geounits = np.repeat(groups.regions[part], detail.n_cells)
+            answers = groups.iterations[part, None] * CELLS_APART + np.arange(detail.n_cells)
+            noise = self.noise.at(one.law, GEOLEVELS[one.geography], query, geounits, answers.reshape(-1))
+            values[first : first + step] += noise.reshape(-1, detail.n_cells)
+        return values

@@ -1,0 +1,28 @@
+"""The commands and the Python example of docs/safetab.md run as they stand, in order."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+GUIDE = PROJECT / "docs" / "safetab.md"
+
+
+def test_the_guide_runs(tmp_path):
+    text = GUIDE.read_text()
+    commands = re.search(r"```\n(tallyveil synth.*?)```", text, re.DOTALL).group(1).splitlines()
+    assert len(commands) == 6
+    (tmp_path / "examples").symlink_to(PROJECT / "examples")
+    for line in commands:
+        script = "from tallyveil.cli.main import main; main()"
+        words = line.removeprefix("tallyveil ").split()
+        said = subprocess.run(
+            [sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert said.returncode == 0, line + "\n" + said.stderr
+    for name in ("report.html", "t1/us.csv", "t2-us.parquet", "privacy.json", "evaluation/report.html"):
+        assert (tmp_path / "tables" / name).is_file()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
+    finished = example + "\nassert outcome.already_finished\n"
+    subprocess.run([sys.executable, "-c", finished], cwd=tmp_path, check=True)
