@@ -127,7 +127,7 @@ def test_the_folder_holds_nothing_confidential_when_the_run_has_ended(outcome):
     names = {p.name for p in outcome.path.iterdir()}
     assert names == {
         "manifest.json", "plan.json", "ledger.jsonl", "log.jsonl", "geography.parquet",
-        "measurements", "histogram", "microdata", "tables", "bounds",
+        "bounds", "measurements", "histogram", "microdata", "tables",
     }  # fmt: skip
 
 
