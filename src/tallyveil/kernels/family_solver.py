@@ -13,7 +13,7 @@ from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels,
 from tallyveil.kernels.family_reduction import reduce_arrays
 from tallyveil.kernels.vectors import set_rows, set_to
 
-DONE_PERSONS = 1e-2
+DONE_PERSONS = 5e-2
 """Where the descent stops: near enough for the face to be right, which the polish then proves."""
 
 STIFFNESS = 0.1
