@@ -11,7 +11,7 @@ from tallyveil.kernels.family_answers import add_counts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.counts import Int64Array
+from tallyveil.universe.counts import Int64Array, rows_between
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -82,7 +82,8 @@ class Measurer:
         """
         level = self.spine.level_index(wanted.geolevel)
         first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
-        offsets, cells, counts = _slice(self.histograms[level], first, last)
+        truth = self.histograms[level]
+        offsets, cells, counts = rows_between(truth.offsets, truth.cells, truth.counts, first, last)
         tables = answer_tables(wanted.queries, self.schema.size)
         names = self.strategy.queries(wanted.geolevel)
         values = np.empty(wanted.n_values, dtype=np.int64)
@@ -102,17 +103,6 @@ class Measurer:
                 own,
             )
         return values
-
-
-def _slice(
-    histogram: ConfidentialHistogram, start: int, stop: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Counts of geounits start..stop as arrays of their own, with offsets from 0; writable, as kernels want."""
-    offsets = np.array(histogram.offsets[start : stop + 1], dtype=np.int64)
-    begin, end = int(offsets[0]), int(offsets[-1])
-    cells = np.array(histogram.cells[begin:end], dtype=np.int64)
-    counts = np.array(histogram.counts[begin:end], dtype=np.int64)
-    return offsets - begin, cells, counts
 
 
 def _add_true_answers(

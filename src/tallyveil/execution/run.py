@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,8 @@ class _Run:
     constraints: tuple[ConstraintTable, ...]
     workers: int
     subspace: tuple[SubspaceDraw, ...]
+    geography_digest: bytes
+    records_digest: bytes = field(repr=False)  # would confirm a guess of the records
 
     @classmethod
     def prepare(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Run":
@@ -154,7 +156,19 @@ class _Run:
             subspace = prepare_subspace(plan, spine)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
             compile_kernels()
-        return cls(plan, observer, watch, hierarchies, paths, histograms, constraints, workers, subspace)
+        return cls(
+            plan,
+            observer,
+            watch,
+            hierarchies,
+            paths,
+            histograms,
+            constraints,
+            workers,
+            subspace,
+            geography_digest=spine.digest(),
+            records_digest=histograms[-1].digest(),
+        )
 
     @property
     def spine(self) -> Spine:
@@ -189,8 +203,8 @@ class _Run:
     def _spend(self, folder: RunFolder, test_key: bytes | None) -> RunSecrets:
         """Take or make the key, and write the spend into the ledger before the first draw."""
         binding = binding_of(
-            self.histograms[-1].digest(),
-            self.spine.digest(),
+            self.records_digest,
+            self.geography_digest,
             self.plan.measuring_digest(),
             *(table.digest() for table in self.constraints),
         )
@@ -333,8 +347,8 @@ class _Run:
             event=self.plan.event().to_mapping(),
             run_id=secrets.run_id,
             private=secrets.private,
-            input_commitment=secrets.commitment(self.histograms[-1].digest()),
-            geography_digest=self.spine.digest().hex(),
+            input_commitment=secrets.commitment(self.records_digest),
+            geography_digest=self.geography_digest.hex(),
             spine=spine_record(self.plan, self.hierarchies),
             sizes=published_sizes(counts),
             solver={

@@ -238,14 +238,20 @@ class PublicCounts:
 
     def slice(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Offsets from 0, cells and counts of geounits start..stop; writable copies, as kernels want them."""
-        offsets = np.array(self.offsets[start : stop + 1], dtype=np.int64)
-        begin, end = int(offsets[0]), int(offsets[-1])
-        cells = np.array(self.cells[begin:end], dtype=np.int64)
-        return offsets - begin, cells, np.array(self.counts[begin:end], dtype=np.int64)
+        return rows_between(self.offsets, self.cells, self.counts, start, stop)
 
     def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)
+
+
+def rows_between(
+    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Compressed rows start..stop by themselves: offsets from 0, cells, counts; writable int64 copies."""
+    own = np.array(offsets[start : stop + 1], dtype=np.int64)
+    begin, end = int(own[0]), int(own[-1])
+    return own - begin, np.array(cells[begin:end], np.int64), np.array(counts[begin:end], np.int64)
 
 
 def triplets_of(

@@ -1,4 +1,4 @@
-"""Random small spines and entities for the tests of this folder."""
+"""Random small spines and entities, and dense generalised least squares, for the tests of spines."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def make_spine(rng: np.random.Generator, n_finest: int, n_levels: int, *, one_ro
 
 
 def make_family(rng: np.random.Generator, spine: Spine, n_entities: int, name: str = "any") -> EntityFamily:
-    """Entities that may overlap: mostly runs of neighbours with some changed, as real ones are."""
+    """Entities that may overlap: any sets, half of them made of whole runs."""
     n = spine.n_geounits(spine.finest)
     rows, entities = [], []
     for entity in range(n_entities):
@@ -44,6 +44,23 @@ def make_family(rng: np.random.Generator, spine: Spine, n_entities: int, name: s
     return entities_from_pairs(spine, name, codes, entities)
 
 
+def dense_variance(rows: np.ndarray, precisions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Variances of `wanted` x under generalised least squares of `rows` x; infinite where it cannot be told."""
+    exact = np.isinf(precisions)
+    # What is known exactly is taken out: x lies in the null space of those rows.
+    basis = np.eye(rows.shape[1])
+    if exact.any():
+        _, values, right = np.linalg.svd(rows[exact])
+        basis = right[(values > 1e-9).sum() :].T
+    measured = (rows[~exact] @ basis) * np.sqrt(precisions[~exact])[:, None]
+    values, vectors = np.linalg.eigh(measured.T @ measured)
+    top = max(values.max(initial=0), 1e-300)
+    kept = values > 1e-11 * top
+    loads = wanted @ basis @ vectors
+    lost = (np.abs(loads[:, ~kept]) > 1e-7).any(axis=1)
+    return np.where(lost, np.inf, (loads[:, kept] ** 2 / values[kept]).sum(axis=1))
+
+
 @pytest.fixture
 def random_spine() -> Callable[..., Spine]:
     """Makes a spine: (rng, n_finest, n_levels, one_root)."""
@@ -54,3 +71,9 @@ def random_spine() -> Callable[..., Spine]:
 def random_family() -> Callable[..., EntityFamily]:
     """Makes a family: (rng, spine, n_entities, name)."""
     return make_family
+
+
+@pytest.fixture
+def dense_gls() -> Callable[..., np.ndarray]:
+    """Dense generalised least squares: (rows, precisions, wanted)."""
+    return dense_variance
