@@ -32,6 +32,7 @@ import clarabel
 import numpy as np
 import osqp
 import piqp
+from family_grid import Source, grid
 from numba import njit
 from scipy import sparse
 
@@ -82,14 +83,19 @@ class Instance:
     upper: np.ndarray
 
 
-def families(counts: Path) -> Iterator[FamilyProblem]:
-    """Every family of a release that needs solving, in the order of the run."""
+def made_up(counts: Path) -> Source:
+    """A release of a made-up population whose blocks are real."""
     with tempfile.TemporaryDirectory() as folder:
         write_country(Path(folder), blocks=None, schema="pl94-persons", like=counts, seed=1)
         plan = load_plan(Path(folder) / "release.toml")
         spine = read_spine(plan.geography)
         truth = read_histograms(plan, spine)
-        constraints = compile_constraints(plan, spine, truth)
+        return Source(plan, spine, truth, compile_constraints(plan, spine, truth))
+
+
+def families(release: Source) -> Iterator[FamilyProblem]:
+    """Every family of a release that needs solving, in the order of the run."""
+    plan, spine, truth, constraints = release.plan, release.spine, release.truth, release.constraints
     noise = NoiseSource(insecure_key("benchmark"))
     source = Measurer(truth, spine, plan.schema, plan.strategy, noise)
     above = None
@@ -323,19 +329,19 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=20.0, help="seconds a peer may take")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     options = parser.parse_args()
-    met = list(families(options.counts))
+    release = made_up(options.counts)
+    met = list(families(release))
     start = time.perf_counter()
     for problem in met:
         ladder.solve_passes(problem, problem.allowed())
     print(f"all {len(met)} families of the state, all passes: {time.perf_counter() - start:.3f} s")
     results = {}
-    kinds = {
-        "block weights": [one for one in met if one.geolevel == "Block_Group"],
-        "block-group weights": [one for one in met if one.geolevel == "Tract"],
-        "tract and county weights": [one for one in met if one.geolevel in ("County", "State")],
-    }
-    for kind, own in kinds.items():
-        chosen = spread_by_size(own, options.families)
+    kinds = {f"{level} weights, by size": list(grid(release, level)) for level in ("Tract", "Block")}
+    for level in release.spine.geolevels[:-1]:
+        own = [one for one in met if one.geolevel == level and one.parent_counts is not None]
+        kinds[f"{level} to its children"] = spread_by_size(own, options.families)
+    kinds["root"] = [one for one in met if one.parent_counts is None]
+    for kind, chosen in kinds.items():
         results[kind] = [measure(one, options.rounds, options.limit) for one in chosen]
         show(kind, results[kind])
     if options.json is not None:
