@@ -87,7 +87,7 @@ def _problem(
     return FamilyProblem(
         geocode=f"{kept.shape[0]} x {run} from {spine.geocodes[level][start]}",
         geolevel=geolevel,
-        children=tuple(str(code) for code in spine.geocodes[level][start :: run][: kept.shape[0]]),
+        children=tuple(str(code) for code in spine.geocodes[level][start::run][: kept.shape[0]]),
         support=support,
         parent_counts=kept.sum(axis=0),
         measured=tuple(
@@ -101,7 +101,9 @@ def _problem(
         ),
         passes=tuple(EstimationPass(names, float(settings.slack)) for names in settings.passes),
         rounding=tuple(
-            RoundingStage(tuple((name, _columns(plan.query(name), support)) for name in stage), settings.target)
+            RoundingStage(
+                tuple((name, _columns(plan.query(name), support)) for name in stage), settings.target
+            )
             for stage in settings.rounding
         ),
     )

@@ -20,9 +20,6 @@ from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 PARTIAL_SWEEPS = 2
 """Sweeps over what is not zero after one over everything."""
 
-SUMS_CELLS = 128
-"""With more cells than this, slopes are summed from the answers: a change then touches few numbers."""
-
 
 class State(NamedTuple):
     """Where the descent stands; arrays are changed in place.
@@ -31,7 +28,7 @@ class State(NamedTuple):
         x: [C, g].
         cell_price: Prices of the parent's sums. [g]
         row_price: Positive at a lower bound, negative at an upper one. [R]
-        gradient: H x - b, where there are at most SUMS_CELLS cells and H is held; else empty. [C, g]
+        gradient: H x - b, where H is held; else empty. [C, g]
         excess: Weight times (sum of x - measured value), elsewhere; else empty. [C, L]
         activity: Sums of the rows. [R]
     """
@@ -57,7 +54,7 @@ def new_state(program: Program) -> State:
             for c in range(n_children):
                 if program.allowed[c, i]:
                     x[c, i] = program.sums[i] / count
-    dense = program.hessian.size > 0 and n_cells <= SUMS_CELLS
+    dense = program.hessian.size > 0
     return State(
         x,
         np.zeros(n_cells),

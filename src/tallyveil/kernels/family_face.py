@@ -1,224 +1,266 @@
-"""Exact answers on a face, compiled: one small dense system a child, coupled by the prices of the cells.
+"""A face of a pass's program: its free variables, its binding rows, and how they answer to prices, compiled.
 
-The numpy twin and specification is `tallyveil.estimation.active_set`, which says what a face and its compliance
-are. Here a child's system [[H, A'], [A, -compliance]] is solved through H's own inverse G on the free cells, the
-product W = A G and the small matrix M = W A' + compliance: errors e (gradient) and m (rows) are answered by
-
-    price of rows p = (m - W (e + price of cells)) / M,        dx = G (e + price of cells) + W' p,
-
-and the prices of the cells by the Schur complement, the sum over children of G - W' W / M. From one face to the
-next, G is brought up to date: a few cells that come or go change it by a matrix of rank one each, and rows do not
-change it at all.
+With B instead of H, the quadratic form that is minimised, a face is solved at once: `project` gives the minimum of
+1/2 z' B z - r' z over points z that keep the parent's sums, and the system of the rows the prices that make it meet
+them as well, by Woodbury's formula. B is H's diagonal or, where a ridge leaves H nearly singular, H itself.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
-from tallyveil.kernels.compiled import part, written_out
-from tallyveil.kernels.family_inverse import Factors, grown, make_room, update_inverses
+from tallyveil.kernels.compiled import part
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
-from tallyveil.kernels.vectors import add_scaled, copy_stretch
+
+Places = npt.NDArray[np.uint32]
+"""Unsigned, so that a loop need not ask whether they count from the end."""
+
+
+class Face(NamedTuple):
+    """The F free variables of a face and its m binding rows.
+
+    Attributes:
+        cells: Free cells in ascending order; child c's from cells_of[c] on. [F]
+        cells_of: [C + 1]
+        give: Persons by which a variable answers one unit of price where B is diagonal. [F]
+        cell_stiffness: 1 / the sum of `give` over a cell's children; 0 where none is free. [g]
+        inverse: Where B is H: inverses on the children's free cells, one after the other, by rows; else empty.
+        schur: Where B is H: Cholesky factor of their sum over children; else, and at a root, empty. [g, g]
+        rows: Binding rows. [m]
+        row_begin: Where the members of each begin. [m + 1]
+        members: Places of the free variables that a row sums.
+        compliance: Of rows, in the objective's units.
+        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
+    """
+
+    cells: Places
+    cells_of: Integers
+    give: Floats
+    cell_stiffness: Floats
+    inverse: Floats
+    schur: Floats
+    rows: Integers
+    row_begin: Integers
+    members: Places
+    compliance: float
+    system: Floats
 
 
 @njit(nogil=True, cache=True)
-def factor_face(
-    program: Program,
-    free: Booleans,
-    side: Integers,
-    row_compliance: float,
-    cell_compliance: float,
-    before: Factors,
-    changed: Booleans,
-) -> tuple[bool, Factors]:
-    """Solve every child's system on a face, and the Schur complement.
+def list_face(
+    program: Program, free: Booleans, side: Integers, row_compliance: float, whole: bool
+) -> tuple[bool, Face]:
+    """What solving on a face needs to know of it.
 
     Args:
         program: The pass's program.
         free: Variables that may be above zero. [C, g]
         side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
-        row_compliance: See `tallyveil.estimation.active_set`.
-        cell_compliance: Likewise, of the cells' sums.
-        before: Factors of another face of this program; changed in place.
-        changed: Children whose face, or whose rows' compliance, is not the one before. [C]
+        row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
+        whole: Whether B is H, which costs the cube of a child's free cells.
     Returns:
-        False where a system is singular; the factors, which are `before` unless something has outgrown it.
+        False where a system is singular; the face.
     """
     n_children, n_cells = free.shape
-    after = before if make_room(free, before, changed) else grown(program, free, before)
-    largest, most_rows = int(np.int64(0)), int(np.int64(0))
+    cells_of = np.zeros(n_children + 1, np.int64)
+    cells, give = np.empty(free.size, np.uint32), np.empty(free.size)
+    stiffness, n, n_inverse = np.zeros(n_cells), 0, 0
     for c in range(n_children):
-        largest = max(largest, after.cells_of[c + 1] - after.cells_of[c])
-        most_rows = max(most_rows, program.child_rows[c + 1] - program.child_rows[c])
-    if not update_inverses(program, free, after, changed, largest):
-        return False, after
-    if most_rows > 0 and not _bind(program, side, after, changed, row_compliance, most_rows):
-        return False, after
-    if not program.has_sums:
-        return True, after
-    schur = after.schur
-    schur[:] = 0.0
-    _add_schur(after, np.empty((most_rows + 1, largest)), schur)
+        scale = program.scale[program.kind[c]]
+        for i in range(n_cells):
+            if free[c, i]:
+                cells[n], give[n] = i, 1.0 / scale[i]
+                stiffness[i] += give[n]
+                n += 1
+        cells_of[c + 1] = n
+        n_inverse += (n - cells_of[c]) ** 2
     for i in range(n_cells):
-        schur[i, i] = schur[i, i] * (1.0 + cell_compliance) if schur[i, i] > 0.0 else 1.0
-    return cholesky(schur, n_cells), after
-
-
-@written_out
-def _bind(
-    program: Program, side: Integers, after: Factors, changed: Booleans, compliance: float, most: int
-) -> bool:
-    """W and 1 / M of changed children's binding rows."""
-    small, scratch, small_inverse = np.empty((most, most)), np.empty((most, most)), np.empty((most, most))
-    rows, weighted, inverse, cells = after.rows, after.weighted, after.inverse, after.cells
-    bound_label, row_bound, row_label = program.bound_label, program.row_bound, program.row_label
-    for c in range(changed.size):
-        first, m = program.child_rows[c], 0
-        if not changed[c] or first == program.child_rows[c + 1]:
-            continue
-        for t in range(first, program.child_rows[c + 1]):
-            if side[program.child_row[t]] != 0:
-                rows[first + m] = program.child_row[t]
-                m += 1
-        after.n_rows[c] = m
-        begin, f, width = after.cells_of[c], after.n_free[c], after.cells_of[c + 1] - after.cells_of[c]
-        for k in range(m):
-            bound, label = row_bound[rows[first + k]], row_label[rows[first + k]]
-            place = after.weighted_of[c] + k * width
-            for b in range(f):
-                weighted[place + b] = 0.0
-            for a in range(f):
-                if bound_label[bound, cells[begin + a]] == label:
-                    add_scaled(weighted, place, 1.0, inverse, after.inverse_of[c] + a * width, f)
-        for k in range(m):
-            bound, label = row_bound[rows[first + k]], row_label[rows[first + k]]
-            for t in range(k + 1):
-                total, place = 0.0, after.weighted_of[c] + t * width
-                for a in range(f):
-                    if bound_label[bound, cells[begin + a]] == label:
-                        total += weighted[place + a]
-                small[t, k] = total
-            small[k, k] += compliance / program.row_stiffness
-        if m == 1 and small[0, 0] > 0.0:
-            small_inverse[0, 0] = 1.0 / small[0, 0]
-        elif not invert(small, m, scratch, small_inverse):
-            return False
-        for k in range(m):
-            for t in range(m):
-                after.bound[after.bound_of[c] + k * m + t] = small_inverse[k, t]
-    return True
+        stiffness[i] = 1.0 / stiffness[i] if program.has_sums and stiffness[i] > 0.0 else 0.0
+    rows, row_begin, members = _members(program, side, cells, cells_of)
+    n_schur = n_cells if whole and program.has_sums else 0
+    face = Face(
+        cells[:n],
+        cells_of,
+        give[:n],
+        stiffness,
+        np.empty(n_inverse if whole else 0),
+        np.zeros((n_schur, n_schur)),
+        rows,
+        row_begin,
+        members,
+        row_compliance / program.row_stiffness,
+        np.zeros((rows.size, rows.size)),
+    )
+    if whole and not _invert_children(program, face):
+        return False, face
+    if rows.size == 0:
+        return True, face
+    if whole:
+        _add_rows(face)
+    else:
+        _add_rows_of_diagonal(face)
+    return cholesky(face.system, rows.size), face
 
 
 @part
-def _add_schur(factors: Factors, scratch: Floats, schur: Floats) -> None:
-    """Add the upper half of the Schur complement."""
-    cells, inverse, weighted, bound = factors.cells, factors.inverse, factors.weighted, factors.bound
-    length, last = scratch.shape[1], (scratch.shape[0] - 1) * scratch.shape[1]
-    mixed = scratch.reshape(-1)
-    for c in range(factors.n_free.size):
-        begin, f, m = factors.cells_of[c], factors.n_free[c], factors.n_rows[c]
-        place, width = factors.inverse_of[c], factors.cells_of[c + 1] - factors.cells_of[c]
-        if m == 0:
-            for a in range(f):
-                i = cells[begin + a]
-                for b in range(a, f):
-                    at = np.uint64(place + b)
-                    schur[i, np.uint64(cells[np.uint64(begin + b)])] += inverse[at]
-                place += width
-            continue
-        rows_place, bound_place = factors.weighted_of[c], factors.bound_of[c]
-        for k in range(m):
-            mixed[k * length : k * length + f] = 0.0
-            for t in range(m):
-                factor = bound[bound_place + k * m + t]
-                add_scaled(mixed, k * length, factor, weighted, rows_place + t * width, f)
+def _members(
+    program: Program, side: Integers, cells: Places, cells_of: Integers
+) -> tuple[Integers, Integers, Places]:
+    """Binding rows, where the members of each begin, and the members: places of free variables."""
+    m = 0
+    for row in range(side.size):
+        m += side[row] != 0
+    rows, row_begin = np.empty(m, np.int64), np.zeros(m + 1, np.int64)
+    members = np.empty(cells_of[-1] * program.bound_label.shape[0] if m > 0 else 0, np.uint32)
+    m, n = 0, 0
+    for row in range(side.size):
+        if side[row] != 0:
+            c, label = program.row_child[row], program.row_label[row]
+            labels = program.bound_label[program.row_bound[row]]
+            for t in range(cells_of[c], cells_of[c + 1]):
+                if labels[cells[t]] == label:
+                    members[n] = t
+                    n += 1
+            rows[m], row_begin[m + 1] = row, n
+            m += 1
+    return rows, row_begin, members[:n]
+
+
+@part
+def _invert_children(program: Program, face: Face) -> bool:
+    """Inverses of H and the factor of their sum; False where one is singular."""
+    cells, place, schur = face.cells, 0, face.schur
+    for c in range(face.cells_of.size - 1):
+        first, last, kind = face.cells_of[c], face.cells_of[c + 1], program.kind[c]
+        f = last - first
+        own = face.inverse[place : place + f * f].reshape(f, f)
         for a in range(f):
-            i = cells[begin + a]
-            copy_stretch(mixed, last + a, inverse, place + a, f - a)
-            for k in range(m):
-                factor = -weighted[rows_place + k * width + a]
-                add_scaled(mixed, last + a, factor, mixed, k * length + a, f - a)
-            for b in range(a, f):
-                schur[i, np.uint64(cells[np.uint64(begin + b)])] += mixed[np.uint64(last + b)]
-            place += width
+            i = cells[first + a]
+            for b in range(f):
+                j = cells[first + b]
+                own[a, b] = program.ridge[kind, i] if a == b else 0.0
+                for q in range(program.answers.shape[1]):
+                    if program.answers[i, q] >= 0 and program.answers[i, q] == program.answers[j, q]:
+                        own[a, b] += program.weights[kind, program.answers[i, q]]
+        if not invert(own):
+            return False
+        if schur.size > 0:
+            for a in range(f):
+                for b in range(a, f):
+                    schur[cells[first + a], cells[first + b]] += own[a, b]
+        place += f * f
+    for i in range(schur.shape[0]):
+        schur[i, i] = schur[i, i] if schur[i, i] > 0.0 else 1.0
+    return cholesky(schur, schur.shape[0])
 
 
-@written_out
-def correct(
-    program: Program,
-    factors: Factors,
-    costs: Floats,
-    missing_rows: Floats,
-    missing_cells: Floats,
-    x: Floats,
-    cell_price: Floats,
-    row_price: Floats,
-) -> None:
-    """Solve the face's equations for these errors and add the answer in place.
+@part
+def _add_rows(face: Face) -> None:
+    """compliance + A P A' into the face's system."""
+    n, m = face.cells.size, face.rows.size
+    gradient, direction, price = np.empty(n), np.empty(n), np.empty(face.cell_stiffness.size)
+    for k in range(m):
+        gradient[:] = 0.0
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            gradient[face.members[e]] = 1.0
+        project(face, gradient, direction, price)
+        row_sums(face, direction, face.system[k])
+        face.system[k, k] += face.compliance
+
+
+@part
+def _add_rows_of_diagonal(face: Face) -> None:
+    """The upper half of the same where B is diagonal: rows meet only in a cell."""
+    n_cells, system = face.cell_stiffness.size, face.system
+    begin = np.zeros(n_cells + 1, np.int64)
+    for t in face.members:
+        begin[face.cells[t] + 1] += 1
+    for i in range(n_cells):
+        begin[i + 1] += begin[i]
+    filled, row_of = begin.copy(), np.empty(face.members.size, np.uint32)
+    member_of, give_of = np.empty(face.members.size, np.uint32), np.empty(face.members.size)
+    for k in range(face.rows.size):
+        system[k, k] = face.compliance
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            t = face.members[e]
+            place = np.uint64(filled[face.cells[t]])
+            row_of[place], member_of[place], give_of[place] = k, t, face.give[t]
+            filled[face.cells[t]] += 1
+    for i in range(n_cells):
+        last = np.uint64(begin[i + 1])
+        for e in range(np.uint64(begin[i]), last):
+            row, shared = system[row_of[e]], give_of[e] * face.cell_stiffness[i]
+            for other in range(e, last):
+                row[row_of[other]] -= shared * give_of[other]
+                if member_of[other] == member_of[e]:
+                    row[row_of[other]] += give_of[e]
+
+
+@part
+def project(face: Face, gradient: Floats, direction: Floats, price: Floats) -> None:
+    """Minimise 1/2 z' B z - r' z over z whose sums over children are zero.
 
     Args:
-        program: The pass's program.
-        factors: Of the face.
-        costs: The Lagrangian's gradient; read where free. [C, g]
-        missing_rows: Persons that binding rows lack. [R]
-        missing_cells: Persons that cells lack; changed. [g]
-        x: [C, g], changed where free.
-        cell_price: [g], changed.
-        row_price: [R], changed where binding.
+        face: The face.
+        gradient: r; the prices of the cells' sums are taken out of it. [F]
+        direction: z. [F]
+        price: Those prices. [g]
     """
-    n_children, n_cells = x.shape
-    cells, cells_of, n_free = factors.cells, factors.cells_of, factors.n_free
-    step, right, price = np.empty(cells.size), np.empty(cells.size), np.empty(row_price.size)
-    for c in range(n_children):
-        for t in range(cells_of[c], cells_of[c] + n_free[c]):
-            right[t] = -costs[c, cells[t]]
-    if program.has_sums:
-        _answer(program, factors, right, missing_rows, step, price)
-        for c in range(n_children):
-            for t in range(cells_of[c], cells_of[c] + n_free[c]):
-                missing_cells[cells[t]] -= step[t]
-        solve_cholesky(factors.schur, missing_cells)
-        for i in range(n_cells):
-            cell_price[i] += missing_cells[i]
-        for c in range(n_children):
-            for t in range(cells_of[c], cells_of[c] + n_free[c]):
-                right[t] += missing_cells[cells[t]]
-    _answer(program, factors, right, missing_rows, step, price)
-    for c in range(n_children):
-        for t in range(cells_of[c], cells_of[c] + n_free[c]):
-            x[c, cells[t]] += step[t]
-        first = program.child_rows[c]
-        for k in range(first, first + factors.n_rows[c]):
-            row_price[factors.rows[k]] += price[k]
+    cells = face.cells
+    for i in range(price.size):
+        price[i] = 0.0
+    if face.cell_stiffness.size > 0:
+        give_way(face, gradient, direction)
+        for t in range(direction.size):
+            price[cells[t]] += direction[t]
+        price_sums(face, price)
+        for t in range(direction.size):
+            gradient[t] -= price[cells[t]]
+    give_way(face, gradient, direction)
 
 
 @part
-def _answer(
-    program: Program, factors: Factors, right: Floats, missing_rows: Floats, step: Floats, price: Floats
-) -> None:
-    """Changes of free cells into `step` and of binding rows' prices into `price`, in the factors' order."""
-    cells, inverse, weighted, bound = factors.cells, factors.inverse, factors.weighted, factors.bound
-    bound_label, missing = program.bound_label, np.empty(missing_rows.size)
-    for c in range(factors.n_free.size):
-        begin, f, m = factors.cells_of[c], factors.n_free[c], factors.n_rows[c]
-        place, width = factors.inverse_of[c], factors.cells_of[c + 1] - begin
-        for b in range(f):
-            step[begin + b] = 0.0
-        for a in range(f):
-            add_scaled(step, begin, right[begin + a], inverse, place, f)
-            place += width
-        first = program.child_rows[c]
-        for k in range(m):
-            row = factors.rows[first + k]
-            source, label = program.row_bound[row], program.row_label[row]
-            missing[k] = missing_rows[row]
-            for t in range(begin, begin + f):
-                if bound_label[source, cells[t]] == label:
-                    missing[k] -= step[t]
-        place = factors.bound_of[c]
-        for k in range(m):
-            price[first + k] = 0.0
-            for t in range(m):
-                price[first + k] += bound[place + k * m + t] * missing[t]
-        for k in range(m):
-            add_scaled(step, begin, price[first + k], weighted, factors.weighted_of[c] + k * width, f)
+def give_way(face: Face, prices: Floats, out: Floats) -> None:
+    """What variables answer to prices: the inverse of B times them."""
+    if face.inverse.size == 0:
+        for t in range(out.size):
+            out[t] = prices[t] * face.give[t]
+        return
+    place = 0
+    for c in range(face.cells_of.size - 1):
+        first, last = face.cells_of[c], face.cells_of[c + 1]
+        for t in range(first, last):
+            out[t] = 0.0
+            for u in range(first, last):
+                out[t] += face.inverse[place] * prices[u]
+                place += 1
+
+
+@part
+def price_sums(face: Face, sums: Floats) -> None:
+    """Prices that change the cells' sums by so much, in place."""
+    if face.schur.size > 0:
+        solve_cholesky(face.schur, sums)
+        return
+    for i in range(sums.size):
+        sums[i] *= face.cell_stiffness[i]
+
+
+@part
+def row_sums(face: Face, vector: Floats, out: Floats) -> None:
+    """A times a vector of free variables."""
+    for k in range(face.rows.size):
+        out[k] = 0.0
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            out[k] += vector[face.members[e]]
+
+
+@part
+def add_to_members(face: Face, values: Floats, factor: float, out: Floats) -> None:
+    """Add factor times A' times a value a row."""
+    for k in range(face.rows.size):
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            out[face.members[e]] += factor * values[k]

@@ -1,15 +1,18 @@
 """The proximal primal-dual active-set method, compiled: from a close point to the exact optimum.
 
-The numpy twin and specification is `tallyveil.estimation.active_set`, which explains the method.
+The numpy twin and specification is `tallyveil.estimation.active_set`, which explains the method. Here a face is at
+first solved roughly, which is enough to see most of what is wrong, and its rows are soft: a face whose rows are stiff
+gives way to the next one as soon as a row should let go. Once nothing is wrong any more, rows become stiff, so that
+two or three steps settle their prices, and the face is solved exactly.
 """
 
 import numpy as np
 
 from tallyveil.kernels.compiled import part, written_out
 from tallyveil.kernels.family_certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
+from tallyveil.kernels.family_conjugate import correct
 from tallyveil.kernels.family_descent import row_activity
-from tallyveil.kernels.family_face import correct, factor_face
-from tallyveil.kernels.family_inverse import Factors, no_factors
+from tallyveil.kernels.family_face import Face, list_face
 from tallyveil.kernels.family_program import Booleans, Floats, Integers, Program
 from tallyveil.kernels.family_swap import swap
 from tallyveil.kernels.vectors import set_rows, set_to
@@ -21,11 +24,15 @@ ROUNDING = 4e-15
 ENOUGH, ENOUGH_PERSONS = 4e-14, 1e-9
 """What is exact enough: sums of many terms miss by so many parts of the largest; but never more persons."""
 
-SLOW = 0.5
+ROUGH_PERSONS, ROUGH_SIGN = 1e-3, 1e-2
+"""How exactly a face is solved at first, and by how many persons a sign is then wrong."""
+
+STIFFER, NEAR_PERSONS = 2.0**-10, 4e-3
+"""Factor of the rows' compliance once a settled face's residual is this small."""
+
+STIFFEST, SOFTEST = 2.0**-30, 1.0
 STUCK = 0.95
-SOFTEST = 2.0**-8
 MOST_REFINEMENTS = 3
-STIFFEST = 2.0**-30
 
 
 @written_out
@@ -35,7 +42,7 @@ def polish(
     cell_price: Floats,
     row_price: Floats,
     row_compliance: float,
-    cell_compliance: float,
+    whole: bool,
     full_swaps: int,
     single_swaps: int,
 ) -> tuple[float, int]:
@@ -48,7 +55,7 @@ def polish(
         cell_price: Likewise. [g]
         row_price: Likewise. [R]
         row_compliance: Of rows, in units of an answer's own.
-        cell_compliance: Of cells' sums, likewise.
+        whole: How faces are solved, see `list_face`.
         full_swaps: Steps that swap everything that is wrong.
         single_swaps: Later steps, which swap only what is most wrong.
     Returns:
@@ -56,41 +63,38 @@ def polish(
     """
     costs, activity = np.empty(x.shape), np.empty(row_price.size)
     free, side = _guess(program, x, cell_price, row_price, costs, activity)
-    changed = np.ones(free.shape[0], np.bool_)
-    _free_a_child(program, free, x, changed)
-    ok, factors = factor_face(
-        program, free, side, row_compliance, cell_compliance, no_factors(program, free), changed
-    )
+    _free_a_child(program, free, x)
+    ok, face = list_face(program, free, side, row_compliance, whole)
     centre_x, centre_cell, centre_row = x.copy(), cell_price.copy(), row_price.copy()
     point_x, point_cell, point_row = x.copy(), cell_price.copy(), row_price.copy()
     largest = _largest(x)
     tolerance, exact = 1e-9 + 1e-13 * largest, _exact(largest)
     found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
     stiffest, stride, step, known = STIFFEST, 1.0, int(np.int64(0)), True
+    soft, rough, refining = row_compliance, side.size > 0, False
     while step < full_swaps + single_swaps:
         while not ok:
             # rounding errors outweigh the compliance: soften
-            if cell_compliance > SOFTEST:
+            if row_compliance > SOFTEST:
                 return found, step
-            cell_compliance *= 64.0
             row_compliance *= 64.0
-            stiffest = row_compliance
-            changed[:] = True
-            ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
-        set_to(point_cell, centre_cell)
-        known &= not _on_face(free, side, centre_x, centre_row, point_x, point_row)
+            stiffest, soft = row_compliance, max(soft, row_compliance)
+            ok, face = list_face(program, free, side, row_compliance, whole)
+        if not refining:
+            set_to(point_cell, centre_cell)
+            known &= not _on_face(free, side, centre_x, centre_row, point_x, point_row)
         _solve_face(
             program,
-            factors,
+            face,
             side,
-            row_compliance / program.row_stiffness,
             centre_row,
+            ROUGH_PERSONS if rough else exact,
             point_x,
             point_cell,
             point_row,
             costs,
             activity,
-            known,
+            known or refining,
         )
         n_wrong = swap(
             program,
@@ -100,21 +104,31 @@ def polish(
             costs,
             activity,
             centre_row,
-            tolerance,
-            exact,
+            ROUGH_SIGN if rough else tolerance,
+            ROUGH_SIGN if rough else exact,
             row_compliance,
             _manner(step, full_swaps),
-            changed,
         )
         step += 1
         if n_wrong > 0:
             last, last_unmet, stride, known = np.inf, np.inf, 1.0, False
             set_rows(centre_x, point_x)
+            row_compliance, rough, refining = soft, True, False
             if step < full_swaps + single_swaps:
-                _free_a_child(program, free, point_x, changed)
-                ok, factors = factor_face(
-                    program, free, side, row_compliance, cell_compliance, factors, changed
-                )
+                _free_a_child(program, free, point_x)
+                ok, face = list_face(program, free, side, row_compliance, whole)
+            continue
+        refining = rough
+        if rough:
+            now, unmet = violation(program, point_x, costs, activity, point_row)
+            rough = row_compliance == soft and face.rows.size > 0 and now <= NEAR_PERSONS
+            if rough:
+                # near enough to go on with stiff rows, as rough still
+                row_compliance, refining, known = max(row_compliance * STIFFER, stiffest), False, True
+                set_rows(centre_x, point_x)
+                set_to(centre_cell, point_cell)
+                set_to(centre_row, point_row)
+                ok, face = list_face(program, free, side, row_compliance, whole)
             continue
         if _clip(point_x, centre_x):
             now, unmet = residual(program, centre_x, point_cell, point_row)
@@ -140,11 +154,10 @@ def polish(
         _stride(stride, point_cell, centre_cell)
         _stride(stride, point_row, centre_row)
         known = stride == 1.0
-        if better and now > SLOW * last and row_compliance > stiffest:
-            # prices converge slowly: stiffen the rows
-            row_compliance = max(row_compliance / 4.0, stiffest)
-            changed[:] = True
-            ok, factors = factor_face(program, free, side, row_compliance, cell_compliance, factors, changed)
+        if better and now <= NEAR_PERSONS and row_compliance > stiffest and face.rows.size > 0:
+            # soft rows find the face, stiff ones its prices
+            row_compliance = max(row_compliance * STIFFER, stiffest)
+            ok, face = list_face(program, free, side, row_compliance, whole)
         last, last_unmet = now, unmet
     if found == np.inf:
         _clip(point_x, x)
@@ -223,8 +236,8 @@ def _guess(
 
 
 @part
-def _free_a_child(program: Program, free: Booleans, x: Floats, changed: Booleans) -> None:
-    """Free the largest variable of every inhabited cell that has none, and mark its child as changed."""
+def _free_a_child(program: Program, free: Booleans, x: Floats) -> None:
+    """Free the largest variable of every inhabited cell that has none."""
     if not program.has_sums:
         return
     for i in range(free.shape[1]):
@@ -236,7 +249,6 @@ def _free_a_child(program: Program, free: Booleans, x: Floats, changed: Booleans
                     best = c
             if not any_free and best >= 0:
                 free[best, i] = True
-                changed[best] = True
 
 
 @part
@@ -258,10 +270,10 @@ def _on_face(
 @written_out
 def _solve_face(
     program: Program,
-    factors: Factors,
+    face: Face,
     side: Integers,
-    softness: float,
     centre_row: Floats,
+    enough: float,
     x: Floats,
     cell_price: Floats,
     row_price: Floats,
@@ -274,29 +286,28 @@ def _solve_face(
     Solved again for what rounding left over, until that is less than what decides a swap. Reduced costs and
     activity become those of the answer; where they are `known`, they are the given point's already.
     """
-    enough = _exact(_largest(x))
-    missing_rows, missing_cells = np.empty(side.size), np.empty(cell_price.size)
+    missing_rows, missing_cells = np.empty(side.size), np.zeros(cell_price.size)
     for attempt in range(MOST_REFINEMENTS + 1):
         if attempt > 0 or not known:
             reduced_costs(program, x, cell_price, row_price, costs)
             row_activity(program, x, activity)
         error = _missing(
-            program, side, softness, centre_row, x, row_price, activity, missing_rows, missing_cells
+            program, side, face.compliance, centre_row, x, row_price, activity, missing_rows, missing_cells
         )
-        error = max(error, _steepest(program, factors, costs))
+        error = max(error, _steepest(program, face, costs))
         if attempt == MOST_REFINEMENTS or (attempt > 0 and error <= enough):
             return
-        correct(program, factors, costs, missing_rows, missing_cells, x, cell_price, row_price)
+        correct(program, face, costs, missing_rows, missing_cells, enough, x, cell_price, row_price)
 
 
 @part
-def _steepest(program: Program, factors: Factors, costs: Floats) -> float:
+def _steepest(program: Program, face: Face, costs: Floats) -> float:
     """Largest reduced cost of a free variable, in persons."""
     worst = 0.0
     for c in range(costs.shape[0]):
         scale = program.scale[program.kind[c]]
-        for t in range(factors.cells_of[c], factors.cells_of[c] + factors.n_free[c]):
-            i = factors.cells[t]
+        for t in range(face.cells_of[c], face.cells_of[c + 1]):
+            i = face.cells[t]
             worst = max(worst, abs(costs[c, i]) / scale[i])
     return worst
 

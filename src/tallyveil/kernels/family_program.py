@@ -12,10 +12,10 @@ Integers = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
 Booleans = npt.NDArray[np.bool_]
 
-DENSE_CELLS = 512
-"""With more cells than this, H is never written out; its products go through the answers' sums."""
+DENSE_CELLS = 128
+"""With more cells than this, H is never written out; its products go through the answers' sums, which are fewer."""
 
-MOST_ENTRIES = 4 * DENSE_CELLS**2
+MOST_ENTRIES = 2**20
 """Nor is it where the H of all kinds together would have more numbers than this."""
 
 

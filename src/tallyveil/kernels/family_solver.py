@@ -13,18 +13,16 @@ from tallyveil.kernels.family_program import Booleans, Floats, Integers, Labels,
 from tallyveil.kernels.family_reduction import reduce_arrays
 from tallyveil.kernels.vectors import set_rows, set_to
 
-DONE_PERSONS = 5e-2
-"""Where the descent stops: near enough for the face to be right, which the polish then proves."""
+DONE_PERSONS, DONE_WITH_ROWS = 1.0, 0.1
+"""Where the descent stops: near enough for most of the face to be right. Rows' prices settle more slowly."""
 
 STIFFNESS = 0.1
 ROW_COMPLIANCE = 2.0**-3
-CELL_COMPLIANCE = 2.0**-32
 FULL_SWAPS = 8
 SINGLE_SWAPS = 42
 SWEEPS = 30
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
-ROOT_SWEEPS = 400
 ROUNDS = 4
 """Rounds of descent and polish; only the first is the common case."""
 
@@ -100,13 +98,17 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
         Residual in persons, rounds, sweeps, steps.
     """
     stiffness = STIFFNESS * program.row_stiffness
-    # faces cost the cube of what sweeps cost, most of all at a root, whose block is a single number
+    # large faces cost more than sweeps do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
-    planned = planned if program.has_sums else ROOT_SWEEPS
+    done = DONE_WITH_ROWS if program.row_child.size > 0 else DONE_PERSONS
+    ridged = False
+    for z in range(program.ridge.shape[0]):
+        for i in range(program.ridge.shape[1]):
+            ridged |= program.ridge[z, i] > 0.0
     sweeps, steps = 0, 0
     best, best_x = np.inf, state.x
     for attempt in range(ROUNDS):
-        sweeps += descend(program, state, stiffness, planned, DONE_PERSONS * 1e-4**attempt)
+        sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
         x, cell_price, row_price = state.x.copy(), state.cell_price.copy(), state.row_price.copy()
         found, made = polish(
             program,
@@ -114,7 +116,7 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
             cell_price,
             row_price,
             ROW_COMPLIANCE,
-            CELL_COMPLIANCE * 64.0**attempt,
+            ridged or attempt > 0,
             FULL_SWAPS,
             SINGLE_SWAPS << attempt,
         )

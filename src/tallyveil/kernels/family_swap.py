@@ -22,7 +22,6 @@ def swap(
     exact: float,
     compliance: float,
     manner: int,
-    changed: Booleans,
 ) -> int:
     """Swap what has a wrong sign; returns how much was wrong.
 
@@ -30,7 +29,6 @@ def swap(
     direction (all totals up, all prices up), in which swapping them together overshoots for ever.
     """
     n_wrong, worst, worst_child, worst_cell, worst_row, worst_side = 0, -np.inf, 0, 0, -1, 0
-    changed[:] = False
     for c in range(free.shape[0]):
         scale = program.scale[program.kind[c]]
         for i in range(free.shape[1]):
@@ -43,7 +41,6 @@ def swap(
                         worst, worst_child, worst_cell = wrong, c, i
                     if manner < 2:
                         free[c, i] = not free[c, i]
-                        changed[c] = True
     for row in range(side.size):
         new_side, wrong = _side(
             program, row, side[row], activity[row], centre_row[row], tolerance, exact, compliance
@@ -54,14 +51,11 @@ def swap(
                 worst, worst_row, worst_side = wrong, row, new_side
             if manner == 0:
                 side[row] = new_side
-                changed[program.row_child[row]] = True
     if manner > 0 and n_wrong > 0:
         if worst_row >= 0:
             side[worst_row] = worst_side
-            changed[program.row_child[worst_row]] = True
         elif manner == 2:
             free[worst_child, worst_cell] = not free[worst_child, worst_cell]
-            changed[worst_child] = True
     return n_wrong
 
 
