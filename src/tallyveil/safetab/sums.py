@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from tallyveil.noise.laws import DiscreteGaussian, Law
 
@@ -37,8 +36,12 @@ class NoiseSum:
 
     def plus(self, other: "NoiseSum") -> "NoiseSum":
         """Law of the sum of the two, independent."""
-        both = np.maximum(fftconvolve(self.probabilities, other.probabilities), 0.0)
-        return _trimmed(both)
+        n = len(self.probabilities) + len(other.probabilities) - 1
+        size = 1 << (n - 1).bit_length()
+        both = np.fft.irfft(
+            np.fft.rfft(self.probabilities, size) * np.fft.rfft(other.probabilities, size), size
+        )
+        return _trimmed(np.maximum(both[:n], 0.0))
 
     def within(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(lowest <= X <= highest) for pairs of bounds; 0 where they cross."""
