@@ -32,21 +32,14 @@ from tallyveil.safetab.config import (
     SafetabConfig,
     read_values,
 )
-from tallyveil.safetab.files import PERSONS, ColumnRule, FileFormat
+from tallyveil.safetab.files import BLOCK, RECORD_CODES, ColumnRule, FileFormat, digit_of, race_summary
 from tallyveil.safetab.iterations import IterationFiles, View, read_iterations
 from tallyveil.safetab.plan import law_of, release_of
 from tallyveil.safetab.stability import Stability, stability_of
 
-_BLOCK = PERSONS.rules[3:7]
 HOUSEHOLDS: Final = FileFormat(
     "household-records",
-    (
-        *_BLOCK,
-        ColumnRule("HHRACE", r"^(0[1-9]|[1-5][0-9]|6[0-3])$", "2 digits from 01 to 63"),
-        *PERSONS.rules[8:],
-        ColumnRule("HOUSEHOLD_TYPE", r"^[1-5]$", "1 to 5"),
-        ColumnRule("TEN", r"^[1-4]$", "1 to 4"),
-    ),
+    (*BLOCK, race_summary("HHRACE"), *RECORD_CODES, digit_of("HOUSEHOLD_TYPE", 5), digit_of("TEN", 4)),
 )
 GROUP_TOTALS: Final = FileFormat(
     "pop-group-totals",

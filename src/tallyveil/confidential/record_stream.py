@@ -1,0 +1,105 @@
+"""Reading a file of records a piece at a time: from text or Parquet to parsed numbers, and which rules they break."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.confidential.histogram import REDACTED
+from tallyveil.errors import StoreError
+from tallyveil.kernels.text_records import parse_rows
+from tallyveil.safetab.files import FileFormat, scan_file, unreadable
+
+PIECE: Final = 1 << 23
+"""Bytes of text parsed at once: about 100,000 records."""
+
+ROWS: Final = 100_000
+"""Rows of Parquet parsed at once."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ParsedRecords:
+    """Some consecutive records of a file. Confidential.
+
+    Attributes:
+        values: Every column as a number, 0 where its rule is broken; int32, shape (records, columns).
+        broken: Columns with a value that their rule does not allow; shape (columns,).
+    """
+
+    values: NDArray[np.int32]
+    broken: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        return f"ParsedRecords(records={REDACTED})"
+
+
+def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
+    """The records of a file in order, some at a time; memory does not grow with their number.
+
+    Args:
+        path: Text or Parquet.
+        form: Its format, whose columns have a `NumberRule` each.
+    Raises:
+        ConfigError: the header is not the format's.
+        SchemaError: the file is empty.
+        StoreError: the file cannot be read, or lines differ in their number of columns.
+    Privacy: errors name the file and the kind of failure only.
+    """
+    scan = scan_file(path, form)  # checks the header
+    rules = np.array([_rule(form, number) for number in range(len(form.rules))], np.int64)
+    for piece in _parquet_pieces(path, scan) if path.suffix == ".parquet" else _text_pieces(path):
+        data = np.frombuffer(piece, np.uint8)
+        values = np.empty((len(data) // len(rules) + 1, len(rules)), np.int32)
+        broken = np.zeros(len(rules), bool)
+        n = parse_rows(data, rules, values, broken)
+        if n < 0:
+            raise _ragged(path)
+        yield ParsedRecords(values[:n], broken)
+
+
+def _rule(form: FileFormat, column: int) -> tuple[int, int, int, int, int]:
+    rule = form.rules[column].number
+    if rule is None:
+        raise TypeError(f"{form.stem} is no format of records: {form.columns[column]} has no number rule")
+    return rule.least_digits, rule.most_digits, rule.least, rule.most, int(rule.word)
+
+
+def _text_pieces(path: Path) -> Iterator[bytes]:
+    """Whole lines after the header, about `PIECE` bytes at a time."""
+    try:
+        with path.open("rb") as opened:
+            opened.readline()
+            rest = b""
+            while piece := opened.read(PIECE):
+                end = piece.rfind(b"\n") + 1
+                if not end:  # no line of the formats is as long as that
+                    if len(rest) + len(piece) > PIECE:
+                        raise _ragged(path)
+                    rest += piece
+                    continue
+                yield rest + piece[:end]
+                rest = piece[end:]
+            if rest:
+                yield rest + b"\n"
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _parquet_pieces(path: Path, scan: pl.LazyFrame) -> Iterator[bytes]:
+    """The same rows as the text of them; a value with a line feed or a bar breaks the number of columns."""
+    try:
+        for frame in scan.collect_batches(chunk_size=ROWS, maintain_order=True, engine="streaming"):
+            text = io.BytesIO()
+            frame.write_csv(text, separator="|", quote_style="never", include_header=False)
+            yield text.getvalue()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise unreadable(path, error) from None
+
+
+def _ragged(path: Path) -> StoreError:
+    return unreadable(path, ValueError("another number of columns"))
