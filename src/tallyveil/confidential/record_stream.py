@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import StoreError
 from tallyveil.kernels.text_records import parse_rows
-from tallyveil.safetab.files import FileFormat, scan_file, unreadable
+from tallyveil.safetab.files import FileFormat, Word, collect_file, scan_file, unreadable
 
 PIECE: Final = 1 << 23
 """Bytes of text parsed at once: about 100,000 records."""
 
-ROWS: Final = 100_000
-"""Rows of Parquet parsed at once."""
+ROWS: Final = 1 << 17
+"""Rows of Parquet parsed at once. They are read as slices: a batched reader runs ahead and keeps all it has read."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -36,6 +36,23 @@ class ParsedRecords:
 
     def __repr__(self) -> str:
         return f"ParsedRecords(records={REDACTED})"
+
+
+def most_records(path: Path, form: FileFormat) -> int:
+    """At least as many as the file has records, or one of them breaks a rule.
+
+    Args:
+        path, form: As in `parsed_records`, whose errors it raises.
+    """
+    scan = scan_file(path, form)
+    if path.suffix == ".parquet":
+        return int(collect_file(scan.select(pl.len()), path).item())
+    words = {Word.NONE: 9, Word.NULL: len("Null"), Word.FLAG: len("True")}
+    shortest = 0
+    for column in range(len(form.rules)):
+        digits, _, _, _, word = _rule(form, column)
+        shortest += min(digits or 9, words[Word(word)]) + 1
+    return path.stat().st_size // shortest + 1
 
 
 def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
@@ -92,13 +109,12 @@ def _text_pieces(path: Path) -> Iterator[bytes]:
 
 def _parquet_pieces(path: Path, scan: pl.LazyFrame) -> Iterator[bytes]:
     """The same rows as the text of them; a value with a line feed or a bar breaks the number of columns."""
-    try:
-        for frame in scan.collect_batches(chunk_size=ROWS, maintain_order=True, engine="streaming"):
-            text = io.BytesIO()
-            frame.write_csv(text, separator="|", quote_style="never", include_header=False)
-            yield text.getvalue()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise unreadable(path, error) from None
+    n = collect_file(scan.select(pl.len()), path).item()
+    for first in range(0, n, ROWS):
+        text = io.BytesIO()
+        frame = collect_file(scan.slice(first, ROWS), path)
+        frame.write_csv(text, separator="|", quote_style="never", include_header=False)
+        yield text.getvalue()
 
 
 def _ragged(path: Path) -> StoreError:

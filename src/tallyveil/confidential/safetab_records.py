@@ -3,15 +3,15 @@
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.confidential.histogram import REDACTED
-from tallyveil.confidential.record_stream import ParsedRecords, parsed_records
+from tallyveil.confidential.record_stream import ParsedRecords, most_records, parsed_records
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.kernels.coded_records import COUNTIES, check_lists, code_rows, order_lists
 from tallyveil.kernels.safetab_groups import order_by_region
@@ -120,7 +120,8 @@ def read_coded_records(
     races = np.array([form.columns.index(name) for name in RACE_COLUMNS])
     position = np.full(10_000, -1, np.int16)
     position[[int(code) for code in files.codes]] = np.arange(len(files.codes), dtype=np.int16)
-    coders = [_RunCoder(run, config, regions[run], position, form, cells_of) for run in config.runs]
+    room = most_records(path, form)
+    coders = [_RunCoder(run, config, regions[run], position, form, cells_of, room) for run in config.runs]
     n_rows = 0
     for part in parsed_records(path, form):
         n_rows += len(part.values)
@@ -128,8 +129,9 @@ def read_coded_records(
         gap, later = check_lists(part.values[:, races], config.max_race_codes)
         faults.gap |= gap
         faults.later |= later
-        for coder in coders:
-            coder.add(part, faults.unknown)
+        if not faults.broken.any():  # else only formats are told, and there may be more records than room
+            for coder in coders:
+                coder.add(part, faults.unknown)
     if not n_rows:
         raise SchemaError(f"{path} has no rows. Give a file with at least one.", code="safetab-empty")
     faults.lost = any(coder.lost for coder in coders)
@@ -215,16 +217,6 @@ class _Faults:
         return problems
 
 
-@dataclass(slots=True, repr=False)
-class _Pieces:
-    """Coded records in the order of the file, piece by piece. Confidential."""
-
-    places: list[NDArray[np.int32]] = field(default_factory=list)
-    races: list[NDArray[np.int32]] = field(default_factory=list)
-    lists: list[NDArray[np.int16]] = field(default_factory=list)
-    ethnicity: list[NDArray[np.int16]] = field(default_factory=list)
-
-
 class _RunCoder:
     """Collects the records of one run as compact arrays, and puts them in the order of their blocks."""
 
@@ -236,6 +228,7 @@ class _RunCoder:
         position: NDArray[np.int16],
         form: FileFormat,
         cells_of: CellsOf,
+        room: int,
     ) -> None:
         self.run = run
         self.lost = False
@@ -248,56 +241,48 @@ class _RunCoder:
         self._wanted[[int(state) for state in config.states_of(run)]] = True
         bounds = np.arange(100 * COUNTIES + 1, dtype=np.int64) * 10**10
         self._counties = np.searchsorted(regions.blocks, bounds)
-        self._pieces = _Pieces()
         self._cells_of = cells_of
+        # Room for all records is set aside at once. What stays unwritten takes no memory, and nothing is moved.
+        self._n = 0
+        self._places, self._races = np.empty(room, np.int32), np.empty(room, np.int32)
+        self._ethnicity = np.empty(room, np.int16)
         none = cells_of({name: np.empty(0, np.int32) for name in form.columns})
-        self._cells: dict[str, list[NDArray[np.int8]]] = {name: [] for name in none}
+        self._cells = {name: np.empty(room, np.int8) for name in none}
         self._n_lists = 0
+        self._lists: list[NDArray[np.int16]] = []
 
     def add(self, part: ParsedRecords, unknown: NDArray[np.bool_]) -> None:
         """Take the records of the run in some of the file's."""
         parsed = part.values[:, self._columns]
         n, k = len(parsed), parsed.shape[1] - 5
-        rows, places, races = (np.empty(n, np.int32) for _ in range(3))
-        ethnicity, lists = np.empty(n, np.int16), np.empty(n * (k + 1), np.int16)
+        rows, lists = np.empty(n, np.int32), np.empty(n * (k + 1), np.int16)
         known = self._wanted, self._counties, self._regions.blocks, self._position, self._n_lists
+        here = slice(self._n, self._n + n)
+        places, races, ethnicity = self._places[here], self._races[here], self._ethnicity[here]
         kept, added = code_rows(parsed, *known, rows, places, races, ethnicity, lists, unknown)
-        if not kept:
-            return
         self.lost |= bool((places[:kept] < 0).any())
-        self._n_lists += added
-        pieces = self._pieces
-        pieces.places.append(places[:kept].copy())
-        pieces.races.append(races[:kept].copy())
-        pieces.ethnicity.append(ethnicity[:kept].copy())
-        pieces.lists.append(lists[:added].copy())
+        self._lists.append(lists[:added].copy())
         own = part.values[rows[:kept]]
         columns = {name: own[:, place] for place, name in enumerate(self._form.columns)}
         for name, cells in self._cells_of(columns).items():
-            self._cells[name].append(cells)
+            self._cells[name][self._n : self._n + kept] = cells
+        self._n += kept
+        self._n_lists += added
 
     def finished(self) -> dict[str, ConfidentialPersons]:
-        """The records in the order of their blocks, for each name of cells; pieces are let go of as they are used."""
-        pieces, n_blocks = self._pieces, len(self._regions.blocks)
-        places = _joined(pieces.places, np.int32)
-        start, order = np.zeros(n_blocks + 1, np.int64), np.empty(len(places), np.int32)
-        order_by_region(places, n_blocks, start, order)
-        del places
-        races, lists = _joined(pieces.races, np.int32), _joined(pieces.lists, np.int16)
-        ordered, further = np.empty_like(races), np.empty_like(lists)
-        order_lists(order, races, lists, ordered, further)
-        del races, lists
-        ethnicity = _joined(pieces.ethnicity, np.int16)[order]
+        """The records in the order of their blocks, for each name of cells; the coder is spent afterwards."""
+        n, n_blocks = self._n, len(self._regions.blocks)
+        start, order = np.zeros(n_blocks + 1, np.int64), np.empty(n, np.int32)
+        order_by_region(self._places[:n], n_blocks, start, order)
+        del self._places
+        lists = np.concatenate([np.empty(0, np.int16), *self._lists])
+        self._lists.clear()
+        races, further = np.empty(n, np.int32), np.empty_like(lists)
+        order_lists(order, self._races[:n], lists, races, further)
+        del self._races
+        ethnicity = self._ethnicity[order]
+        del self._ethnicity
         return {
-            name: ConfidentialPersons(
-                self.run, start, ordered, further, ethnicity, _joined(cells, np.int8)[order]
-            )
+            name: ConfidentialPersons(self.run, start, races, further, ethnicity, cells[order])
             for name, cells in self._cells.items()
         }
-
-
-def _joined(pieces: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
-    """The pieces as one array; the list is emptied."""
-    joined = np.concatenate([np.empty(0, kind), *pieces])
-    pieces.clear()
-    return joined
