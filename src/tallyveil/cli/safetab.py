@@ -138,6 +138,12 @@ def evaluate(
     runs: Annotated[
         int, typer.Option("--runs", min=1, help="Errors over the run and so many less one like it.")
     ] = 1,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--t1", metavar="RUN", help="Of tables of households: the SafeTab run that T1 came from."
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -154,16 +160,24 @@ def evaluate(
             code="not-private",
         )
     from tallyveil.execution.safetab_evaluate import evaluate_safetab
-    from tallyveil.report import write_safetab_evaluation
+    from tallyveil.execution.safetab_evaluate_households import evaluate_households
+    from tallyveil.report import is_households, write_households_evaluation, write_safetab_evaluation
 
-    errors = evaluate_safetab(params, data, out, repeats=runs - 1)
-    path = write_safetab_evaluation(out, errors)
+    if is_households(out):
+        errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
+        path = write_households_evaluation(out, errors)
+    else:
+        errors = evaluate_safetab(params, data, out, repeats=runs - 1)
+        path = write_safetab_evaluation(out, errors)
     if as_json:
         typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
-        from tallyveil.cli.safetab_tables import show_errors
+        from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
-        show_errors(errors["errors-t1"])
+        if "errors-t1" in errors:
+            show_errors(errors["errors-t1"])
+        else:
+            show_household_errors(errors["errors-households"])
         typer.echo(str(path))
 
 
@@ -187,12 +201,17 @@ def households(
 ) -> None:
     """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab_households import run_households
+    from tallyveil.execution.safetab_households import describe_households, run_households
     from tallyveil.noise.key import insecure_key
+    from tallyveil.report import write_households_report
+    from tallyveil.safetab.households import read_household_plan
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_households(params, data, out, published=published, test_key=key, observer=observer)
+    describe_households(read_household_plan(params), out)
+    if not (out / "report.html").exists():
+        write_households_report(out)
     keys = ("run", "private", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}

@@ -8,6 +8,7 @@ tables is then counted with a budget of its own. A household is in the groups of
         T03001 total; T03002 family or not; T03003 four cells; T03004 all five
     T4  tenure: 1 owned with a mortgage, 2 owned clear, 3 and 4 rented (with and without payment)
         T04001 total; T04002 three cells
+Every table shows its measured cells and their sums, the total among them, as the production code does.
 """
 
 import json
@@ -102,17 +103,17 @@ T3: Final = HouseholdTable(
     (0, 1, 2, 3, 4),
     (
         HouseholdDetail("T03001", (0, 0, 0, 0, 0), ((0, (0,)),)),
-        HouseholdDetail("T03002", (0, 0, 0, 1, 1), ((1, (0,)), (6, (1,)))),
+        HouseholdDetail("T03002", (0, 0, 0, 1, 1), ((0, (0, 1)), (1, (0,)), (6, (1,)))),
         HouseholdDetail(
             "T03003",
             (0, 1, 1, 2, 3),
-            ((1, (0, 1)), (2, (0,)), (3, (1,)), (6, (2, 3)), (7, (2,)), (8, (3,))),
+            ((0, (0, 1, 2, 3)), (1, (0, 1)), (2, (0,)), (3, (1,)), (6, (2, 3)), (7, (2,)), (8, (3,))),
         ),
         HouseholdDetail(
             "T03004",
             (0, 1, 2, 3, 4),
             (
-                *((1, (0, 1, 2)), (2, (0,)), (3, (1, 2)), (4, (1,)), (5, (2,))),
+                *((0, (0, 1, 2, 3, 4)), (1, (0, 1, 2)), (2, (0,)), (3, (1, 2)), (4, (1,)), (5, (2,))),
                 *((6, (3, 4)), (7, (3,)), (8, (4,))),
             ),
         ),
@@ -125,7 +126,7 @@ T4: Final = HouseholdTable(
     (0, 1, 2, 2),
     (
         HouseholdDetail("T04001", (0, 0, 0), ((0, (0,)),)),
-        HouseholdDetail("T04002", (0, 1, 2), ((1, (0,)), (2, (1,)), (3, (2,)))),
+        HouseholdDetail("T04002", (0, 1, 2), ((0, (0, 1, 2)), (1, (0,)), (2, (1,)), (3, (2,)))),
     ),
 )
 TABLES: Final = (T3, T4)
