@@ -200,27 +200,84 @@ def test_killed_at_every_write(inputs, tmp_path, monkeypatch, before):
     assert number > 8
 
 
-def test_killed_by_the_system(inputs, tmp_path):
-    """SIGKILL to the process at moments nobody chose; the same command finishes it."""
-    params, data = inputs
+RUN = """
+import os, signal, sys
+from importlib import import_module
+from tallyveil.cli.main import main
 
-    def arguments(out: Path) -> list[str]:
-        words = ["safetab", "run", str(params), str(data), "--out", str(out), "-q"]
-        script = "from tallyveil.cli.main import main; main()"
-        return [sys.executable, "-c", script, *words, "--insecure-test-key", KEY]
+where, number = sys.argv.pop(1), int(sys.argv.pop(1))
+if number:
+    module, *owner, name = where.split(" ")
+    place = import_module(module)
+    for attribute in owner:
+        place = getattr(place, attribute)
+    original, calls = getattr(place, name), [0]
 
+    def killing(*arguments, **named):
+        calls[0] += 1
+        if calls[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **named)
+
+    setattr(place, name, killing)
+main()
+"""
+
+
+def arguments(inputs, out: Path, where: str = "", number: int = 0) -> list[str]:
+    words = ["safetab", "run", *map(str, inputs), "--out", str(out), "-q", "--insecure-test-key", KEY]
+    return [sys.executable, "-c", RUN, where, str(number), *words]
+
+
+POINTS = [
+    ("tallyveil.accounting.ledger Ledger spend", 1),
+    ("tallyveil.execution.safetab write_json", 1),  # the ledger has the spend, the plan is not written yet
+    (
+        "tallyveil.confidential.safetab_measure choose_detail",
+        5,
+    ),  # stage 1 of a level set measured, stage 2 not
+    ("tallyveil.execution.safetab write_tables", 1),
+    ("tallyveil.safetab.outputs write_parquet", 2),  # some tables written
+    ("tallyveil.execution.safetab _finish", 1),
+    (
+        "tallyveil.execution.run_folder RunFolder remove_private",
+        1,
+    ),  # the manifest is written, the key still there
+    ("tallyveil.cli.safetab _show_run", 1),  # finished but for the words
+]
+
+
+@pytest.mark.parametrize(("where", "number"), POINTS)
+def test_killed_by_the_system_at_chosen_points(inputs, tmp_path, where, number):
+    """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
+    from tallyveil.execution.safetab import run_safetab
+    from tallyveil.noise import insecure_key
+
+    out, key = tmp_path / "killed", insecure_key(KEY)
+    ended = subprocess.run(arguments(inputs, out, where, number), check=False)
+    assert ended.returncode == -signal.SIGKILL
+    run_safetab(*inputs, out, test_key=key)
+    for name in ("privacy.json", "expected.json"):
+        (out / name).unlink(missing_ok=True)  # written by the command after the run
+    assert contents(out) == contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
+    assert kinds(out).count("spend") == 1
+    assert not (out / "private").exists()
+
+
+def test_killed_by_the_system_at_any_moment(inputs, tmp_path):
+    """SIGKILL at moments nobody chose; the same command finishes it."""
     start = time.monotonic()
-    subprocess.run(arguments(tmp_path / "whole"), check=True)
+    subprocess.run(arguments(inputs, tmp_path / "whole"), check=True)
     whole = time.monotonic() - start
     expected = contents(tmp_path / "whole")
     moments = random.Random(6)
     for number in range(2):
         out = tmp_path / f"killed-{number}"
-        process = subprocess.Popen(arguments(out))
+        process = subprocess.Popen(arguments(inputs, out))
         time.sleep(whole * moments.uniform(0.2, 0.9))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        subprocess.run(arguments(out), check=True)
+        subprocess.run(arguments(inputs, out), check=True)
         assert contents(out) == expected
         assert kinds(out).count("spend") == 1
         assert not (out / "private").exists()

@@ -108,13 +108,20 @@ def _text_pieces(path: Path) -> Iterator[bytes]:
 
 
 def _parquet_pieces(path: Path, scan: pl.LazyFrame) -> Iterator[bytes]:
-    """The same rows as the text of them; a value with a line feed or a bar breaks the number of columns."""
+    """The same rows as the text of them.
+
+    Raises:
+        StoreError: a value holds the end of a line, which could make several records of one row.
+    """
     n = collect_file(scan.select(pl.len()), path).item()
     for first in range(0, n, ROWS):
         text = io.BytesIO()
         frame = collect_file(scan.slice(first, ROWS), path)
         frame.write_csv(text, separator="|", quote_style="never", include_header=False)
-        yield text.getvalue()
+        piece = text.getvalue()
+        if piece.count(b"\n") != frame.height or b"\r" in piece:
+            raise _ragged(path)
+        yield piece
 
 
 def _ragged(path: Path) -> StoreError:
