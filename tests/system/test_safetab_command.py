@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import tallyveil.safetab.files as formats
 import tallyveil.storage.write as writing
 from tallyveil.cli.main import main
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
@@ -337,6 +338,84 @@ def test_bad_input_of_every_rule(command, inputs, tmp_path, file, old, new, erro
     if file == PEOPLE:
         assert "1234" not in said
         assert "2999" not in said
+
+
+FORMATS = [
+    (PEOPLE, formats.PERSONS),
+    (BLOCKS, formats.GEOGRAPHY),
+    (CODES, formats.CODES),
+    (RACES, formats.RACE_ITERATIONS),
+    (ETHNICITIES, formats.ETHNICITY_ITERATIONS),
+    (PAIRS, formats.CODE_TO_ITERATION),
+]
+COLUMNS = [(file, form, rule) for file, form in FORMATS for rule in form.rules if rule.pattern]
+
+
+@pytest.mark.parametrize(
+    ("file", "form", "rule"), COLUMNS, ids=lambda x: getattr(x, "name", getattr(x, "stem", ""))
+)
+def test_every_column_of_every_file_has_its_rule(command, inputs, tmp_path, file, form, rule):
+    """A value that no column allows: named with file, column and rule; counted and shown for public files only."""
+    path = tmp_path / file
+    lines = path.read_text().splitlines()
+    place = form.columns.index(rule.name)
+    for number in (2, 4):
+        lines[number] = "|".join(
+            [*lines[number].split("|")[:place], "x7y", *lines[number].split("|")[place + 1 :]]
+        )
+    path.write_text("\n".join([*lines, ""]))
+    exit_code, _, said = command("validate", *inputs)
+    assert exit_code == SchemaError.exit_code
+    told = " ".join(said.split())
+    assert path.name in told
+    assert f"column {rule.name} has" in told
+    assert rule.wanted in told
+    if file == PEOPLE:
+        assert "[safetab-person-values]" in said
+        assert "x7y" not in said
+        assert " 2 " not in told.split("column")[1].split("values")[0]
+    else:
+        assert "[safetab-values]" in said
+        assert "'x7y'" in said
+        assert "2 row(s)" in told
+
+
+@pytest.mark.parametrize(("file", "form"), FORMATS, ids=lambda x: getattr(x, "stem", ""))
+def test_every_header_is_checked(command, inputs, tmp_path, file, form):
+    path = tmp_path / file
+    text = path.read_text()
+    first, second = form.columns[:2]
+    changes = {
+        "missing": text.replace(first, "OTHER", 1),
+        "out of order": text.replace(f"{first}|{second}", f"{second}|{first}", 1),
+        "unexpected": "\n".join(f"{line}|more" for line in text.splitlines()) + "\n",
+    }
+    for words, changed in changes.items():
+        path.write_text(changed)
+        exit_code, _, said = command("validate", *inputs)
+        if words == "unexpected" and form.extra:  # the geography alone may have further columns
+            assert exit_code == 0
+            continue
+        assert exit_code == ConfigError.exit_code
+        assert "[safetab-columns]" in said
+        assert words in said
+
+
+def test_every_key_of_the_config_is_needed_and_typed(command, inputs, tmp_path):
+    path = tmp_path / CONFIG
+    values = json.loads(path.read_text())
+    for key in values:
+        if "_pr_" in key:  # of the run that is switched off
+            continue
+        for changed in ({k: v for k, v in values.items() if k != key}, values | {key: [[]]}):
+            path.write_text(json.dumps(changed))
+            exit_code, _, said = command("validate", *inputs)
+            if key == "zero_suppression_chance" and key not in changed:
+                assert exit_code == 0
+                continue
+            assert exit_code == ConfigError.exit_code
+            assert "[safetab-config]" in said
+            assert key in said
 
 
 @pytest.mark.parametrize("file", [CONFIG, RACES, CODES, PAIRS, ETHNICITIES, BLOCKS, PEOPLE])
