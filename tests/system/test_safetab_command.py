@@ -440,6 +440,54 @@ def test_a_tampered_table_is_found(command, inputs, tmp_path):
     assert "safetab-output" in said
 
 
+def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
+    params, data = inputs
+    run, out = tmp_path / "run", tmp_path / "consistent"
+    code, _, said = command("consistent", params, tmp_path, "--out", out)
+    assert code == StoreError.exit_code
+    assert "no-release" in said
+    assert command("run", params, data, "--out", run, "-q", "--coterminous-apart")[0] == 0
+    before = contents(run)
+    code, _, said = command("consistent", params, run, "--out", run)
+    assert code == ConfigError.exit_code
+    assert "bad-flag" in said
+    for rule in ("states", "alone"):
+        code, said, _ = command("consistent", params, run, "--out", out, "--rule", rule)
+        assert code == 0
+        assert said.strip() == str(out / "t1-us.parquet")
+        frame = pl.read_parquet(out / "t1-us.parquet")
+        assert frame.height == pl.read_parquet(run / "t1-us.parquet").height
+        tags = pl.read_parquet_metadata(out / "t1-us.parquet")
+        assert (tags["tallyveil.private"], tags["tallyveil.consistent"]) == ("true", rule)
+        if rule == "states":
+            own = frame.group_by("ITERATION_CODE", "REGION_TYPE").agg(pl.col("CONSISTENT").sum())
+            wide = own.pivot(on="REGION_TYPE", index="ITERATION_CODE", values="CONSISTENT").drop_nulls(
+                ["USA", "STATE"]
+            )
+            assert (wide["USA"] - wide["STATE"]).abs().max() < 1e-6
+    assert contents(run) == before
+
+
+def test_the_long_form_of_a_list_with_ranges(command, inputs, tmp_path):
+    short, out = tmp_path / "short.txt", tmp_path / "long.txt"
+    short.write_text("ITERATION_CODE|RACE_ETH_CODE\n1101|1000:1999\n1201|2000, 2010\n")
+    codes = inputs[0] / "race-and-ethnicity-codes.txt"
+    code, said, _ = command("long-form", short, codes, "--out", out)
+    assert code == 0
+    assert "5 rows" in said
+    assert out.read_text().splitlines()[1:] == [
+        "1101|1000",
+        "1101|1010",
+        "1101|1020",
+        "1201|2000",
+        "1201|2010",
+    ]
+    short.write_text("ITERATION_CODE|RACE_ETH_CODE\n1101|1000-1999\n")
+    code, _, said = command("long-form", short, codes, "--out", out)
+    assert code == SchemaError.exit_code
+    assert "safetab-short-form" in said
+
+
 @pytest.mark.parametrize("delta", ["0", "1", "small"])
 def test_a_delta_that_is_none(command, inputs, delta):
     code, _, said = command("plan", inputs[0], "--delta", delta)

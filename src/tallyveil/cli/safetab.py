@@ -1,6 +1,7 @@
 """`tallyveil safetab`: detailed population groups, tabulated adaptively."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,14 @@ from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
 
 if TYPE_CHECKING:
     from tallyveil.safetab.plan import SafetabPlan
+
+
+class Rule(StrEnum):
+    """What `safetab consistent` imposes."""
+
+    STATES = "states"
+    ALONE = "alone"
+
 
 safetab = typer.Typer(
     name="safetab",
@@ -220,6 +229,35 @@ def households(
         from tallyveil.cli.safetab_tables import show_households
 
         show_households(outcome.manifest, out, outcome.already_finished)
+
+
+@safetab.command()
+def consistent(
+    params: Params,
+    run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the consistent tables.")],
+    rule: Annotated[
+        Rule,
+        typer.Option("--rule", help="The nation is the sum of its states, or alone is at most combined."),
+    ] = Rule.STATES,
+) -> None:
+    """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
+    from tallyveil.execution.safetab_consistent import write_consistent
+
+    for path in write_consistent(params, run, out, rule.value):
+        typer.echo(str(path))
+
+
+@safetab.command()
+def long_form(
+    short: Annotated[Path, typer.Argument(help="Iteration codes with ranges of codes.", metavar="SHORT")],
+    codes: Annotated[Path, typer.Argument(help="race-and-ethnicity-codes.txt.", metavar="CODES")],
+    out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
+) -> None:
+    """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
+    from tallyveil.safetab.short_form import convert_short_form
+
+    typer.echo(f"{convert_short_form(short, codes, out):,} rows written to {out}")
 
 
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:

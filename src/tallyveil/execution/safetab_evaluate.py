@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -69,7 +70,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     return errors
 
 
-def finished_manifest(out: Path, *kinds: str) -> dict[str, str]:
+def finished_manifest(out: Path, *kinds: str) -> dict[str, Any]:
     """The manifest of a finished release.
 
     Args:
@@ -79,7 +80,7 @@ def finished_manifest(out: Path, *kinds: str) -> dict[str, str]:
         StoreError: the folder holds no such release.
     """
     path = out / MANIFEST
-    manifest: dict[str, str] = json.loads(path.read_text()) if path.is_file() else {}
+    manifest: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     if manifest.get("kind") not in kinds:
         raise StoreError(
             f"{out} holds no finished SafeTab release. Name the folder that `tallyveil safetab run` (or `households`) "
