@@ -1,8 +1,11 @@
 """Reading a file of records a piece at a time: from text or Parquet to parsed numbers, and which rules they break."""
 
 import io
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +23,9 @@ PIECE: Final = 1 << 23
 
 ROWS: Final = 1 << 17
 """Rows of Parquet parsed at once. They are read as slices: a batched reader runs ahead and keeps all it has read."""
+
+AHEAD: Final = 2
+"""Pieces that are parsed, on threads of their own, while earlier ones are worked on."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -69,14 +75,26 @@ def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
     """
     scan = scan_file(path, form)  # checks the header
     rules = np.array([_rule(form, number) for number in range(len(form.rules))], np.int64)
-    for piece in _parquet_pieces(path, scan) if path.suffix == ".parquet" else _text_pieces(path):
-        data = np.frombuffer(piece, np.uint8)
-        values = np.empty((len(data) // len(rules) + 1, len(rules)), np.int32)
-        broken = np.zeros(len(rules), bool)
-        n = parse_rows(data, rules, values, broken)
-        if n < 0:
-            raise _ragged(path)
-        yield ParsedRecords(values[:n], broken)
+    pieces = _parquet_pieces(path, scan) if path.suffix == ".parquet" else _text_pieces(path)
+    waiting: deque[Future[ParsedRecords | None]] = deque()
+    with ThreadPoolExecutor(AHEAD) as pool:
+        for piece in chain(pieces, [None] * AHEAD):
+            if piece is not None:
+                waiting.append(pool.submit(_parsed, piece, rules))
+            if waiting and (piece is None or len(waiting) > AHEAD):
+                found = waiting.popleft().result()
+                if found is None:
+                    raise _ragged(path)
+                yield found
+
+
+def _parsed(piece: bytes, rules: NDArray[np.int64]) -> ParsedRecords | None:
+    """The records of some lines, or None if one has another number of columns."""
+    data = np.frombuffer(piece, np.uint8)
+    values = np.empty((len(data) // len(rules) + 1, len(rules)), np.int32)
+    broken = np.zeros(len(rules), bool)
+    n = parse_rows(data, rules, values, broken)
+    return None if n < 0 else ParsedRecords(values[:n], broken)
 
 
 def _rule(form: FileFormat, column: int) -> tuple[int, int, int, int, int]:

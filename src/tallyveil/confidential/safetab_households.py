@@ -68,7 +68,7 @@ class HouseholdMeasurer:
         """True finest cells of every group, some regions at a time."""
         homes = self.households[one.table.name]
         blocks = self.regions.blocks_of(one.geography)
-        finest = np.zeros((len(groups.regions), max(one.table.finest_of) + 1), np.int64)
+        finest = np.zeros((len(groups.regions) + 1, max(one.table.finest_of) + 1), np.int64)
         wanted = np.unique(groups.regions)
         width = len(one.view.iterations)
         step = max(1, GROUPS_AT_ONCE // width)
@@ -81,7 +81,7 @@ class HouseholdMeasurer:
             slots[rows, groups.iterations[low:high]] = np.arange(low, high)
             people = (part, *blocks, *homes.coded(), homes.cells)
             count_tables(*people, *maps, slots, finest)
-        return finest
+        return finest[:-1]
 
     def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Int64Array) -> Int64Array:
         detail = one.table.details[number]

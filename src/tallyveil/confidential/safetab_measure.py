@@ -101,10 +101,10 @@ class GroupMeasurer:
         places = np.empty(totals.size + 1, np.int64)
         keep_above = KEEP_ALL if one.keep_above is None else one.keep_above
         n_listed = list_totals(totals, detail, keep_above, places)
-        finest = np.zeros((n_tables, FINEST_CELLS), np.int64)
+        finest = np.zeros((n_tables + 1, FINEST_CELLS), np.int64)
         if n_tables:
             count_tables(*people, self.persons.cells, *maps, slots, finest)
-        tables = self._tables(one, regions, detail, finest)
+        tables = self._tables(one, regions, detail, finest[:n_tables])
         listed = places[:n_listed].copy()
         return GroupMeasurements(regions, stage_1, detail, totals, listed, tables, total_only)
 

@@ -119,8 +119,9 @@ def count_totals(
         totals: [rows, iterations], added to.
     """
     found = np.empty(MOST_ITERATIONS, np.int32)
+    n_iterations = totals.shape[1]
+    own = np.zeros(n_iterations + 1, np.int64)  # the last one stands for no iteration, -1
     for row in range(regions.size):
-        own = totals[row]
         for place in range(first[regions[row]], first[regions[row] + 1]):
             for person in range(start[blocks[place]], start[blocks[place] + 1]):
                 race = races[person]
@@ -132,12 +133,12 @@ def count_totals(
                         own[found[i]] += 1
                     continue
                 # The same for one code, without a list.
-                if combination_of[race] >= 0:
-                    own[combination_of[race]] += 1
-                if alone_of[race] >= 0:
-                    own[alone_of[race]] += 1
-                if ethnicity_of[ethnicity[person]] >= 0:
-                    own[ethnicity_of[ethnicity[person]]] += 1
+                own[combination_of[race]] += 1
+                own[alone_of[race]] += 1
+                own[ethnicity_of[ethnicity[person]]] += 1
+        for iteration in range(n_iterations):
+            totals[row, iteration] += own[iteration]
+        own[:] = 0
 
 
 def count_totals_reference(
@@ -187,24 +188,37 @@ def count_tables(
         cells: [persons], cell of sex by age.
         alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
         slots: [rows, iterations], row of a group in `tables`, -1: none.
-        tables: [slots, cells], added to.
+        tables: [slots + 1, cells], added to. The last row is working room, for whoever is in a group without a slot:
+            to add without asking is faster. It ends as zeros.
     """
     found = np.empty(MOST_ITERATIONS, np.int32)
+    rest = tables.shape[0] - 1
+    n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
+    own = np.empty(n_iterations + 1, np.int32)  # the last one stands for no iteration, -1
     for row in range(regions.size):
-        own = slots[row]
+        own[:] = rest
         wanted = False
-        for iteration in range(own.size):
-            wanted |= own[iteration] >= 0
+        for iteration in range(slots.shape[1]):
+            if slots[row, iteration] >= 0:
+                own[iteration] = slots[row, iteration]
+                wanted = True
         if not wanted:
             continue
         for place in range(first[regions[row]], first[regions[row] + 1]):
             for person in range(start[blocks[place]], start[blocks[place] + 1]):
-                n = person_iterations(
-                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-                )
-                for i in range(n):
-                    if found[i] < own.size and own[found[i]] >= 0:
-                        tables[own[found[i]], cells[person]] += 1
+                race, cell = races[person], cells[person]
+                if race < 0:
+                    n = person_iterations(
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                    )
+                    for i in range(n):
+                        tables[own[found[i]], cell] += 1
+                    continue
+                # The same for one code, without a list.
+                tables[own[combination_of[race]], cell] += 1
+                tables[own[alone_of[race]], cell] += 1
+                tables[own[ethnicity_of[ethnicity[person]]], cell] += 1
+    tables[rest] = 0
 
 
 def count_tables_reference(

@@ -51,11 +51,11 @@ def test_counts(people):
     assert found.sum() > 400
     slots = np.full((4, 7), -1, np.int32)  # fewer columns than iterations: the rest are total-only
     slots[0, 2], slots[2, 5], slots[2, 0] = 0, 1, 2
-    tables, other = np.zeros((3, 46), np.int64), np.zeros((3, 46), np.int64)
+    tables, other = np.zeros((4, 46), np.int64), np.zeros((4, 46), np.int64)
     kernels.count_tables(*people, cells, *maps, slots, tables)
     kernels.count_tables_reference(*people, cells, *maps, slots, other)
     np.testing.assert_array_equal(tables, other)
-    np.testing.assert_array_equal(tables.sum(axis=1), [found[0, 2], found[2, 5], found[2, 0]])
+    np.testing.assert_array_equal(tables.sum(axis=1), [found[0, 2], found[2, 5], found[2, 0], 0])
 
 
 @pytest.mark.parametrize("thresholds", [(3, 5, 9), (0, 0, 0), (5, 5, 7), (-4, 2, 100)])
