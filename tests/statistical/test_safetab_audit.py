@@ -60,8 +60,9 @@ def scores(one, codes, ethnicity, people, key):
     regions = Regions("US", n, {"TRACT": n}, {"TRACT": n.astype(np.int32)})
     persons = ConfidentialPersons(
         "US",
-        np.repeat(n, people).astype(np.int32),
-        np.tile(np.array(codes, np.int16), (RUNS * people, 1)),
+        np.arange(RUNS + 1, dtype=np.int64) * people,
+        np.full(RUNS * people, ~0, np.int32),
+        np.array([*codes, -1], np.int16),
         np.full(RUNS * people, ethnicity, np.int16),
         np.full(RUNS * people, CELL, np.int8),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import tallyveil.safetab.files as formats
 import tallyveil.storage.write as writing
 from tallyveil.cli.main import main
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
@@ -200,27 +201,84 @@ def test_killed_at_every_write(inputs, tmp_path, monkeypatch, before):
     assert number > 8
 
 
-def test_killed_by_the_system(inputs, tmp_path):
-    """SIGKILL to the process at moments nobody chose; the same command finishes it."""
-    params, data = inputs
+RUN = """
+import os, signal, sys
+from importlib import import_module
+from tallyveil.cli.main import main
 
-    def arguments(out: Path) -> list[str]:
-        words = ["safetab", "run", str(params), str(data), "--out", str(out), "-q"]
-        script = "from tallyveil.cli.main import main; main()"
-        return [sys.executable, "-c", script, *words, "--insecure-test-key", KEY]
+where, number = sys.argv.pop(1), int(sys.argv.pop(1))
+if number:
+    module, *owner, name = where.split(" ")
+    place = import_module(module)
+    for attribute in owner:
+        place = getattr(place, attribute)
+    original, calls = getattr(place, name), [0]
 
+    def killing(*arguments, **named):
+        calls[0] += 1
+        if calls[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **named)
+
+    setattr(place, name, killing)
+main()
+"""
+
+
+def arguments(inputs, out: Path, where: str = "", number: int = 0) -> list[str]:
+    words = ["safetab", "run", *map(str, inputs), "--out", str(out), "-q", "--insecure-test-key", KEY]
+    return [sys.executable, "-c", RUN, where, str(number), *words]
+
+
+POINTS = [
+    ("tallyveil.accounting.ledger Ledger spend", 1),
+    ("tallyveil.execution.safetab write_json", 1),  # the ledger has the spend, the plan is not written yet
+    (
+        "tallyveil.confidential.safetab_measure choose_detail",
+        5,
+    ),  # stage 1 of a level set measured, stage 2 not
+    ("tallyveil.execution.safetab write_tables", 1),
+    ("tallyveil.safetab.outputs write_parquet", 2),  # some tables written
+    ("tallyveil.execution.safetab _finish", 1),
+    (
+        "tallyveil.execution.run_folder RunFolder remove_private",
+        1,
+    ),  # the manifest is written, the key still there
+    ("tallyveil.cli.safetab _show_run", 1),  # finished but for the words
+]
+
+
+@pytest.mark.parametrize(("where", "number"), POINTS)
+def test_killed_by_the_system_at_chosen_points(inputs, tmp_path, where, number):
+    """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
+    from tallyveil.execution.safetab import run_safetab
+    from tallyveil.noise import insecure_key
+
+    out, key = tmp_path / "killed", insecure_key(KEY)
+    ended = subprocess.run(arguments(inputs, out, where, number), check=False)
+    assert ended.returncode == -signal.SIGKILL
+    run_safetab(*inputs, out, test_key=key)
+    for name in ("privacy.json", "expected.json"):
+        (out / name).unlink(missing_ok=True)  # written by the command after the run
+    assert contents(out) == contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
+    assert kinds(out).count("spend") == 1
+    assert not (out / "private").exists()
+
+
+def test_killed_by_the_system_at_any_moment(inputs, tmp_path):
+    """SIGKILL at moments nobody chose; the same command finishes it."""
     start = time.monotonic()
-    subprocess.run(arguments(tmp_path / "whole"), check=True)
+    subprocess.run(arguments(inputs, tmp_path / "whole"), check=True)
     whole = time.monotonic() - start
     expected = contents(tmp_path / "whole")
     moments = random.Random(6)
     for number in range(2):
         out = tmp_path / f"killed-{number}"
-        process = subprocess.Popen(arguments(out))
+        process = subprocess.Popen(arguments(inputs, out))
         time.sleep(whole * moments.uniform(0.2, 0.9))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        subprocess.run(arguments(out), check=True)
+        subprocess.run(arguments(inputs, out), check=True)
         assert contents(out) == expected
         assert kinds(out).count("spend") == 1
         assert not (out / "private").exists()
@@ -282,6 +340,84 @@ def test_bad_input_of_every_rule(command, inputs, tmp_path, file, old, new, erro
         assert "2999" not in said
 
 
+FORMATS = [
+    (PEOPLE, formats.PERSONS),
+    (BLOCKS, formats.GEOGRAPHY),
+    (CODES, formats.CODES),
+    (RACES, formats.RACE_ITERATIONS),
+    (ETHNICITIES, formats.ETHNICITY_ITERATIONS),
+    (PAIRS, formats.CODE_TO_ITERATION),
+]
+COLUMNS = [(file, form, rule) for file, form in FORMATS for rule in form.rules if rule.pattern]
+
+
+@pytest.mark.parametrize(
+    ("file", "form", "rule"), COLUMNS, ids=lambda x: getattr(x, "name", getattr(x, "stem", ""))
+)
+def test_every_column_of_every_file_has_its_rule(command, inputs, tmp_path, file, form, rule):
+    """A value that no column allows: named with file, column and rule; counted and shown for public files only."""
+    path = tmp_path / file
+    lines = path.read_text().splitlines()
+    place = form.columns.index(rule.name)
+    for number in (2, 4):
+        lines[number] = "|".join(
+            [*lines[number].split("|")[:place], "x7y", *lines[number].split("|")[place + 1 :]]
+        )
+    path.write_text("\n".join([*lines, ""]))
+    exit_code, _, said = command("validate", *inputs)
+    assert exit_code == SchemaError.exit_code
+    told = " ".join(said.split())
+    assert path.name in told
+    assert f"column {rule.name} has" in told
+    assert rule.wanted in told
+    if file == PEOPLE:
+        assert "[safetab-person-values]" in said
+        assert "x7y" not in said
+        assert " 2 " not in told.split("column")[1].split("values")[0]
+    else:
+        assert "[safetab-values]" in said
+        assert "'x7y'" in said
+        assert "2 row(s)" in told
+
+
+@pytest.mark.parametrize(("file", "form"), FORMATS, ids=lambda x: getattr(x, "stem", ""))
+def test_every_header_is_checked(command, inputs, tmp_path, file, form):
+    path = tmp_path / file
+    text = path.read_text()
+    first, second = form.columns[:2]
+    changes = {
+        "missing": text.replace(first, "OTHER", 1),
+        "out of order": text.replace(f"{first}|{second}", f"{second}|{first}", 1),
+        "unexpected": "\n".join(f"{line}|more" for line in text.splitlines()) + "\n",
+    }
+    for words, changed in changes.items():
+        path.write_text(changed)
+        exit_code, _, said = command("validate", *inputs)
+        if words == "unexpected" and form.extra:  # the geography alone may have further columns
+            assert exit_code == 0
+            continue
+        assert exit_code == ConfigError.exit_code
+        assert "[safetab-columns]" in said
+        assert words in said
+
+
+def test_every_key_of_the_config_is_needed_and_typed(command, inputs, tmp_path):
+    path = tmp_path / CONFIG
+    values = json.loads(path.read_text())
+    for key in values:
+        if "_pr_" in key:  # of the run that is switched off
+            continue
+        for changed in ({k: v for k, v in values.items() if k != key}, values | {key: [[]]}):
+            path.write_text(json.dumps(changed))
+            exit_code, _, said = command("validate", *inputs)
+            if key == "zero_suppression_chance" and key not in changed:
+                assert exit_code == 0
+                continue
+            assert exit_code == ConfigError.exit_code
+            assert "[safetab-config]" in said
+            assert key in said
+
+
 @pytest.mark.parametrize("file", [CONFIG, RACES, CODES, PAIRS, ETHNICITIES, BLOCKS, PEOPLE])
 def test_absent_empty_and_damaged_files(command, inputs, tmp_path, file):
     path = tmp_path / file
@@ -302,6 +438,54 @@ def test_a_tampered_table_is_found(command, inputs, tmp_path):
     code, _, said = command("validate", *inputs, "--out", out)
     assert code == 7
     assert "safetab-output" in said
+
+
+def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
+    params, data = inputs
+    run, out = tmp_path / "run", tmp_path / "consistent"
+    code, _, said = command("consistent", params, tmp_path, "--out", out)
+    assert code == StoreError.exit_code
+    assert "no-release" in said
+    assert command("run", params, data, "--out", run, "-q", "--coterminous-apart")[0] == 0
+    before = contents(run)
+    code, _, said = command("consistent", params, run, "--out", run)
+    assert code == ConfigError.exit_code
+    assert "bad-flag" in said
+    for rule in ("states", "alone"):
+        code, said, _ = command("consistent", params, run, "--out", out, "--rule", rule)
+        assert code == 0
+        assert said.strip() == str(out / "t1-us.parquet")
+        frame = pl.read_parquet(out / "t1-us.parquet")
+        assert frame.height == pl.read_parquet(run / "t1-us.parquet").height
+        tags = pl.read_parquet_metadata(out / "t1-us.parquet")
+        assert (tags["tallyveil.private"], tags["tallyveil.consistent"]) == ("true", rule)
+        if rule == "states":
+            own = frame.group_by("ITERATION_CODE", "REGION_TYPE").agg(pl.col("CONSISTENT").sum())
+            wide = own.pivot(on="REGION_TYPE", index="ITERATION_CODE", values="CONSISTENT").drop_nulls(
+                ["USA", "STATE"]
+            )
+            assert (wide["USA"] - wide["STATE"]).abs().max() < 1e-6
+    assert contents(run) == before
+
+
+def test_the_long_form_of_a_list_with_ranges(command, inputs, tmp_path):
+    short, out = tmp_path / "short.txt", tmp_path / "long.txt"
+    short.write_text("ITERATION_CODE|RACE_ETH_CODE\n1101|1000:1999\n1201|2000, 2010\n")
+    codes = inputs[0] / "race-and-ethnicity-codes.txt"
+    code, said, _ = command("long-form", short, codes, "--out", out)
+    assert code == 0
+    assert "5 rows" in said
+    assert out.read_text().splitlines()[1:] == [
+        "1101|1000",
+        "1101|1010",
+        "1101|1020",
+        "1201|2000",
+        "1201|2010",
+    ]
+    short.write_text("ITERATION_CODE|RACE_ETH_CODE\n1101|1000-1999\n")
+    code, _, said = command("long-form", short, codes, "--out", out)
+    assert code == SchemaError.exit_code
+    assert "safetab-short-form" in said
 
 
 @pytest.mark.parametrize("delta", ["0", "1", "small"])

@@ -12,7 +12,7 @@ GUIDE = PROJECT / "docs" / "safetab.md"
 def test_the_guide_runs(tmp_path):
     text = GUIDE.read_text()
     commands = re.search(r"```\n(tallyveil synth.*?)```", text, re.DOTALL).group(1).splitlines()
-    assert len(commands) == 6
+    assert len(commands) == 7
     (tmp_path / "examples").symlink_to(PROJECT / "examples")
     for line in commands:
         script = "from tallyveil.cli.main import main; main()"
@@ -23,6 +23,7 @@ def test_the_guide_runs(tmp_path):
         assert said.returncode == 0, line + "\n" + said.stderr
     for name in ("report.html", "t1/us.csv", "t2-us.parquet", "privacy.json", "evaluation/report.html"):
         assert (tmp_path / "tables" / name).is_file()
+    assert (tmp_path / "consistent" / "t1-us.parquet").is_file()
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
     finished = example + "\nassert outcome.already_finished\n"
     subprocess.run([sys.executable, "-c", finished], cwd=tmp_path, check=True)

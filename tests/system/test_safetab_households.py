@@ -85,8 +85,8 @@ def slow_tables(toy, households, rows):
         0: "12345", 1: "123", 2: "1", 3: "23", 4: "2", 5: "3", 6: "45", 7: "4", 8: "5",
     }  # fmt: skip
     tenures = {0: "1234", 1: "1", 2: "2", 3: "34"}
-    shown3 = [(0,), (1, 6), (1, 2, 3, 6, 7, 8), (1, 2, 3, 4, 5, 6, 7, 8)]
-    shown4 = [(0,), (1, 2, 3)]
+    shown3 = [(0,), (0, 1, 6), (0, 1, 2, 3, 6, 7, 8), (0, 1, 2, 3, 4, 5, 6, 7, 8)]
+    shown4 = [(0,), (0, 1, 2, 3)]
     where = {row[:4]: toy.regions_of(row) for row in toy.block_rows()}
     inside: dict = {}
     for home in households:
@@ -202,12 +202,65 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     assert tables.select("REGION_ID", "REGION_TYPE", "ITERATION_CODE").n_unique() == asked
 
 
+def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypatch, capsys):
+    params, data, households, rows = inputs
+    out = tmp_path / "out"
+    assert command(monkeypatch, capsys, "households", params, data, "--out", out, "-q")[0] == 0
+    page = (out / "report.html").read_text()
+    assert "SafeTab-H" in page
+    assert "NOT PRIVATE" not in page
+    expected = json.loads((out / "expected.json").read_text())
+    fine = next(one for one in expected if one["detail"] == "T03004")
+    assert fine["from_count"] == 600
+    assert fine["total_variance"] == pytest.approx(5 * fine["cell_variance"])
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "report", str(out)])
+    with pytest.raises(SystemExit):
+        main()
+    assert (out / "report.html").read_text() == page
+
+    words = ("evaluate", params, data, "--out", out)
+    code, _, said = command(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "not-private" in said
+    yes = "--i-understand-this-is-not-private"
+    code, said, wrong = command(monkeypatch, capsys, *words, yes, "--runs", 4)
+    assert code == 0, wrong
+    assert "NOT PRIVATE" in said
+    kinds = [json.loads(line)["kind"] for line in (out / "ledger.jsonl").read_text().splitlines()]
+    assert kinds == ["declaration", "spend", "declassify", "declassify"]
+    assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
+    truth = slow_tables(toy, households, rows)
+    for table in ("t3", "t4"):
+        found = {}
+        for run in ("us", "pr"):
+            path = out / "evaluation" / f"truth-{table}-{run}.parquet"
+            assert pl.read_parquet_metadata(path)["tallyveil.private"] == "false"
+            found |= {row[:4]: row[4] for row in pl.read_parquet(path).rows()}
+        assert found == truth[table]
+    errors = pl.read_parquet(out / "evaluation" / "errors-households.parquet")
+    assert errors["rows"].sum() == 4 * sum(len(cells) for cells in truth.values())
+    covered = (errors["rows"] * errors["COUNT: within margin"]).sum() / errors["rows"].sum()
+    assert 0.94 < covered < 0.985
+    cells = errors.filter(pl.col("ROW") == "cell")
+    ratio = (cells["rows"] * cells["COUNT: root mean square"] ** 2).sum() / cells["rows"].sum()
+    assert ratio == pytest.approx(fine["cell_variance"], rel=0.3)
+
+    (data / "pop-group-totals.txt").write_text(
+        (data / "pop-group-totals.txt").read_text().replace("|5000\n", "|5001\n", 1)
+    )
+    code, _, said = command(monkeypatch, capsys, *words, yes)
+    assert code == StoreError.exit_code
+    assert "another T1" in said
+
+
 BAD = [
     ("d/household-records.txt", "HOUSEHOLD_TYPE|TEN", "TEN|HOUSEHOLD_TYPE", 2, "safetab-columns"),
     ("d/household-records.txt", "|9950|", "|995|", SchemaError.exit_code, "safetab-person-values"),
     ("d/pop-group-totals.txt", "|USA|", "|EARTH|", SchemaError.exit_code, "safetab-values"),
     ("d/pop-group-totals.txt", "|COUNT\n", "|COUNT\n99|STATE|1101|7\n", SchemaError.exit_code, "safetab-group-totals"),
     ("d/pop-group-totals.txt", "|COUNT\n", "|COUNT\n01|STATE|1101|7\n01|STATE|1101|7\n", 3, "safetab-repeated"),
+    ("d/pop-group-totals.txt", "|COUNT\n", "|COUNT\n01|STATE|1199|7\n", 3, "safetab-unknown-code"),
+    ("d/pop-group-totals.txt", "REGION_ID|REGION_TYPE", "REGION_TYPE|REGION_ID", 2, "safetab-columns"),
     ("p/config.json", '"(USA, 1)": [100]', '"(USA, 1)": [100, 200]', 2, "safetab-config"),
     ("p/config.json", '"privacy_budget_h_t4_level_1_usa": 0.25', '"privacy_budget_h_t4_level_1_usa": -1', 2,
      "safetab-config"),

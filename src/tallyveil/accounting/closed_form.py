@@ -126,7 +126,10 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     weights = np.array(lattice.weights, dtype=np.int64)
     variances = np.array([float(factor.variance) for factor in gaussians])
     powers = np.array([float(factor.multiplicity) for factor in gaussians])
-    eta = coset_excess(weights, variances, powers, variance, scan | 1) if log_norm < 100 else math.inf
+    order = np.argsort(-variances * powers)  # what makes most points negligible comes first
+    eta = math.inf
+    if log_norm < 100:
+        eta = coset_excess(weights[order], variances[order], powers[order], variance, scan | 1)
     if not eta <= LARGEST_ETA:
         return f"the composed law differs from one Gaussian by up to {eta:.3g}, wanted {LARGEST_ETA:.3g}"
     return ClosedForm(points, variance, eta, log_norm)

@@ -10,6 +10,13 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
 ) -> None:
     """Write report.html again, from the published files alone."""
-    from tallyveil.report import is_safetab, write_report, write_safetab_report
+    from tallyveil.report import (
+        is_households,
+        is_safetab,
+        write_households_report,
+        write_report,
+        write_safetab_report,
+    )
 
-    typer.echo(str((write_safetab_report if is_safetab(release) else write_report)(release)))
+    write = write_households_report if is_households(release) else write_report
+    typer.echo(str((write_safetab_report if is_safetab(release) else write)(release)))

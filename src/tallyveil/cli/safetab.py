@@ -1,6 +1,7 @@
 """`tallyveil safetab`: detailed population groups, tabulated adaptively."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,14 @@ from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
 
 if TYPE_CHECKING:
     from tallyveil.safetab.plan import SafetabPlan
+
+
+class Rule(StrEnum):
+    """What `safetab consistent` imposes."""
+
+    STATES = "states"
+    ALONE = "alone"
+
 
 safetab = typer.Typer(
     name="safetab",
@@ -138,6 +147,12 @@ def evaluate(
     runs: Annotated[
         int, typer.Option("--runs", min=1, help="Errors over the run and so many less one like it.")
     ] = 1,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--t1", metavar="RUN", help="Of tables of households: the SafeTab run that T1 came from."
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -154,16 +169,24 @@ def evaluate(
             code="not-private",
         )
     from tallyveil.execution.safetab_evaluate import evaluate_safetab
-    from tallyveil.report import write_safetab_evaluation
+    from tallyveil.execution.safetab_evaluate_households import evaluate_households
+    from tallyveil.report import is_households, write_households_evaluation, write_safetab_evaluation
 
-    errors = evaluate_safetab(params, data, out, repeats=runs - 1)
-    path = write_safetab_evaluation(out, errors)
+    if is_households(out):
+        errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
+        path = write_households_evaluation(out, errors)
+    else:
+        errors = evaluate_safetab(params, data, out, repeats=runs - 1)
+        path = write_safetab_evaluation(out, errors)
     if as_json:
         typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
-        from tallyveil.cli.safetab_tables import show_errors
+        from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
-        show_errors(errors["errors-t1"])
+        if "errors-t1" in errors:
+            show_errors(errors["errors-t1"])
+        else:
+            show_household_errors(errors["errors-households"])
         typer.echo(str(path))
 
 
@@ -187,12 +210,17 @@ def households(
 ) -> None:
     """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab_households import run_households
+    from tallyveil.execution.safetab_households import describe_households, run_households
     from tallyveil.noise.key import insecure_key
+    from tallyveil.report import write_households_report
+    from tallyveil.safetab.households import read_household_plan
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_households(params, data, out, published=published, test_key=key, observer=observer)
+    describe_households(read_household_plan(params), out)
+    if not (out / "report.html").exists():
+        write_households_report(out)
     keys = ("run", "private", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
@@ -201,6 +229,35 @@ def households(
         from tallyveil.cli.safetab_tables import show_households
 
         show_households(outcome.manifest, out, outcome.already_finished)
+
+
+@safetab.command()
+def consistent(
+    params: Params,
+    run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the consistent tables.")],
+    rule: Annotated[
+        Rule,
+        typer.Option("--rule", help="The nation is the sum of its states, or alone is at most combined."),
+    ] = Rule.STATES,
+) -> None:
+    """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
+    from tallyveil.execution.safetab_consistent import write_consistent
+
+    for path in write_consistent(params, run, out, rule.value):
+        typer.echo(str(path))
+
+
+@safetab.command()
+def long_form(
+    short: Annotated[Path, typer.Argument(help="Iteration codes with ranges of codes.", metavar="SHORT")],
+    codes: Annotated[Path, typer.Argument(help="race-and-ethnicity-codes.txt.", metavar="CODES")],
+    out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
+) -> None:
+    """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
+    from tallyveil.safetab.short_form import convert_short_form
+
+    typer.echo(f"{convert_short_form(short, codes, out):,} rows written to {out}")
 
 
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:

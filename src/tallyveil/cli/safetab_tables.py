@@ -68,7 +68,7 @@ def show_households(manifest: dict[str, Any], out: Path, already_finished: bool)
         table.add_row(f"privacy, {run}", _guarantee(privacy, manifest["budget_unit"]))
         table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
     table.add_row("checks passed", str(manifest["checks_passed"]))
-    table.add_row("tables", str(out))
+    table.add_row("report", str(out / "report.html"))
     console.print(table)
 
 
@@ -104,6 +104,32 @@ def show_errors(errors: "pl.DataFrame") -> None:
         "were published because they passed a bound: those errors are of a selection.",
         soft_wrap=True,
     )
+
+
+def show_household_errors(errors: "pl.DataFrame") -> None:
+    """Print errors of T3 and T4 by size, of measured cells and of sums."""
+    console = Console()
+    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    table = _table("table", "level set", "true size", "")
+    for heading in ("numbers", "mean error", "rms", "covered", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for row in errors.iter_rows(named=True):
+        here = row["TABLE"], f"{row['REGION_TYPE']} {row['LEVEL']}"
+        if last not in (None, here):
+            table.add_section()
+        table.add_row(
+            *(here if here != last else ("", "")),
+            row["SIZE"],
+            row["ROW"],
+            f"{row['rows']:,}",
+            f"{row['COUNT: mean error']:,.2f}",
+            f"{row['COUNT: root mean square']:,.2f}",
+            f"{row['COUNT: within margin']:.0%}",
+        )
+        last = here
+    console.print(table)
+    console.print("Errors in households, and the share of numbers within their margin.", soft_wrap=True)
 
 
 def _table(*left: str) -> Table:

@@ -12,11 +12,14 @@ from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
+from tallyveil.confidential.safetab_households import HouseholdMeasurer
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.laws import Law
 from tallyveil.safetab.ages import FINEST_CELLS
+from tallyveil.safetab.household_tables import ListedGroups
+from tallyveil.safetab.households import HouseholdSet
 from tallyveil.safetab.plan import LevelSet
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.truth import TrueGroups, joined_groups
@@ -76,6 +79,31 @@ def declassify_groups(
     ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
     measurer = GroupMeasurer(persons, regions, _NoNoise())
     return ((one, _true_groups(measurer, one)) for one in sets)
+
+
+def declassify_households(
+    households: Mapping[str, ConfidentialPersons],
+    regions: Regions,
+    groups: Sequence[tuple[HouseholdSet, ListedGroups]],
+    *,
+    ledger: Ledger,
+    reason: str,
+) -> Iterator[tuple[HouseholdSet, ListedGroups, tuple[NDArray[np.int64], ...]]]:
+    """Hand out the true cells of SafeTab-H's groups, after writing so into the ledger.
+
+    Args:
+        households: The households of one run, by table.
+        regions: Its geography.
+        groups: Sets and their groups.
+        ledger, reason: As in `declassify_groups`.
+    Returns:
+        Every set with its groups, and the true cells of the groups of each detail.
+    Privacy: none. Whatever is computed from the result must be marked as not private.
+    """
+    token = f"{ledger.run} declassify {len(ledger.entries)}"
+    ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
+    measurer = HouseholdMeasurer(households, regions, _NoNoise())
+    return ((one, own, measurer.measure(one, own)) for one, own in groups)
 
 
 class _NoNoise:

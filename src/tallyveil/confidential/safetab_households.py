@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_measure import ANSWERS_AT_ONCE, GROUPS_AT_ONCE, AddressedNoise
-from tallyveil.confidential.safetab_records import ConfidentialPersons, read_coded_records
-from tallyveil.kernels.safetab_groups import count_tables, order_by_region
+from tallyveil.confidential.safetab_records import Columns, ConfidentialPersons, read_coded_records
+from tallyveil.kernels.safetab_groups import count_tables
 from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
 from tallyveil.safetab.household_tables import ListedGroups
 from tallyveil.safetab.households import HOUSEHOLDS as FORM
@@ -30,20 +29,11 @@ def read_households(
         ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, whose rules and wording these are.
     Privacy: messages name the file, columns and rules only.
     """
-    numbers = [pl.col(table.record).cast(pl.Int8) for table in TABLES]
-    found: dict[str, dict[str, ConfidentialPersons]] = {}
-    for run, part in read_coded_records(folder, FORM, numbers, plan.config, plan.files, regions).items():
-        found[run] = {
-            table.name: ConfidentialPersons(
-                run,
-                part.block,
-                part.codes,
-                part.ethnicity,
-                np.array(table.finest_of, np.int8)[part.values[table.record] - 1],
-            )
-            for table in TABLES
-        }
-    return found
+    return read_coded_records(folder, FORM, _finest_cells, plan.config, plan.files, regions)
+
+
+def _finest_cells(columns: Columns) -> Mapping[str, NDArray[np.int8]]:
+    return {table.name: np.array(table.finest_of, np.int8)[columns[table.record] - 1] for table in TABLES}
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -77,11 +67,8 @@ class HouseholdMeasurer:
     def _count(self, one: HouseholdSet, groups: ListedGroups) -> Int64Array:
         """True finest cells of every group, some regions at a time."""
         homes = self.households[one.table.name]
-        own = self.regions.region_of[one.geography][homes.block]
-        start = np.zeros(len(self.regions.ids[one.geography]) + 1, np.int64)
-        order = np.empty(len(own), np.int32)
-        order_by_region(own, len(start) - 1, start, order)
-        finest = np.zeros((len(groups.regions), max(one.table.finest_of) + 1), np.int64)
+        blocks = self.regions.blocks_of(one.geography)
+        finest = np.zeros((len(groups.regions) + 1, max(one.table.finest_of) + 1), np.int64)
         wanted = np.unique(groups.regions)
         width = len(one.view.iterations)
         step = max(1, GROUPS_AT_ONCE // width)
@@ -92,9 +79,9 @@ class HouseholdMeasurer:
             slots = np.full((len(part), width), -1, np.int32)
             rows = np.searchsorted(part, groups.regions[low:high])
             slots[rows, groups.iterations[low:high]] = np.arange(low, high)
-            people = (part, start, order, homes.codes, homes.ethnicity, homes.cells)
+            people = (part, *blocks, *homes.coded(), homes.cells)
             count_tables(*people, *maps, slots, finest)
-        return finest
+        return finest[:-1]
 
     def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Int64Array) -> Int64Array:
         detail = one.table.details[number]

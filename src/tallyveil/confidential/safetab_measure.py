@@ -14,7 +14,6 @@ from tallyveil.kernels.safetab_groups import (
     count_tables,
     count_totals,
     list_totals,
-    order_by_region,
 )
 from tallyveil.noise.laws import Law
 from tallyveil.safetab.addresses import (
@@ -29,7 +28,7 @@ from tallyveil.safetab.addresses import (
 from tallyveil.safetab.ages import DETAILS, FINEST_CELLS
 from tallyveil.safetab.measurements import GroupMeasurements, Int64Array, TableMeasurements
 from tallyveil.safetab.plan import LevelSet
-from tallyveil.safetab.regions import Regions
+from tallyveil.safetab.regions import BlocksOf, Regions
 
 GROUPS_AT_ONCE = 1 << 18
 """Groups measured in one part: the counts of a part stay near the processor."""
@@ -80,19 +79,14 @@ class GroupMeasurer:
             one: The level set.
             regions: Positions of the regions; int64, ascending.
         """
-        own = self.regions.region_of[one.geography][self.persons.block]
-        start = np.zeros(len(self.regions.ids[one.geography]) + 1, np.int64)
-        order = np.empty(len(own), np.int32)
-        order_by_region(own, len(start) - 1, start, order)
+        blocks = self.regions.blocks_of(one.geography)
         n_rows = max(1, GROUPS_AT_ONCE // len(one.view.iterations))
         for first in range(0, len(regions), n_rows):
-            yield self._part(one, np.ascontiguousarray(regions[first : first + n_rows]), start, order)
+            yield self._part(one, np.ascontiguousarray(regions[first : first + n_rows]), blocks)
 
-    def _part(
-        self, one: LevelSet, regions: Int64Array, start: Int64Array, order: NDArray[np.int32]
-    ) -> GroupMeasurements:
+    def _part(self, one: LevelSet, regions: Int64Array, blocks: BlocksOf) -> GroupMeasurements:
         view, n_adaptive = one.view, one.view.n_adaptive
-        people = (regions, start, order, self.persons.codes, self.persons.ethnicity)
+        people = (regions, *blocks, *self.persons.coded())
         maps = (view.alone_of, view.combination_of, view.ethnicity_of)
         counts = np.zeros((len(regions), len(view.iterations)), np.int64)
         count_totals(*people, *maps, counts)
@@ -107,10 +101,10 @@ class GroupMeasurer:
         places = np.empty(totals.size + 1, np.int64)
         keep_above = KEEP_ALL if one.keep_above is None else one.keep_above
         n_listed = list_totals(totals, detail, keep_above, places)
-        finest = np.zeros((n_tables, FINEST_CELLS), np.int64)
+        finest = np.zeros((n_tables + 1, FINEST_CELLS), np.int64)
         if n_tables:
             count_tables(*people, self.persons.cells, *maps, slots, finest)
-        tables = self._tables(one, regions, detail, finest)
+        tables = self._tables(one, regions, detail, finest[:n_tables])
         listed = places[:n_listed].copy()
         return GroupMeasurements(regions, stage_1, detail, totals, listed, tables, total_only)
 

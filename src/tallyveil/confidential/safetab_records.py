@@ -2,61 +2,71 @@
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.confidential.histogram import REDACTED
+from tallyveil.confidential.record_stream import ParsedRecords, most_records, parsed_records
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
+from tallyveil.kernels.coded_records import COUNTIES, check_lists, code_rows, order_lists
 from tallyveil.kernels.safetab_groups import order_by_region
 from tallyveil.safetab.ages import cells_by_age
 from tallyveil.safetab.config import SafetabConfig
-from tallyveil.safetab.files import PERSONS, FileFormat, collect_file, find_file, scan_file
+from tallyveil.safetab.files import BLOCK, PERSONS, RECORD_CODES, FileFormat, find_file
 from tallyveil.safetab.iterations import IterationFiles
 from tallyveil.safetab.problems import raise_all
 from tallyveil.safetab.regions import Regions
 
 logger = logging.getLogger(__name__)
 
-RACE_COLUMNS = tuple(f"QRACE{i}" for i in range(1, 9))
-BLOCK_COLUMNS = tuple(PERSONS.columns[3:7])
-AGES_23 = 23
-_CODED = frozenset({"block", *RACE_COLUMNS, "QSPAN"})
+BLOCK_COLUMNS: Final = tuple(rule.name for rule in BLOCK)
+RACE_COLUMNS: Final = tuple(rule.name for rule in RECORD_CODES[:-1])
+ETHNICITY_COLUMN: Final = RECORD_CODES[-1].name
+AGES_23: Final = 23
+
+Columns = Mapping[str, NDArray[np.int32]]
+CellsOf = Callable[[Columns], Mapping[str, NDArray[np.int8]]]
+"""From the numbers of a record's columns to what is tabulated of it, by name."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ConfidentialPersons:
-    """The people of one run, in the order of their blocks. Confidential.
+    """The people of one run, block by block: 7 bytes each, and more only for those of several codes. Confidential.
 
     Attributes:
         run: "US" or "PR".
-        block: Position of each person's block; int32, ascending.
-        codes: Positions of race codes, -1 after the last; int16, shape (persons, max_race_codes).
+        start: Where each block's people begin; int64, shape (blocks + 1,).
+        races: The position of a person's only race code, or ~p where theirs begin at p in `lists`; int32.
+        lists: Positions of the codes of people with several, -1 after each person's; int16.
         ethnicity: Position of the ethnicity code; int16.
-        cells: Sex by age, 46 cells; int8.
+        cells: What is tabulated: sex by age, 46 cells; int8.
     """
 
     run: str
-    block: NDArray[np.int32]
-    codes: NDArray[np.int16]
+    start: NDArray[np.int64]
+    races: NDArray[np.int32]
+    lists: NDArray[np.int16]
     ethnicity: NDArray[np.int16]
     cells: NDArray[np.int8]
 
     def __repr__(self) -> str:
         return f"ConfidentialPersons(run={self.run!r}, records={REDACTED})"
 
+    def coded(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int16], NDArray[np.int16]]:
+        """Who is where and of which codes, in the order that the counting kernels take them."""
+        return self.start, self.races, self.lists, self.ethnicity
+
     def digest(self) -> bytes:
         """SHA-256 of the records, in their order within each block."""
         digest = hashlib.sha256(self.run.encode())
-        for array in (self.block, self.codes, self.ethnicity, self.cells):
+        for array in (self.start, self.races, self.lists, self.ethnicity, self.cells):
             digest.update(len(array).to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
+            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
         return digest.digest()
 
 
@@ -77,164 +87,202 @@ def read_persons(
         SchemaError, GeographyError: rules that records break, all of them at once.
     Privacy: messages name the file, columns and rules only; never a value, a row or a number of records.
     """
-    numbers = [pl.col("QAGE").cast(pl.Int16).alias("age"), pl.col("QSEX").cast(pl.Int8).alias("sex")]
-    found: dict[str, ConfidentialPersons] = {}
-    for run, part in read_coded_records(folder, PERSONS, numbers, config, files, regions).items():
-        cells = (cells_by_age()[part.values["age"]] + AGES_23 * (part.values["sex"] - 1)).astype(np.int8)
-        found[run] = ConfidentialPersons(run, part.block, part.codes, part.ethnicity, cells)
+    found = read_coded_records(folder, PERSONS, _sex_by_age, config, files, regions)
     logger.info("person records read and valid")
-    return found
+    return {run: persons for run, by_table in found.items() for persons in by_table.values()}
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class CodedRecords:
-    """Records of one run in the order of their blocks. Confidential.
-
-    Attributes:
-        block, codes, ethnicity: As in `ConfidentialPersons`.
-        values: Further columns by name.
-    """
-
-    block: NDArray[np.int32]
-    codes: NDArray[np.int16]
-    ethnicity: NDArray[np.int16]
-    values: Mapping[str, NDArray[Any]]
-
-    def __repr__(self) -> str:
-        return f"CodedRecords(records={REDACTED})"
+def _sex_by_age(columns: Columns) -> Mapping[str, NDArray[np.int8]]:
+    cells = cells_by_age()[columns["QAGE"]] + AGES_23 * (columns["QSEX"] - 1)
+    return {"persons": cells.astype(np.int8)}
 
 
 def read_coded_records(
     folder: Path,
     form: FileFormat,
-    numbers: Sequence[pl.Expr],
+    cells_of: CellsOf,
     config: SafetabConfig,
     files: IterationFiles,
     regions: Mapping[str, Regions],
-) -> dict[str, CodedRecords]:
+) -> dict[str, dict[str, ConfidentialPersons]]:
     """Read and check records that have blocks, race codes and an ethnicity code; raises as `read_persons`.
 
     Args:
         folder: Holds the file.
         form: Its format.
-        numbers: Further columns wanted, as numbers.
+        cells_of: What is tabulated.
         config, files, regions: As in `read_persons`.
+    Returns:
+        For each run, and each name that `cells_of` gives, the records with those cells; the rest they share.
     """
     path = find_file(folder, form)
-    frame = scan_file(path, form)
-    _check_formats(path, form, frame, config)
-    wanted = sorted({state for run in config.runs for state in config.states_of(run)})
-    compact = collect_file(_compact(frame, numbers, config, wanted), path)
+    faults = _Faults(np.zeros(len(form.columns), bool), np.zeros(config.max_race_codes + 1, bool))
+    races = np.array([form.columns.index(name) for name in RACE_COLUMNS])
     position = np.full(10_000, -1, np.int16)
     position[[int(code) for code in files.codes]] = np.arange(len(files.codes), dtype=np.int16)
-    races = [compact[name].to_numpy() for name in RACE_COLUMNS[: config.max_race_codes]]
-    spans = compact["QSPAN"].to_numpy()
-    problems: list[TallyveilError] = []
-    columns = [*zip(RACE_COLUMNS, races, strict=False), ("QSPAN", spans)]
-    unknown = [name for name, values in columns if bool((position[values[values > 0]] < 0).any())]
-    if unknown:
-        problems.append(
-            SchemaError(
-                f"{path}: column(s) {', '.join(unknown)} have codes that are not in the race and ethnicity codes file. "
-                "Add them there, or correct the records; an anti-join of the two files finds them.",
-                code="safetab-person-code",
-            )
-        )
-    codes = np.stack([np.where(own > 0, position[own], -1).astype(np.int16) for own in races], axis=1)
-    blocks = compact["block"].to_numpy()
-    further = {name: compact[name].to_numpy() for name in compact.columns if name not in _CODED}
-    found: dict[str, CodedRecords] = {}
-    lost = False
-    for run in config.runs:
-        own = np.isin(blocks // 10**13, [int(state) for state in config.states_of(run)])
-        places = _places(regions[run].blocks, blocks[own])
-        lost |= bool((places < 0).any())
-        order = _order(places, len(regions[run].blocks))
-        values = {name: column[own][order] for name, column in further.items()}
-        found[run] = CodedRecords(places[order], codes[own][order], position[spans[own]][order], values)
-    if lost:
-        problems.append(
-            GeographyError(
-                f"{path}: records lie in blocks that are not in the geography file GRF-C. Add every block there, or "
-                f"correct the records; an anti-join on {', '.join(BLOCK_COLUMNS)} finds them.",
-                code="safetab-person-block",
-            )
-        )
-    raise_all(problems, f"the {form.stem}")
-    return found
-
-
-def _check_formats(path: Path, form: FileFormat, frame: pl.LazyFrame, config: SafetabConfig) -> None:
-    """Phase 1, and the rules that take several columns; one pass that keeps a yes or no each."""
-    breaks = {
-        rule.name: (~pl.col(rule.name).str.contains(rule.pattern)).fill_null(value=True).any()
-        for rule in form.rules
-    }
-    later = RACE_COLUMNS[config.max_race_codes :]
-    null = {name: pl.col(name) == "Null" for name in RACE_COLUMNS}
-    gaps = [null[a] & ~null[b] for a, b in pairwise(RACE_COLUMNS)]
-    checks = [
-        *(check.alias(name) for name, check in breaks.items()),
-        pl.any_horizontal(gaps).any().alias("gap"),
-        (pl.any_horizontal(~null[name] for name in later).any() if later else pl.lit(value=False)).alias(
-            "later"
-        ),
-        pl.len().alias("rows"),
-    ]
-    said = collect_file(frame.select(checks), path).row(0, named=True)
-    if not said["rows"]:
+    room = most_records(path, form)
+    coders = [_RunCoder(run, config, regions[run], position, form, cells_of, room) for run in config.runs]
+    n_rows = 0
+    for part in parsed_records(path, form):
+        n_rows += len(part.values)
+        faults.broken |= part.broken
+        gap, later = check_lists(part.values[:, races], config.max_race_codes)
+        faults.gap |= gap
+        faults.later |= later
+        if not faults.broken.any():  # else only formats are told, and there may be more records than room
+            for coder in coders:
+                coder.add(part, faults.unknown)
+    if not n_rows:
         raise SchemaError(f"{path} has no rows. Give a file with at least one.", code="safetab-empty")
-    problems: list[TallyveilError] = [
-        SchemaError(
-            f"{path}: column {rule.name} has values that are not {rule.wanted}. Correct them (filter the column for "
-            "values that do not match the rule to find them).",
-            code="safetab-person-values",
-        )
-        for rule in form.rules
-        if said[rule.name]
-    ]
-    if said["gap"] and not problems:
-        problems.append(
+    faults.lost = any(coder.lost for coder in coders)
+    faults.require_none(path, form, config)
+    return {coder.run: coder.finished() for coder in coders}
+
+
+@dataclass(slots=True)
+class _Faults:
+    """Rules that records were seen to break: a yes or no each.
+
+    Attributes:
+        broken: Formats, by column.
+        unknown: Codes that are not in their file, by race column and for the ethnicity column last.
+        gap: A race code after a Null.
+        later: A code beyond those that are read.
+        lost: A block that is not in the geography.
+    """
+
+    broken: NDArray[np.bool_]
+    unknown: NDArray[np.bool_]
+    gap: bool = False
+    later: bool = False
+    lost: bool = False
+
+    def require_none(self, path: Path, form: FileFormat, config: SafetabConfig) -> None:
+        """Raise what there is, phase by phase."""
+        raise_all(self._formats(path, form), f"the {form.stem}")
+        raise_all(self._lists(path, config), f"the {form.stem}")
+        raise_all(self._domains(path), f"the {form.stem}")
+
+    def _formats(self, path: Path, form: FileFormat) -> list[TallyveilError]:
+        return [
             SchemaError(
-                f"{path}: some records have a race code after a Null in QRACE2 to QRACE8. Move their codes together.",
-                code="safetab-null-order",
+                f"{path}: column {rule.name} has values that are not {rule.wanted}. Correct them (filter the column "
+                "for values that do not match the rule to find them).",
+                code="safetab-person-values",
             )
-        )
-    if said["later"] and not problems:
-        problems.append(
-            SchemaError(
-                f"{path}: some records have codes in {', '.join(later)}, which max_race_codes = "
-                f"{config.max_race_codes} leaves unread. Raise max_race_codes (it sets the stability, so the noise), "
-                "or take the codes out.",
-                code="safetab-extra-codes",
+            for rule, broken in zip(form.rules, self.broken, strict=True)
+            if broken
+        ]
+
+    def _lists(self, path: Path, config: SafetabConfig) -> list[TallyveilError]:
+        problems: list[TallyveilError] = []
+        if self.gap:
+            problems.append(
+                SchemaError(
+                    f"{path}: some records have a race code after a Null in QRACE2 to QRACE8. Move their codes "
+                    "together.",
+                    code="safetab-null-order",
+                )
             )
-        )
-    raise_all(problems, f"the {form.stem}")
+        if self.later:
+            problems.append(
+                SchemaError(
+                    f"{path}: some records have codes in {', '.join(RACE_COLUMNS[config.max_race_codes :])}, which "
+                    f"max_race_codes = {config.max_race_codes} leaves unread. Raise max_race_codes (it sets the "
+                    "stability, so the noise), or take the codes out.",
+                    code="safetab-extra-codes",
+                )
+            )
+        return problems
+
+    def _domains(self, path: Path) -> list[TallyveilError]:
+        problems: list[TallyveilError] = []
+        names = [*RACE_COLUMNS[: len(self.unknown) - 1], ETHNICITY_COLUMN]
+        if unknown := [name for name, bad in zip(names, self.unknown, strict=True) if bad]:
+            problems.append(
+                SchemaError(
+                    f"{path}: column(s) {', '.join(unknown)} have codes that are not in the race and ethnicity codes "
+                    "file. Add them there, or correct the records; an anti-join of the two files finds them.",
+                    code="safetab-person-code",
+                )
+            )
+        if self.lost:
+            problems.append(
+                GeographyError(
+                    f"{path}: records lie in blocks that are not in the geography file GRF-C. Add every block there, "
+                    f"or correct the records; an anti-join on {', '.join(BLOCK_COLUMNS)} finds them.",
+                    code="safetab-person-block",
+                )
+            )
+        return problems
 
 
-def _compact(
-    frame: pl.LazyFrame, numbers: Sequence[pl.Expr], config: SafetabConfig, states: list[str]
-) -> pl.LazyFrame:
-    """Numbers of the people in the states wanted; no code is 0."""
-    races = [
-        pl.col(name).replace("Null", "0").cast(pl.Int16) for name in RACE_COLUMNS[: config.max_race_codes]
-    ]
-    return frame.filter(pl.col(BLOCK_COLUMNS[0]).is_in(states)).select(
-        pl.concat_str(*BLOCK_COLUMNS).cast(pl.Int64).alias("block"),
-        *numbers,
-        *races,
-        pl.col("QSPAN").cast(pl.Int16),
-    )
+class _RunCoder:
+    """Collects the records of one run as compact arrays, and puts them in the order of their blocks."""
 
+    def __init__(
+        self,
+        run: str,
+        config: SafetabConfig,
+        regions: Regions,
+        position: NDArray[np.int16],
+        form: FileFormat,
+        cells_of: CellsOf,
+        room: int,
+    ) -> None:
+        self.run = run
+        self.lost = False
+        self._regions = regions
+        self._position = position
+        self._form = form
+        names = [*BLOCK_COLUMNS, *RACE_COLUMNS[: config.max_race_codes], ETHNICITY_COLUMN]
+        self._columns = np.array([form.columns.index(name) for name in names])
+        self._wanted = np.zeros(100, bool)
+        self._wanted[[int(state) for state in config.states_of(run)]] = True
+        bounds = np.arange(100 * COUNTIES + 1, dtype=np.int64) * 10**10
+        self._counties = np.searchsorted(regions.blocks, bounds)
+        self._cells_of = cells_of
+        # Room for all records is set aside at once. What stays unwritten takes no memory, and nothing is moved.
+        self._n = 0
+        self._places, self._races = np.empty(room, np.int32), np.empty(room, np.int32)
+        self._ethnicity = np.empty(room, np.int16)
+        none = cells_of({name: np.empty(0, np.int32) for name in form.columns})
+        self._cells = {name: np.empty(room, np.int8) for name in none}
+        self._n_lists = 0
+        self._lists: list[NDArray[np.int16]] = []
 
-def _places(blocks: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Position of each block wanted among ascending blocks, -1: not there."""
-    place = np.minimum(np.searchsorted(blocks, wanted), len(blocks) - 1)
-    return np.where(blocks[place] == wanted, place, -1).astype(np.int32)
+    def add(self, part: ParsedRecords, unknown: NDArray[np.bool_]) -> None:
+        """Take the records of the run in some of the file's."""
+        parsed = part.values[:, self._columns]
+        n, k = len(parsed), parsed.shape[1] - 5
+        rows, lists = np.empty(n, np.int32), np.empty(n * (k + 1), np.int16)
+        known = self._wanted, self._counties, self._regions.blocks, self._position, self._n_lists
+        here = slice(self._n, self._n + n)
+        places, races, ethnicity = self._places[here], self._races[here], self._ethnicity[here]
+        kept, added = code_rows(parsed, *known, rows, places, races, ethnicity, lists, unknown)
+        self.lost |= bool((places[:kept] < 0).any())
+        self._lists.append(lists[:added].copy())
+        own = part.values[rows[:kept]]
+        columns = {name: own[:, place] for place, name in enumerate(self._form.columns)}
+        for name, cells in self._cells_of(columns).items():
+            self._cells[name][self._n : self._n + kept] = cells
+        self._n += kept
+        self._n_lists += added
 
-
-def _order(places: NDArray[np.int32], n_blocks: int) -> NDArray[np.int32]:
-    """Records by block, those of no block left out."""
-    start, order = np.zeros(n_blocks + 1, np.int64), np.empty(len(places), np.int32)
-    order_by_region(places, n_blocks, start, order)
-    return order[: int(start[-1])]
+    def finished(self) -> dict[str, ConfidentialPersons]:
+        """The records in the order of their blocks, for each name of cells; the coder is spent afterwards."""
+        n, n_blocks = self._n, len(self._regions.blocks)
+        start, order = np.zeros(n_blocks + 1, np.int64), np.empty(n, np.int32)
+        order_by_region(self._places[:n], n_blocks, start, order)
+        del self._places
+        lists = np.concatenate([np.empty(0, np.int16), *self._lists])
+        self._lists.clear()
+        races, further = np.empty(n, np.int32), np.empty_like(lists)
+        order_lists(order, self._races[:n], lists, races, further)
+        del self._races
+        ethnicity = self._ethnicity[order]
+        del self._ethnicity
+        return {
+            name: ConfidentialPersons(self.run, start, races, further, ethnicity, cells[order])
+            for name, cells in self._cells.items()
+        }

@@ -61,6 +61,22 @@ def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
     return found.sort(["REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
 
 
+def household_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Errors of T3 and T4 by table, geography, level, and size of the group, of measured cells and of sums.
+
+    Args:
+        rows: Published rows of all runs with TRUE, LEVEL, TOTAL (households of the group) and PARTS (how many measured
+            cells a number sums).
+    """
+    named = rows.with_columns(
+        size_of(pl.col("TOTAL")).alias("SIZE"),
+        pl.when(pl.col("PARTS") > 1).then(pl.lit("sum")).otherwise(pl.lit("cell")).alias("ROW"),
+    )
+    keys = ["TABLE", "REGION_TYPE", LEVEL, "SIZE", "ROW"]
+    found = named.group_by(keys).agg(pl.len().alias("rows"), *_measures(_VALUES[:1]))
+    return found.sort(["TABLE", "REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
+
+
 def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mapping[str, Any]) -> Path:
     """Write tables of errors and of the truth into `evaluation/`; returns the JSON file of the errors.
 
@@ -82,9 +98,9 @@ def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mappin
     return folder / JSON_FILE
 
 
-def _measures() -> list[pl.Expr]:
+def _measures(values: tuple[tuple[str, str], ...] = _VALUES) -> list[pl.Expr]:
     measures = []
-    for value, margin in _VALUES:
+    for value, margin in values:
         error = pl.col(value).cast(pl.Float64) - pl.col("TRUE")
         measures += [
             error.mean().alias(f"{value}: mean error"),

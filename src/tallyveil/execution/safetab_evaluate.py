@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -41,7 +42,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     Privacy: none. The ledger of the release receives a non-private event for every run first.
     """
     inputs = read_safetab_inputs(params, data)
-    manifest = _manifest(out)
+    manifest = finished_manifest(out, "safetab")
     once = _coterminous_once(inputs, manifest["plan_digest"], out)
     t1_rows, t2_rows, groups, tables = [], [], [], {}
     with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest["run"]) as ledger:
@@ -69,12 +70,21 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     return errors
 
 
-def _manifest(out: Path) -> dict[str, str]:
+def finished_manifest(out: Path, *kinds: str) -> dict[str, Any]:
+    """The manifest of a finished release.
+
+    Args:
+        out: Its folder.
+        kinds: What it may be: "safetab", "safetab-households".
+    Raises:
+        StoreError: the folder holds no such release.
+    """
     path = out / MANIFEST
-    manifest: dict[str, str] = json.loads(path.read_text()) if path.is_file() else {}
-    if manifest.get("kind") != "safetab":
+    manifest: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if manifest.get("kind") not in kinds:
         raise StoreError(
-            f"{out} holds no finished SafeTab release. Name the folder that `tallyveil safetab run` wrote to.",
+            f"{out} holds no finished SafeTab release. Name the folder that `tallyveil safetab run` (or `households`) "
+            "wrote to.",
             code="no-release",
         )
     return manifest

@@ -15,6 +15,7 @@ from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.run_folder import MANIFEST, PLAN, FolderState, RunFolder, binding_of, folder_state
 from tallyveil.execution.safetab import (
     DELTA,
+    EXPECTED,
     TEST_KEY_WARNING,
     SafetabOutcome,
     already_finished,
@@ -23,6 +24,7 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
+from tallyveil.safetab.household_expected import expected_household_errors
 from tallyveil.safetab.household_tables import (
     ListedGroups,
     check_household_tables,
@@ -73,7 +75,7 @@ def run_households(
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
         totals = read_group_totals(data, published, plan)
-        groups = {run.run: _groups(run, totals, regions[run.run]) for run in plan.runs}
+        groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     digest = binding_of(plan.digest(), totals_digest(totals))
     if state is FolderState.FINISHED:
         return already_finished(digest, out)
@@ -145,10 +147,21 @@ def tables_of_households(
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
-def _groups(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict[str, ListedGroups]:
+def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict[str, ListedGroups]:
+    """The groups of every set of a run that the published totals list, by the set's name.
+
+    Raises:
+        SchemaError: there are none, or they are of another geography.
+    """
     found = {one.name: listed_groups(totals, run.run, one, regions) for one in run.sets}
     require_groups(run.run, sum(len(groups.regions) for groups in found.values()))
     return found
+
+
+def describe_households(plan: HouseholdPlan, out: Path) -> None:
+    """State what a run's numbers are worth, in `expected.json`; a file that is there is left as it is."""
+    if not (out / EXPECTED).exists():
+        write_json(out / EXPECTED, [one.to_mapping() for one in expected_household_errors(plan)])
 
 
 def _privacy(run: HouseholdRun) -> dict[str, Any]:

@@ -1,10 +1,15 @@
 """Kernels that count people in population groups, with their plain twins.
 
-A person has up to k race codes and an ethnicity code. At one level of iterations a code maps to at most one
-Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration (-1: none). The person is
-in the Alone iteration that all of their race codes share, in the combination iteration of each of them, and in
-the iteration of their ethnicity code.
+A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level of
+iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration
+(-1: none). The person is in the Alone iteration that all of their race codes share, in the combination iteration of
+each of them, and in the iteration of their ethnicity code.
+
+People stand block by block, and a region is some blocks: those `first[region]` to `first[region + 1]` of `blocks`,
+each with the people `start[block]` to `start[block + 1]`.
 """
+
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +26,8 @@ MOST_ITERATIONS = 16
 
 @njit(nogil=True, cache=True)
 def person_iterations(
-    codes: Shorts,
-    person: int,
+    race: int,
+    lists: Shorts,
     ethnicity: int,
     alone_of: Shorts,
     combination_of: Shorts,
@@ -32,44 +37,45 @@ def person_iterations(
     """List the iterations of one person, each once; returns how many.
 
     Args:
-        codes: [persons, k], indices of race codes, -1 after the last.
-        person: Row of `codes`.
-        ethnicity: Index of the ethnicity code.
+        race: Position of their only code, or ~p where their codes begin at p in `lists`.
+        lists: Positions of codes, -1 after each person's.
+        ethnicity: Position of the ethnicity code.
         alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
         out: Output, [MOST_ITERATIONS].
     """
-    n = 0
-    alone = -1
-    for j in range(codes.shape[1]):
-        code = np.int64(codes[person, j])
-        if code < 0:
-            break
-        own = int(alone_of[code])
-        if j == 0:
-            alone = own
-        elif alone != own:
+    n: int = 0
+    if race >= 0:
+        out[n] = combination_of[race]
+        n += int(out[n] >= 0)
+        out[n] = alone_of[race]
+        n += int(out[n] >= 0)
+        out[n] = ethnicity_of[ethnicity]
+        n += int(out[n] >= 0)
+        return n
+    place = np.int64(~race)
+    alone = alone_of[lists[place]]
+    while lists[place] >= 0:
+        code = lists[place]
+        place += 1
+        if alone_of[code] != alone:
             alone = -1
-        found = np.int64(combination_of[code])
-        if found >= 0:
-            known = False
-            for i in range(n):
-                known |= out[i] == found
-            if not known:
-                out[n] = found
-                n += 1
-    if alone >= 0:
-        out[n] = alone
-        n += 1
-    found = np.int64(ethnicity_of[ethnicity])
-    if found >= 0:
-        out[n] = found
-        n += 1
+        found = combination_of[code]
+        known = found < 0
+        for i in range(n):
+            known |= out[i] == found
+        if not known:
+            out[n] = found
+            n += 1
+    out[n] = alone
+    n += int(alone >= 0)
+    out[n] = ethnicity_of[ethnicity]
+    n += int(out[n] >= 0)
     return n
 
 
 def person_iterations_reference(
-    codes: Shorts,
-    person: int,
+    race: int,
+    lists: Shorts,
     ethnicity: int,
     alone_of: Shorts,
     combination_of: Shorts,
@@ -77,7 +83,7 @@ def person_iterations_reference(
     out: Places,
 ) -> int:
     """Twin of `person_iterations`, by sets."""
-    own = [int(code) for code in codes[person] if code >= 0]
+    own = [race] if race >= 0 else [*takewhile(lambda code: code >= 0, lists[~race:].tolist())]
     alone = set.intersection(*({int(alone_of[code])} for code in own))
     combined = dict.fromkeys(int(combination_of[code]) for code in own)
     found = [*combined, *alone, int(ethnicity_of[ethnicity])]
@@ -89,9 +95,11 @@ def person_iterations_reference(
 @njit(nogil=True, cache=True)
 def count_totals(
     regions: Integers,
+    first: Integers,
+    blocks: Places,
     start: Integers,
-    order: Places,
-    codes: Shorts,
+    races: Places,
+    lists: Shorts,
     ethnicity: Shorts,
     alone_of: Shorts,
     combination_of: Shorts,
@@ -102,29 +110,44 @@ def count_totals(
 
     Args:
         regions: [rows], the region of each row.
-        start: [regions + 1], where each region's people begin in `order`.
-        order: Persons, region by region.
-        codes: [persons, k], indices of race codes, -1 after the last.
-        ethnicity: [persons], index of the ethnicity code.
+        first: [regions + 1], where each region begins in `blocks`.
+        blocks: Blocks, region by region.
+        start: [blocks + 1], where each block's people begin.
+        races, ethnicity: [persons], codes as in `person_iterations`.
+        lists: Codes of people with several.
         alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
         totals: [rows, iterations], added to.
     """
     found = np.empty(MOST_ITERATIONS, np.int32)
+    n_iterations = totals.shape[1]
+    own = np.zeros(n_iterations + 1, np.int64)  # the last one stands for no iteration, -1
     for row in range(regions.size):
-        for place in range(start[regions[row]], start[regions[row] + 1]):
-            person = order[place]
-            n = person_iterations(
-                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-            )
-            for i in range(n):
-                totals[row, found[i]] += 1
+        for place in range(first[regions[row]], first[regions[row] + 1]):
+            for person in range(start[blocks[place]], start[blocks[place] + 1]):
+                race = races[person]
+                if race < 0:
+                    n = person_iterations(
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                    )
+                    for i in range(n):
+                        own[found[i]] += 1
+                    continue
+                # The same for one code, without a list.
+                own[combination_of[race]] += 1
+                own[alone_of[race]] += 1
+                own[ethnicity_of[ethnicity[person]]] += 1
+        for iteration in range(n_iterations):
+            totals[row, iteration] += own[iteration]
+        own[:] = 0
 
 
 def count_totals_reference(
     regions: Integers,
+    first: Integers,
+    blocks: Places,
     start: Integers,
-    order: Places,
-    codes: Shorts,
+    races: Places,
+    lists: Shorts,
     ethnicity: Shorts,
     alone_of: Shorts,
     combination_of: Shorts,
@@ -134,19 +157,22 @@ def count_totals_reference(
     """Twin of `count_totals`."""
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
-        for person in order[start[region] : start[region + 1]]:
-            n = person_iterations_reference(
-                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-            )
-            totals[row, found[:n]] += 1
+        for block in blocks[first[region] : first[region + 1]]:
+            for person in range(start[block], start[block + 1]):
+                n = person_iterations_reference(
+                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                )
+                totals[row, found[:n]] += 1
 
 
 @njit(nogil=True, cache=True)
 def count_tables(
     regions: Integers,
+    first: Integers,
+    blocks: Places,
     start: Integers,
-    order: Places,
-    codes: Shorts,
+    races: Places,
+    lists: Shorts,
     ethnicity: Shorts,
     cells: Bytes,
     alone_of: Shorts,
@@ -158,34 +184,50 @@ def count_tables(
     """Add the people of the groups that have a slot to their tables of sex by age.
 
     Args:
-        regions, start, order, codes, ethnicity: As in `count_totals`.
+        regions, first, blocks, start, races, lists, ethnicity: As in `count_totals`.
         cells: [persons], cell of sex by age.
         alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
         slots: [rows, iterations], row of a group in `tables`, -1: none.
-        tables: [slots, cells], added to.
+        tables: [slots + 1, cells], added to. The last row is working room, for whoever is in a group without a slot:
+            to add without asking is faster. It ends as zeros.
     """
     found = np.empty(MOST_ITERATIONS, np.int32)
+    rest = tables.shape[0] - 1
+    n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
+    own = np.empty(n_iterations + 1, np.int32)  # the last one stands for no iteration, -1
     for row in range(regions.size):
+        own[:] = rest
         wanted = False
         for iteration in range(slots.shape[1]):
-            wanted |= slots[row, iteration] >= 0
+            if slots[row, iteration] >= 0:
+                own[iteration] = slots[row, iteration]
+                wanted = True
         if not wanted:
             continue
-        for place in range(start[regions[row]], start[regions[row] + 1]):
-            person = order[place]
-            n = person_iterations(
-                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-            )
-            for i in range(n):
-                if found[i] < slots.shape[1] and slots[row, found[i]] >= 0:
-                    tables[slots[row, found[i]], cells[person]] += 1
+        for place in range(first[regions[row]], first[regions[row] + 1]):
+            for person in range(start[blocks[place]], start[blocks[place] + 1]):
+                race, cell = races[person], cells[person]
+                if race < 0:
+                    n = person_iterations(
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                    )
+                    for i in range(n):
+                        tables[own[found[i]], cell] += 1
+                    continue
+                # The same for one code, without a list.
+                tables[own[combination_of[race]], cell] += 1
+                tables[own[alone_of[race]], cell] += 1
+                tables[own[ethnicity_of[ethnicity[person]]], cell] += 1
+    tables[rest] = 0
 
 
 def count_tables_reference(
     regions: Integers,
+    first: Integers,
+    blocks: Places,
     start: Integers,
-    order: Places,
-    codes: Shorts,
+    races: Places,
+    lists: Shorts,
     ethnicity: Shorts,
     cells: Bytes,
     alone_of: Shorts,
@@ -197,36 +239,37 @@ def count_tables_reference(
     """Twin of `count_tables`."""
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
-        for person in order[start[region] : start[region + 1]]:
-            n = person_iterations_reference(
-                codes, person, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-            )
-            for iteration in found[:n]:
-                if iteration < slots.shape[1] and slots[row, iteration] >= 0:
-                    tables[slots[row, iteration], cells[person]] += 1
+        for block in blocks[first[region] : first[region + 1]]:
+            for person in range(start[block], start[block + 1]):
+                n = person_iterations_reference(
+                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                )
+                for iteration in found[:n]:
+                    if iteration < slots.shape[1] and slots[row, iteration] >= 0:
+                        tables[slots[row, iteration], cells[person]] += 1
 
 
 @njit(nogil=True, cache=True)
 def order_by_region(region: Places, n_regions: int, start: Integers, order: Places) -> None:
-    """Sort persons by region, keeping their order within one; -1 is no region and is left out.
+    """Sort things (persons by block, blocks by region), keeping their order within one; -1 is none and left out.
 
     Args:
-        region: [persons].
+        region: [things].
         n_regions: Regions.
         start: Output, [n_regions + 1].
-        order: Output, [persons], of which the first start[n_regions] are written.
+        order: Output, [things], of which the first start[n_regions] are written.
     """
     start[:] = 0
-    for person in range(region.size):
-        if region[person] >= 0:
-            start[region[person] + 1] += 1
+    for thing in range(region.size):
+        if region[thing] >= 0:
+            start[region[thing] + 1] += 1
     for i in range(n_regions):
         start[i + 1] += start[i]
     place = start[:-1].copy()
-    for person in range(region.size):
-        own = region[person]
+    for thing in range(region.size):
+        own = region[thing]
         if own >= 0:
-            order[place[own]] = person
+            order[place[own]] = thing
             place[own] += 1
 
 

@@ -36,7 +36,7 @@ def write_safetab_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest, plan, privacy, expected = (
-        _read(out, name) for name in ("manifest.json", "plan.json", "privacy.json", "expected.json")
+        read_json(out, name) for name in ("manifest.json", "plan.json", "privacy.json", "expected.json")
     )
     published = _published(out, list(manifest["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
@@ -47,7 +47,7 @@ def write_safetab_report(out: Path) -> Path:
         "mechanism": plan["mechanism"].replace("_", " "),
         "privacy": [_privacy(one) for one in privacy],
         "sets": [
-            {**one, "budget": _decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][_name(one)]}
+            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][_name(one)]}
             for run, content in plan["runs"].items()
             for one in content["sets"]
         ],
@@ -74,26 +74,31 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
 
     Privacy: none; the page opens with an unmistakable warning.
     """
-    manifest = _read(out, "manifest.json")
+    manifest = read_json(out, "manifest.json")
     t1, t2 = errors["errors-t1"].drop_nulls("published"), errors["errors-t2"]
     geographies = list(dict.fromkeys(t1["REGION_TYPE"]))
     adaptive = t1.filter(~pl.col("TOTAL_ONLY"), pl.col("LEVEL") == t1["LEVEL"].max())
     plots = [
-        (title, _error_plot(value.lower(), value, adaptive, geographies))
+        (title, error_plot(value.lower(), value, adaptive, geographies))
         for title, value in (("COUNT, as production publishes", "COUNT"), ("ESTIMATE", "ESTIMATE"))
     ]
     values = {
         "run": manifest["run"],
         "warning": WARNING,
         "plots": plots,
-        "totals": _texts(t1),
-        "cells": _texts(t2),
+        "totals": frame_texts(t1),
+        "cells": frame_texts(t2),
         "version": manifest["version"],
     }
     return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
 
 
-def _read(out: Path, name: str) -> Any:
+def read_json(out: Path, name: str) -> Any:
+    """A JSON file of a finished run.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
     try:
         return json.loads((out / name).read_text())
     except (OSError, json.JSONDecodeError) as error:
@@ -107,7 +112,7 @@ def _read(out: Path, name: str) -> Any:
 def _published(out: Path, runs: Sequence[str]) -> pl.DataFrame:
     """T1 of all runs: size class of the published count, margins."""
     frames = []
-    levels = {code: level for code, _, level, *_ in _read(out, "plan.json")["iterations"]}
+    levels = {code: level for code, _, level, *_ in read_json(out, "plan.json")["iterations"]}
     for run in runs:
         path = out / f"t1-{run.lower()}.parquet"
         try:
@@ -128,14 +133,14 @@ def _privacy(one: dict[str, Any]) -> dict[str, Any]:
     others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
     return {
         "run": one["run"],
-        "budget": _decimal(one["budget"]),
+        "budget": decimal(one["budget"]),
         "delta": power_of_ten(Fraction(one["delta"])),
         "exact": rounded_up(one["epsilon"]["upper"], 6),
         **{name: "–" if value is None else rounded_up(value, 6) for name, value in others.items()},
     }
 
 
-def _decimal(text: str) -> str:
+def decimal(text: str) -> str:
     """An exact fraction as a decimal where it is one."""
     short = f"{float(Fraction(text)):.12g}"
     return short if Fraction(short) == Fraction(text) else text
@@ -207,7 +212,8 @@ def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) ->
     )
 
 
-def _error_plot(name: str, value: str, frame: pl.DataFrame, geographies: Sequence[str]) -> Any:
+def error_plot(name: str, value: str, frame: pl.DataFrame, geographies: Sequence[str]) -> Any:
+    """Root mean squared errors by size and geography, drawn."""
     rows = {
         (row["SIZE"], row["REGION_TYPE"]): row[f"{value}: root mean square"]
         for row in frame.iter_rows(named=True)
@@ -224,7 +230,7 @@ def _error_plot(name: str, value: str, frame: pl.DataFrame, geographies: Sequenc
     )
 
 
-def _texts(frame: pl.DataFrame) -> dict[str, Any]:
+def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:
     """A frame as headings and rows of text."""
 
     def text(name: str, value: Any) -> str:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tallyveil.noise.balls import precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
-from tallyveil.safetab.sums import NOTHING, NoiseSum, margin_of_pair, margin_of_sum, noise_sum
+from tallyveil.safetab.sums import MARGIN_STEPS, NOTHING, NoisePair, NoiseSum, margin_of_sum, noise_sum
 
 Int64Array = NDArray[np.int64]
 
@@ -169,10 +169,6 @@ def estimator_of(
     v1, v2 = stage_1.variance_float(), stage_2.variance_float()
     unit = round(UNIT * v2 / (v1 + n * v2))
     u, half = unit / UNIT, n // 2
-    first, cell = noise_sum(stage_1, 1), noise_sum(stage_2, 1)
-    halves, total = noise_sum(stage_2, half), noise_sum(stage_2, n)
-    others = first.plus(noise_sum(stage_2, n - 1))
-    rest = first.plus(halves)
     return DetailEstimator(
         n=n,
         stage_1=stage_1,
@@ -180,22 +176,35 @@ def estimator_of(
         lowest=lowest,
         highest=highest,
         unit=unit,
-        measured_total=_sum_quality(n * v2, total),
-        measured_half=_sum_quality(half * v2, halves),
-        measured_cell=_sum_quality(v2, cell),
+        measured_total=_sum_quality(n * v2, noise_sum(stage_2, n)),
+        measured_half=_sum_quality(half * v2, noise_sum(stage_2, half)),
+        measured_cell=_sum_quality(v2, noise_sum(stage_2, 1)),
         combined_total=Quality(
-            (1 - n * u) ** 2 * n * v2 + (n * u) ** 2 * v1,
-            margin_of_pair(UNIT - n * unit, total, n * unit, first, UNIT),
+            (1 - n * u) ** 2 * n * v2 + (n * u) ** 2 * v1, _combined(n, n, unit, stage_1, stage_2).margin()
         ),
         combined_half=Quality(
             ((1 - half * u) ** 2 + (half * u) ** 2) * half * v2 + (half * u) ** 2 * v1,
-            margin_of_pair(UNIT - half * unit, halves, half * unit, rest, UNIT) if half else 0.0,
+            _combined(half, n, unit, stage_1, stage_2).margin() if half else 0.0,
         ),
         combined_cell=Quality(
             ((1 - u) ** 2 + (n - 1) * u * u) * v2 + u * u * v1,
-            margin_of_pair(UNIT - unit, cell, unit, others, UNIT),
+            _combined(1, n, unit, stage_1, stage_2).margin(),
         ),
     )
+
+
+def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> NoisePair:
+    """Noise of the sum of so many of n combined cells: of those cells, and of stage 1 and the other cells."""
+    others = noise_sum(stage_1, 1).plus(noise_sum(stage_2, n - parts))
+    return NoisePair(UNIT - parts * unit, noise_sum(stage_2, parts), parts * unit, others, UNIT)
+
+
+def combined_coverage(estimator: DetailEstimator, parts: int) -> float:
+    """Coverage of the stated margin of the sum of 1, n / 2 or n cells, where stage 1 enters in full: at least 95 %."""
+    quality = {1: estimator.combined_cell, estimator.n: estimator.combined_total}
+    margin = quality.get(parts, estimator.combined_half).margin
+    pair = _combined(parts, estimator.n, estimator.unit, estimator.stage_1, estimator.stage_2)
+    return pair.coverage(round(margin * MARGIN_STEPS))
 
 
 @lru_cache(maxsize=256)

@@ -120,10 +120,21 @@ def _of_set(run: str, one: LevelSet) -> Iterator[DetailError]:
         yield DetailError(run, one.geography, one.level, name, None, *margins, *variances)
 
 
-def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
+def detail_chances(one: LevelSet, size: int) -> tuple[float, float, float, float]:
+    """Chances of the four details of a group of a true size."""
     below = [_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds]
-    chances = (below[0], below[1] - below[0], below[2] - below[1], 1 - below[2])
-    suppressed = 0.0 if one.keep_above is None else _at_most(one.stage_2, one.keep_above - size)
+    return below[0], below[1] - below[0], below[2] - below[1], 1 - below[2]
+
+
+def publication_chance(one: LevelSet, size: int) -> float:
+    """Chance that T1 shows a group of adaptive detail and a true size."""
+    if one.keep_above is None:
+        return 1.0
+    return 1 - detail_chances(one, size)[0] * _at_most(one.stage_2, one.keep_above - size)
+
+
+def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
+    chances = detail_chances(one, size)
     errors = [detail_estimator(one, detail).qualities("total") for detail in range(1 + len(DETAILS))]
     return SizeError(
         run,
@@ -131,7 +142,7 @@ def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
         one.level,
         size,
         chances,
-        1 - chances[0] * suppressed,
+        publication_chance(one, size),
         sum(chance * measured.variance for chance, (_, measured) in zip(chances, errors, strict=True)) ** 0.5,
         sum(chance * combined.variance for chance, (combined, _) in zip(chances, errors, strict=True)) ** 0.5,
     )

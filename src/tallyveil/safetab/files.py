@@ -7,7 +7,8 @@ same name, whose columns hold text too. Validation has three phases: columns and
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,33 @@ FLAG: Final = r"^(True|False)$"
 FLAG_OR_NULL: Final = r"^(True|False|Null)$"
 
 
+class Word(IntEnum):
+    """Words that a column of numbers may hold too, and the numbers they stand for."""
+
+    NONE = 0
+    NULL = 1
+    """Null: 0."""
+    FLAG = 2
+    """False: 0; True: 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRule:
+    """A column's pattern for the compiled reader of records: digits in a range, or a word.
+
+    Attributes:
+        least_digits, most_digits: How many; 0: only words.
+        least, most: Their number.
+        word: Words allowed beside them.
+    """
+
+    least_digits: int
+    most_digits: int
+    least: int
+    most: int
+    word: Word = Word.NONE
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
     """What a column may hold.
@@ -29,11 +57,13 @@ class ColumnRule:
         name: Column.
         pattern: Regular expression every value matches.
         wanted: The same in words.
+        number: The same for the compiled reader; columns of records have one.
     """
 
     name: str
     pattern: str
     wanted: str
+    number: NumberRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,32 +86,63 @@ class FileFormat:
         return [rule.name for rule in self.rules]
 
 
-_BLOCK = (
-    ColumnRule("TABBLKST", r"^[0-9]{2}$", "2 digits"),
-    ColumnRule("TABBLKCOU", r"^[0-9]{3}$", "3 digits"),
-    ColumnRule("TABTRACTCE", r"^[0-9]{6}$", "6 digits"),
-    ColumnRule("TABBLK", r"^[0-9]{4}$", "4 digits"),
+def _digits(name: str, n: int) -> ColumnRule:
+    return ColumnRule(name, rf"^[0-9]{{{n}}}$", f"{n} digits", NumberRule(n, n, 0, 10**n - 1))
+
+
+def digit_of(name: str, most: int) -> ColumnRule:
+    """One digit from 1 to another."""
+    return ColumnRule(name, rf"^[1-{most}]$", f"1 to {most}", NumberRule(1, 1, 1, most))
+
+
+def race_summary(name: str) -> ColumnRule:
+    """CENRACE and HHRACE: two digits from 01 to 63."""
+    pattern = r"^(0[1-9]|[1-5][0-9]|6[0-3])$"
+    return ColumnRule(name, pattern, "2 digits from 01 to 63", NumberRule(2, 2, 1, 63))
+
+
+BLOCK: Final = (
+    _digits("TABBLKST", 2),
+    _digits("TABBLKCOU", 3),
+    _digits("TABTRACTCE", 6),
+    _digits("TABBLK", 4),
 )
+"""Columns of a block."""
+
 _CODE_OR_NULL = r"^([1-9][0-9]{3}|Null)$"
 _CODE = "4 digits, the first 1 to 9"
+_CODE_NUMBER = NumberRule(4, 4, 1000, 9999)
+
+RECORD_CODES: Final = (
+    ColumnRule("QRACE1", FOUR_DIGITS, _CODE, _CODE_NUMBER),
+    *(
+        ColumnRule(f"QRACE{i}", _CODE_OR_NULL, f"{_CODE}, or Null", replace(_CODE_NUMBER, word=Word.NULL))
+        for i in range(2, 9)
+    ),
+    ColumnRule("QSPAN", FOUR_DIGITS, _CODE, _CODE_NUMBER),
+)
+"""Columns of a record's race and ethnicity codes."""
 
 PERSONS: Final = FileFormat(
     "person-records",
     (
-        ColumnRule("QAGE", r"^0{0,2}([0-9]|[1-9][0-9]|10[0-9]|11[0-5])$", "a whole number from 0 to 115"),
-        ColumnRule("QSEX", r"^[12]$", "1 or 2"),
-        ColumnRule("HOUSEHOLDER", FLAG, "True or False"),
-        *_BLOCK,
-        ColumnRule("CENRACE", r"^(0[1-9]|[1-5][0-9]|6[0-3])$", "2 digits from 01 to 63"),
-        ColumnRule("QRACE1", FOUR_DIGITS, _CODE),
-        *(ColumnRule(f"QRACE{i}", _CODE_OR_NULL, f"{_CODE}, or Null") for i in range(2, 9)),
-        ColumnRule("QSPAN", FOUR_DIGITS, _CODE),
+        ColumnRule(
+            "QAGE",
+            r"^(0{0,2}[0-9]|0?[1-9][0-9]|10[0-9]|11[0-5])$",
+            "a whole number from 0 to 115 of at most 3 digits",
+            NumberRule(1, 3, 0, 115),
+        ),
+        ColumnRule("QSEX", r"^[12]$", "1 or 2", NumberRule(1, 1, 1, 2)),
+        ColumnRule("HOUSEHOLDER", FLAG, "True or False", NumberRule(0, 0, 0, 0, Word.FLAG)),
+        *BLOCK,
+        race_summary("CENRACE"),
+        *RECORD_CODES,
     ),
 )
 GEOGRAPHY: Final = FileFormat(
     "GRF-C",
     (
-        *_BLOCK,
+        *BLOCK,
         ColumnRule("PLACEFP", r"^[0-9]{5}$", "5 digits (99999: none)"),
         ColumnRule("AIANNHCE", r"^[0-9]{4}$", "4 digits (9999: none)"),
     ),

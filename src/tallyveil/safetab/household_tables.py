@@ -46,7 +46,8 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
         published: Folder of a SafeTab run, or None.
         plan: Says which runs are read.
     Raises:
-        ConfigError, SchemaError, StoreError: the file is absent, breaks its format, or lists a group twice.
+        ConfigError, SchemaError, StoreError: the file is absent, breaks its format, lists a group twice, or an
+            iteration that the iteration files lack.
     """
     if published is None:
         path = find_file(data, GROUP_TOTALS)
@@ -69,11 +70,23 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
             f"{path}: {repeated.height} rows repeat a group, such as {first}. Keep one row a group.",
             code="safetab-repeated",
         )
+    codes = [iteration.code for iteration in plan.files.iterations]
+    unknown = frame.filter(~pl.col("ITERATION_CODE").is_in(codes))
+    if unknown.height:
+        values = unknown["ITERATION_CODE"].unique(maintain_order=True).to_list()
+        raise SchemaError(
+            f"{path}: {unknown.height} row(s) have an ITERATION_CODE that is no iteration of level 1 or 2: "
+            f"{some(values)}. Give the T1 that was made with these iteration files.",
+            code="safetab-unknown-code",
+        )
     return frame.with_columns(pl.col("COUNT").cast(pl.Int64))
 
 
 def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Regions) -> ListedGroups:
     """Groups of a set that T1 lists, with the detail its counts choose.
+
+    Iterations that are not tabulated at this geography are passed over, as production does: T1 may list them for
+    regions that took the numbers of one with the same blocks.
 
     Raises:
         SchemaError: T1 lists a region that the geography lacks, such as that of other states.
@@ -144,7 +157,7 @@ def household_rows(
         own = np.flatnonzero(groups.detail == number)
         counted = noisy if allow_negative else np.maximum(noisy, 0)
         for cell, parts in detail.sums:
-            quality = _quality(one, len(parts))
+            quality = quality_of_sum(one, len(parts))
             frames.append(
                 pl.DataFrame(
                     {
@@ -162,7 +175,8 @@ def household_rows(
     return pl.concat(frames).sort("TABLE", *KEYS, one.table.column)
 
 
-def _quality(one: HouseholdSet, n: int) -> Quality:
+def quality_of_sum(one: HouseholdSet, n: int) -> Quality:
+    """Variance and margin of a sum of so many measured cells."""
     return Quality(n * one.law.variance_float(), float(margin_of_sum(noise_sum(one.law, n))))
 
 

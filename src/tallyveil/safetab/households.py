@@ -8,6 +8,7 @@ tables is then counted with a budget of its own. A household is in the groups of
         T03001 total; T03002 family or not; T03003 four cells; T03004 all five
     T4  tenure: 1 owned with a mortgage, 2 owned clear, 3 and 4 rented (with and without payment)
         T04001 total; T04002 three cells
+Every table shows its measured cells and their sums, the total among them, as the production code does.
 """
 
 import json
@@ -32,21 +33,14 @@ from tallyveil.safetab.config import (
     SafetabConfig,
     read_values,
 )
-from tallyveil.safetab.files import PERSONS, ColumnRule, FileFormat
+from tallyveil.safetab.files import BLOCK, RECORD_CODES, ColumnRule, FileFormat, digit_of, race_summary
 from tallyveil.safetab.iterations import IterationFiles, View, read_iterations
 from tallyveil.safetab.plan import law_of, release_of
 from tallyveil.safetab.stability import Stability, stability_of
 
-_BLOCK = PERSONS.rules[3:7]
 HOUSEHOLDS: Final = FileFormat(
     "household-records",
-    (
-        *_BLOCK,
-        ColumnRule("HHRACE", r"^(0[1-9]|[1-5][0-9]|6[0-3])$", "2 digits from 01 to 63"),
-        *PERSONS.rules[8:],
-        ColumnRule("HOUSEHOLD_TYPE", r"^[1-5]$", "1 to 5"),
-        ColumnRule("TEN", r"^[1-4]$", "1 to 4"),
-    ),
+    (*BLOCK, race_summary("HHRACE"), *RECORD_CODES, digit_of("HOUSEHOLD_TYPE", 5), digit_of("TEN", 4)),
 )
 GROUP_TOTALS: Final = FileFormat(
     "pop-group-totals",
@@ -109,17 +103,17 @@ T3: Final = HouseholdTable(
     (0, 1, 2, 3, 4),
     (
         HouseholdDetail("T03001", (0, 0, 0, 0, 0), ((0, (0,)),)),
-        HouseholdDetail("T03002", (0, 0, 0, 1, 1), ((1, (0,)), (6, (1,)))),
+        HouseholdDetail("T03002", (0, 0, 0, 1, 1), ((0, (0, 1)), (1, (0,)), (6, (1,)))),
         HouseholdDetail(
             "T03003",
             (0, 1, 1, 2, 3),
-            ((1, (0, 1)), (2, (0,)), (3, (1,)), (6, (2, 3)), (7, (2,)), (8, (3,))),
+            ((0, (0, 1, 2, 3)), (1, (0, 1)), (2, (0,)), (3, (1,)), (6, (2, 3)), (7, (2,)), (8, (3,))),
         ),
         HouseholdDetail(
             "T03004",
             (0, 1, 2, 3, 4),
             (
-                *((1, (0, 1, 2)), (2, (0,)), (3, (1, 2)), (4, (1,)), (5, (2,))),
+                *((0, (0, 1, 2, 3, 4)), (1, (0, 1, 2)), (2, (0,)), (3, (1, 2)), (4, (1,)), (5, (2,))),
                 *((6, (3, 4)), (7, (3,)), (8, (4,))),
             ),
         ),
@@ -132,7 +126,7 @@ T4: Final = HouseholdTable(
     (0, 1, 2, 2),
     (
         HouseholdDetail("T04001", (0, 0, 0), ((0, (0,)),)),
-        HouseholdDetail("T04002", (0, 1, 2), ((1, (0,)), (2, (1,)), (3, (2,)))),
+        HouseholdDetail("T04002", (0, 1, 2), ((0, (0, 1, 2)), (1, (0,)), (2, (1,)), (3, (2,)))),
     ),
 )
 TABLES: Final = (T3, T4)

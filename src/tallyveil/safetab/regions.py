@@ -11,12 +11,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.kernels.safetab_groups import order_by_region
 from tallyveil.safetab.config import GEOGRAPHIES, SafetabConfig
 from tallyveil.safetab.files import GEOGRAPHY, read_file
 from tallyveil.safetab.problems import some
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
+BlocksOf = tuple[Int64Array, Int32Array]
 
 NO_PLACE = 99999
 NO_AIANNH = 9999
@@ -49,6 +51,12 @@ class Regions:
         """Region ids as published: digits with their leading zeros."""
         digits = ID_DIGITS[base_name(geography)]
         return pl.Series(self.ids[geography]).cast(pl.String).str.zfill(digits)
+
+    def blocks_of(self, geography: str) -> BlocksOf:
+        """The blocks of each region: where a region's begin, int64, and the blocks region by region, int32."""
+        first, blocks = np.zeros(len(self.ids[geography]) + 1, np.int64), np.empty(len(self.blocks), np.int32)
+        order_by_region(self.region_of[geography], len(first) - 1, first, blocks)
+        return first, blocks
 
     def digest(self) -> bytes:
         """SHA-256 of the blocks and their regions."""

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from tallyveil.noise.laws import DiscreteGaussian, Law
 
@@ -37,8 +36,12 @@ class NoiseSum:
 
     def plus(self, other: "NoiseSum") -> "NoiseSum":
         """Law of the sum of the two, independent."""
-        both = np.maximum(fftconvolve(self.probabilities, other.probabilities), 0.0)
-        return _trimmed(both)
+        n = len(self.probabilities) + len(other.probabilities) - 1
+        size = 1 << (n - 1).bit_length()
+        both = np.fft.irfft(
+            np.fft.rfft(self.probabilities, size) * np.fft.rfft(other.probabilities, size), size
+        )
+        return _trimmed(np.maximum(both[:n], 0.0))
 
     def within(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(lowest <= X <= highest) for pairs of bounds; 0 where they cross."""
@@ -62,30 +65,45 @@ def noise_sum(law: Law, n: int) -> NoiseSum:
     return total
 
 
-def margin_of_pair(a: int, first: NoiseSum, b: int, second: NoiseSum, scale: int) -> float:
-    """Smallest multiple m of 1/64 with P(|a X + b W| <= m scale) >= 95 %, X and W independent.
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisePair:
+    """The weighted sum (a X + b W) / scale of two independent sums of noise.
 
-    Args:
+    Attributes:
         a, b: Whole weights; a above 0.
         first, second: Laws of X and W.
         scale: What the weights are divided by.
     """
-    wanted = float(CONFIDENCE) + _TOLERANCE
-    values = np.arange(-second.reach, second.reach + 1, dtype=np.int64)
 
-    def covered(steps: int) -> bool:
-        limit = steps * scale // MARGIN_STEPS
-        inside = first.within(-((limit + b * values) // a), (limit - b * values) // a)
-        return float(second.probabilities @ inside) >= wanted
+    a: int
+    first: NoiseSum
+    b: int
+    second: NoiseSum
+    scale: int
 
-    high = 1
-    while not covered(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if covered(middle) else (middle, high)
-    return (low if low and covered(low) else high) / MARGIN_STEPS
+    def coverage(self, steps: int) -> float:
+        """P(|a X + b W| <= steps scale / 64)."""
+        values = np.arange(-self.second.reach, self.second.reach + 1, dtype=np.int64)
+        limit = steps * self.scale // MARGIN_STEPS
+        low, high = -((limit + self.b * values) // self.a), (limit - self.b * values) // self.a
+        return float(self.second.probabilities @ self.first.within(low, high))
+
+    def margin(self) -> float:
+        """Smallest multiple m of 1/64 with at least 95 % of the weighted sum in [-m, m]."""
+        wanted = float(CONFIDENCE) + _TOLERANCE
+        high = 1
+        while self.coverage(high) < wanted:
+            high *= 2
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.coverage(middle) >= wanted else (middle, high)
+        return (low if low and self.coverage(low) >= wanted else high) / MARGIN_STEPS
+
+
+def coverage_of_sum(law: NoiseSum, margin: int) -> float:
+    """P(|X| <= margin)."""
+    return float(law.within(np.array([-margin]), np.array([margin]))[0])
 
 
 def margin_of_sum(law: NoiseSum) -> int:

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -42,15 +43,15 @@ def with_value(toy, column, value, n=50):
 def test_records_become_arrays_in_block_order(toy, tmp_path):
     rows = toy.person_rows(400)
     found = read(toy, tmp_path, rows)
-    assert sum(len(run.block) for run in found.values()) == 400
+    assert sum(len(run.races) for run in found.values()) == 400
     us = found["US"]
-    assert (us.block[1:] >= us.block[:-1]).all()
-    assert us.codes.shape[1] == 3
+    assert (np.diff(us.start) >= 0).all()
+    assert us.start[-1] == len(us.races)
     assert us.cells.min() >= 0 <= us.cells.max() <= 45
     in_pr = sum(row[3] == "72" for row in rows)
-    assert len(found["PR"].block) == in_pr
+    assert len(found["PR"].races) == in_pr
     assert "redacted" in repr(us)
-    assert str(len(us.block)) not in repr(us)
+    assert str(len(us.races)) not in repr(us)
 
 
 def test_text_and_parquet_are_the_same(toy, tmp_path):
@@ -69,7 +70,7 @@ def test_text_and_parquet_are_the_same(toy, tmp_path):
 def test_people_of_other_states_are_left_out(toy, tmp_path):
     rows = toy.person_rows(300)
     found = read(toy, tmp_path, rows, state_filter_us=["11"], run_pr=False)
-    assert len(found["US"].block) == sum(row[3] == "11" for row in rows)
+    assert len(found["US"].races) == sum(row[3] == "11" for row in rows)
 
 
 def test_one_record_more_gives_another_digest(toy, tmp_path):

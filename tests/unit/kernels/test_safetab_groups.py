@@ -5,21 +5,25 @@ import pytest
 
 from tallyveil.kernels import safetab_groups as kernels
 
+N_BLOCKS = 60
+
 
 @pytest.fixture
 def people():
     rng = np.random.default_rng(11)
     n, n_codes = 400, 12
-    codes = np.full((n, 8), -1, np.int16)
+    races, lists = np.empty(n, np.int32), []
     for person in range(n):
-        k = rng.integers(1, 9)
-        codes[person, :k] = rng.integers(0, n_codes, k)
+        own = rng.integers(0, n_codes, rng.integers(1, 9)).tolist()
+        races[person] = own[0] if len(own) == 1 else ~len(lists)
+        lists += [*own, -1] if len(own) > 1 else []
+    start = np.concatenate([[0], np.sort(rng.integers(0, n, N_BLOCKS - 1)), [n]]).astype(np.int64)
     ethnicity = rng.integers(0, n_codes, n).astype(np.int16)
     cells = rng.integers(0, 46, n).astype(np.int8)
     maps = [(rng.integers(-1, 3, n_codes) + base).astype(np.int16) for base in (0, 3, 6)]
     maps = [np.where(m == base - 1, -1, m).astype(np.int16) for m, base in zip(maps, (0, 3, 6), strict=True)]
-    region = rng.integers(-1, 7, n).astype(np.int32)
-    return codes, ethnicity, cells, maps, region
+    region = rng.integers(-1, 7, N_BLOCKS).astype(np.int32)
+    return (start, races, np.array(lists, np.int16), ethnicity), cells, maps, region
 
 
 def ordered(region):
@@ -29,7 +33,7 @@ def ordered(region):
 
 
 def test_order_by_region(people):
-    region = people[4]
+    region = people[3]
     start, order = ordered(region)
     other, wanted = np.zeros(8, np.int64), np.empty(len(region), np.int32)
     kernels.order_by_region_reference(region, 7, other, wanted)
@@ -38,21 +42,20 @@ def test_order_by_region(people):
 
 
 def test_counts(people):
-    codes, ethnicity, cells, maps, region = people
-    start, order = ordered(region)
-    rows = np.array([1, 2, 4, 6], np.int64)
+    coded, cells, maps, region = people
+    people = (np.array([1, 2, 4, 6], np.int64), *ordered(region), *coded)
     found, wanted = np.zeros((4, 9), np.int64), np.zeros((4, 9), np.int64)
-    kernels.count_totals(rows, start, order, codes, ethnicity, *maps, found)
-    kernels.count_totals_reference(rows, start, order, codes, ethnicity, *maps, wanted)
+    kernels.count_totals(*people, *maps, found)
+    kernels.count_totals_reference(*people, *maps, wanted)
     np.testing.assert_array_equal(found, wanted)
     assert found.sum() > 400
     slots = np.full((4, 7), -1, np.int32)  # fewer columns than iterations: the rest are total-only
     slots[0, 2], slots[2, 5], slots[2, 0] = 0, 1, 2
-    tables, other = np.zeros((3, 46), np.int64), np.zeros((3, 46), np.int64)
-    kernels.count_tables(rows, start, order, codes, ethnicity, cells, *maps, slots, tables)
-    kernels.count_tables_reference(rows, start, order, codes, ethnicity, cells, *maps, slots, other)
+    tables, other = np.zeros((4, 46), np.int64), np.zeros((4, 46), np.int64)
+    kernels.count_tables(*people, cells, *maps, slots, tables)
+    kernels.count_tables_reference(*people, cells, *maps, slots, other)
     np.testing.assert_array_equal(tables, other)
-    np.testing.assert_array_equal(tables.sum(axis=1), [found[0, 2], found[2, 5], found[2, 0]])
+    np.testing.assert_array_equal(tables.sum(axis=1), [found[0, 2], found[2, 5], found[2, 0], 0])
 
 
 @pytest.mark.parametrize("thresholds", [(3, 5, 9), (0, 0, 0), (5, 5, 7), (-4, 2, 100)])

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tallyveil.safetab.estimates import UNIT, Method, estimator_of, quality_of, stage_1_bias
-from tallyveil.safetab.sums import CONFIDENCE, margin_of_pair, margin_of_sum, noise_sum
+from tallyveil.safetab.estimates import (
+    UNIT,
+    Method,
+    combined_coverage,
+    estimator_of,
+    quality_of,
+    stage_1_bias,
+)
+from tallyveil.safetab.sums import CONFIDENCE, NoisePair, coverage_of_sum, margin_of_sum, noise_sum
 
 GAMMA = Fraction(1, 10)
 DETAILED = Fraction("2.134") / 9
@@ -62,7 +69,7 @@ def test_margins_of_sums_and_pairs_cover_95_percent_and_no_less_would(name):
     rng = np.random.default_rng(0)
     for a, b, n in ((3, 1, 1), (3571, 525, 4), (1, 0, 2), (2, 1, 18)):
         x, w = noise_sum(stage_2, n), noise_sum(stage_1, 1)
-        margin = margin_of_pair(a, x, b, w, a + b)
+        margin = NoisePair(a, x, b, w, a + b).margin()
         values = np.add.outer(a * np.arange(-x.reach, x.reach + 1), b * np.arange(-w.reach, w.reach + 1)) / (
             a + b
         )
@@ -71,6 +78,11 @@ def test_margins_of_sums_and_pairs_cover_95_percent_and_no_less_would(name):
         assert weights[np.abs(values) <= margin - 1 / 64].sum() < 0.95
     summed = noise_sum(stage_2, 3)
     m = margin_of_sum(summed)
+    assert coverage_of_sum(summed, m) >= 0.95 > coverage_of_sum(summed, m - 1)
+    for n in (1, 8, 46):
+        estimator = estimator_of(n, stage_1, stage_2, None, None)
+        for parts in {1, n // 2 or 1, n}:
+            assert 0.95 <= combined_coverage(estimator, parts) < 0.956
     draws = sum(rng.choice(2 * x.reach + 1, 200_000, p=x.probabilities / x.probabilities.sum()) - x.reach
                 for x in [noise_sum(stage_2, 1)] * 3)  # fmt: skip
     assert np.mean(np.abs(draws) <= m) >= 0.948

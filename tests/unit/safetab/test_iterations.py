@@ -27,10 +27,10 @@ CASES = [
 
 
 def found_by(function, view, races, ethnicity):
-    codes = np.full((1, 8), -1, np.int16)
-    codes[0, : len(races)] = races
+    race = races[0] if len(races) == 1 else ~1
+    lists = np.array([-1, *races, -1], np.int16)
     out = np.empty(kernels.MOST_ITERATIONS, np.int32)
-    n = function(codes, 0, ethnicity, view.alone_of, view.combination_of, view.ethnicity_of, out)
+    n = function(race, lists, ethnicity, view.alone_of, view.combination_of, view.ethnicity_of, out)
     assert len(set(out[:n].tolist())) == n
     return {view.codes[i] for i in out[:n]}
 

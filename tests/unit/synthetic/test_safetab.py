@@ -34,7 +34,7 @@ def test_what_is_made_up_is_valid(params, tmp_path):
     paths = write(params, tmp_path)
     assert [path.name for path in paths] == ["GRF-C.txt", "person-records.txt"]
     inputs = read_safetab_inputs(params, tmp_path)
-    assert sum(len(persons.block) for persons in inputs.persons.values()) == 3000
+    assert sum(len(persons.races) for persons in inputs.persons.values()) == 3000
     assert sum(len(regions.blocks) for regions in inputs.regions.values()) == 300
     assert all(len(ids) for ids in inputs.regions["US"].ids.values())
 

@@ -1,0 +1,54 @@
+"""Consistent tables from those of a finished SafeTab run: post-processing, which opens no record and costs nothing."""
+
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.execution.safetab_evaluate import finished_manifest
+from tallyveil.safetab.consistent import consistent_alone, consistent_states
+from tallyveil.safetab.iterations import read_iterations
+from tallyveil.storage.write import write_parquet
+
+_PREFIX = "tallyveil."
+
+
+def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states", "alone"]) -> list[Path]:
+    """Write T1 with consistent estimates beside the others.
+
+    Args:
+        params: Parameter folder of the run; only its iteration files are read.
+        run: Folder of the finished run.
+        out: Folder to write to.
+        rule: "states": the nation is the sum of its states (US only); "alone": who is in an iteration alone is in it
+            in combination.
+    Returns:
+        The files written, named as the run's.
+    Raises:
+        ConfigError: the folder to write to is the run's.
+        StoreError: the run is not finished, or a file cannot be read or written.
+    """
+    manifest = finished_manifest(run, "safetab")
+    if out.resolve() == run.resolve():
+        raise ConfigError(
+            f"--out is {out}, the folder of the run, whose tables it would replace. Choose another folder.",
+            code="bad-flag",
+        )
+    files = read_iterations(params)
+    stems = [name.lower() for name in manifest["sizes"]]
+    written = []
+    for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
+        path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
+        try:
+            frame, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise StoreError(
+                f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
+                code="release-unreadable",
+            ) from None
+        tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
+        found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
+        write_parquet(target, found, {**tags, "consistent": rule})
+        written.append(target)
+    return written

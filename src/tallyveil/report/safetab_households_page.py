@@ -1,0 +1,131 @@
+"""The report of a SafeTab-H run, from its published files only, and the separate one of its errors."""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.evaluation.safetab_errors import SIZES, size_of
+from tallyveil.evaluation.store import FOLDER
+from tallyveil.report.accuracy import Matrix
+from tallyveil.report.page import write_page
+from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json
+from tallyveil.report.wording import duration, file_size, grouped, power_of_ten, rounded, rounded_up
+
+KIND: Final = "safetab-households"
+
+
+def is_households(out: Path) -> bool:
+    """Whether a folder holds a finished SafeTab-H run."""
+    path = out / "manifest.json"
+    return path.is_file() and json.loads(path.read_text()).get("kind") == KIND
+
+
+def write_households_report(out: Path) -> Path:
+    """Write `report.html` of a SafeTab-H run: what it guarantees, what its numbers are worth, what was published.
+
+    Args:
+        out: Folder of the finished run, with expected.json.
+    Raises:
+        StoreError: a published file is missing or cannot be read.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    manifest, plan, expected = (
+        read_json(out, name) for name in ("manifest.json", "plan.json", "expected.json")
+    )
+    geographies = list(dict.fromkeys(one["geography"] for one in expected))
+    published = {table: _published(out, table, list(manifest["sizes"])) for table in ("t3", "t4")}
+    values = {
+        "run": manifest["run"],
+        "is_private": manifest["private"],
+        "unit": manifest["budget_unit"],
+        "mechanism": plan["mechanism"].replace("_", " "),
+        "privacy": [
+            {
+                "run": run,
+                "budget": decimal(one["budget"]),
+                "delta": power_of_ten(Fraction(one["delta"])),
+                "exact": rounded_up(one["epsilon"]["upper"], 6),
+            }
+            for run, one in manifest["privacy"].items()
+        ],
+        "sets": [
+            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][_name(one)]}
+            for run, content in plan["runs"].items()
+            for one in content["sets"]
+        ],
+        "details": expected,
+        "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
+        "sizes": manifest["sizes"],
+        "checks": manifest["checks_passed"],
+        "stages": [
+            (s["stage"], duration(s["seconds"]), f"{grouped(s['peak_memory_mib'])} MiB")
+            for s in manifest["performance"]
+        ],
+        "files": [(name, file_size((out / name).stat().st_size), h) for name, h in manifest["files"].items()],
+        "version": manifest["version"],
+    }
+    return write_page(out / REPORT, "safetab_households.html.j2", values)
+
+
+def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
+    """Write `evaluation/report.html`: errors of a SafeTab-H run, or of several like it, by size of the group.
+
+    Privacy: none; the page opens with an unmistakable warning.
+    """
+    manifest = read_json(out, "manifest.json")
+    frame = errors["errors-households"]
+    geographies = list(dict.fromkeys(frame["REGION_TYPE"]))
+    detailed = frame.filter(pl.col("LEVEL") == frame["LEVEL"].max(), pl.col("ROW") == "cell")
+    plots = [
+        (name, error_plot(name.lower(), "COUNT", detailed.filter(pl.col("TABLE") == name), geographies))
+        for name in ("T3", "T4")
+    ]
+    tables = [
+        (name, frame_texts(frame.filter(pl.col("TABLE") == name).drop("TABLE"))) for name in ("T3", "T4")
+    ]
+    values = {"run": manifest["run"], "plots": plots, "tables": tables, "version": manifest["version"]}
+    return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values)
+
+
+def _name(one: dict[str, Any]) -> str:
+    return f"{one['table']} {one['geography']} level {one['level']}"
+
+
+def _published(out: Path, table: str, runs: list[str]) -> pl.DataFrame:
+    """Groups of all runs: their published total's size class, detail and margins."""
+    frames = []
+    for run in runs:
+        path = out / f"{table}-{run.lower()}.parquet"
+        try:
+            frame = pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise StoreError(
+                f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
+                code="release-unreadable",
+            ) from None
+        frames.append(frame.filter(pl.col(f"{table.upper()}_DATA_CELL") == "0"))
+    return pl.concat(frames).with_columns(size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"))
+
+
+def _by_size(published: pl.DataFrame, geographies: list[str]) -> Matrix:
+    found = {
+        (row["REGION_TYPE"], row["SIZE"]): row
+        for row in published.group_by("REGION_TYPE", "SIZE")
+        .agg(pl.len(), pl.col("MARGIN").median())
+        .iter_rows(named=True)
+    }
+
+    def text(geography: str, size: str) -> str | None:
+        row = found.get((geography, size))
+        return None if row is None else f"{grouped(row['len'])} groups, ± {rounded(row['MARGIN'])}"
+
+    present = [size for size in SIZES if any((g, size) in found for g in geographies)]
+    rows = tuple(
+        ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies)) for size in present
+    )
+    return Matrix(tuple(geographies), rows)
