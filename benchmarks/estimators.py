@@ -13,6 +13,8 @@ geolevel, entity and size, with the epsilon that the measurements cost. It sees 
 
 import argparse
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +40,8 @@ from tallyveil.release.histograms import read_histogram
 
 QUERIES = ("total", "votingage", "hispanic*cenrace", "detailed")
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**9))
-OVER_RELAXATION = 1.6
+OVER_RELAXATION = np.float32(1.6)
+ROWS_AT_ONCE = 2048
 
 
 class Penalised:
@@ -48,15 +51,19 @@ class Penalised:
         finest = model.levels[-1]
         n = model.spine.n_geounits(model.spine.finest)
         self.rows_above, self.finest = rows, model.spine.finest
-        self.table = rows.rows(self.finest, finest.measured, 0, n).astype(np.float64)
+        self.table = rows.rows(self.finest, finest.measured, 0, n).astype(np.float32)
         sizes = [group.size for group in finest.measured]
         number = [group.name for group in finest.measured].index("detailed")
         self.cells = slice(sum(sizes[:number]), sum(sizes[: number + 1]))
         self.noisy = self.table[:, self.cells].copy()
         self.weight, self.own = weight, own
 
-    def draw_to(self, target):
-        self.table[:, self.cells] = (self.own * self.noisy + self.weight * target) / (self.own + self.weight)
+    def draw_to(self, target, dual):
+        share = np.float32(self.weight / (self.own + self.weight))
+        for start in range(0, len(self.table), ROWS_AT_ONCE):
+            run = slice(start, start + ROWS_AT_ONCE)
+            drawn = share * (target[run] - dual[run]) + (1 - share) * self.noisy[run]
+            self.table[run, self.cells] = drawn
 
     def rows(self, level, queries, start, stop):
         if level == self.finest:
@@ -64,16 +71,13 @@ class Penalised:
         return self.rows_above.rows(level, queries, start, stop)
 
 
-def finest_cells(fit, questions):
+def finest_cells(fit, questions, out=None):
     """Estimates of all cells of all finest geounits."""
-    from concurrent.futures import ThreadPoolExecutor
-
+    made = np.empty((len(fit.covariance.finest.signature), questions.n), np.float32) if out is None else out
     with ThreadPoolExecutor(max_workers=2) as pool:
-        runs = [
-            questions.answers(finest_coefficients(fit, start, stop, rows, pool), pool)
-            for start, stop, rows in chunks_of(fit.covariance, fit.rows)
-        ]
-    return np.concatenate(runs)
+        for start, stop, rows in chunks_of(fit.covariance, fit.rows):
+            made[start:stop] = questions.answers(finest_coefficients(fit, start, stop, rows, pool), pool)
+    return made
 
 
 def whole_tree(model, rows, exact, steps, weight_factor):
@@ -88,15 +92,16 @@ def whole_tree(model, rows, exact, steps, weight_factor):
     covariance = tree_covariance(stiffer, workers=2)
     questions = questions_of(model.algebra, model.schema.query("detailed"))
     drawn = Penalised(rows, model, weight, own)
-    target = np.maximum(drawn.noisy, 0.0)
-    dual = np.zeros_like(target)
-    cells = target
+    target = np.maximum(drawn.noisy, 0)
+    dual, cells = np.zeros_like(target), np.empty_like(target)
     for _ in range(steps):
-        drawn.draw_to(target - dual)
-        cells = finest_cells(fit_tree(covariance, drawn, exact, workers=2), questions)
-        relaxed = OVER_RELAXATION * cells + (1 - OVER_RELAXATION) * target
-        target = np.maximum(relaxed + dual, 0.0)
-        dual += relaxed - target
+        drawn.draw_to(target, dual)
+        finest_cells(fit_tree(covariance, drawn, exact, workers=2), questions, cells)
+        for start in range(0, len(cells), ROWS_AT_ONCE):
+            run = slice(start, start + ROWS_AT_ONCE)
+            relaxed = OVER_RELAXATION * cells[run] + (1 - OVER_RELAXATION) * target[run] + dual[run]
+            target[run] = np.maximum(relaxed, 0)
+            dual[run] = relaxed - target[run]
     return cells, float(np.abs(cells - target).sum(axis=1).mean())
 
 
@@ -159,7 +164,7 @@ def compare(table, name, cells, truth, plan, spine, regions):
 
 def dense(counts, size):
     """All cells of all geounits."""
-    out = np.zeros((counts.n_geounits, size))
+    out = np.zeros((counts.n_geounits, size), np.float32)
     rows, cells, persons = counts.rows(0, counts.n_geounits)
     np.add.at(out, (rows, cells), persons)
     return out
@@ -172,7 +177,7 @@ def main():
     )
     parser.add_argument("release", type=Path)
     parser.add_argument("entities", type=Path)
-    parser.add_argument("--tracts", type=int, default=40)
+    parser.add_argument("--tracts", type=int, default=40, help="0 for all")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--weight", type=float, default=1.0, help="penalty, in precisions of a finest cell")
@@ -185,7 +190,7 @@ def main():
         plan = part(
             whole,
             everywhere,
-            part_of(everywhere, args.tracts),
+            part_of(everywhere, args.tracts or everywhere.n_geounits(2)),
             folder,
             args.release.read_text(encoding="utf-8"),
         )
@@ -214,10 +219,13 @@ def main():
             fit = fit_tree(tree_covariance(model, workers=2), rows, exact, workers=2)
             cells = finest_cells(fit, questions_of(model.algebra, plan.query("detailed")))
             compare(table, "least squares", cells, truth, plan, spine, regions)
+            begin = time.process_time()
             cells, left = whole_tree(model, rows, exact, args.steps, args.weight)
+            seconds = time.process_time() - begin
             compare(table, "whole tree", cells, truth, plan, spine, regions)
             print(
-                f"draw {draw}: {left:.3f} persons a block not yet settled after {args.steps} steps",
+                f"draw {draw}: {left:.3f} persons a block not yet settled after {args.steps} steps, {seconds:.0f} s "
+                "of processor time",
                 flush=True,
             )
     epsilon = guarantee_of(plan)["exact"]["epsilon"]["upper"]

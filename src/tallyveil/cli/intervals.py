@@ -55,6 +55,10 @@ def intervals(
             help="Leave out the release's public bounds: intervals grow wider, and stay valid.",
         ),
     ] = False,
+    leave_tables: Annotated[
+        bool,
+        typer.Option("--leave-tables", help="Write RUN/intervals only, and leave RUN/tables as they are."),
+    ] = False,
     workers: Workers = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -62,7 +66,7 @@ def intervals(
     """Put an unbiased estimate, its standard error and an interval beside every published count.
 
     Reads the published measurements of RUN (measurements = "full") and nothing confidential, costs no budget, writes
-    RUN/intervals and the page on uncertainty in RUN/report.html.
+    RUN/intervals, the same columns into RUN/tables, and the page on uncertainty in RUN/report.html.
     """
     from tallyveil.errors import ConfigError
 
@@ -75,11 +79,12 @@ def intervals(
         _district(release, district, queries, level, without_bounds, workers, as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.intervals import make_intervals, read_entities
+    from tallyveil.execution.interval_areas import read_entity_table
+    from tallyveil.execution.intervals import make_intervals
     from tallyveil.report import write_report
 
     columns = split_names(families) if families else None
-    table = None if entities is None else read_entities(entities, columns)
+    table = None if entities is None else read_entity_table(entities, columns)
     with observer_for(quiet, as_json) as observer:
         outcome = make_intervals(
             release,
@@ -88,6 +93,7 @@ def intervals(
             families=columns,
             level=level,
             with_bounds=not without_bounds,
+            in_tables=not leave_tables,
             observer=observer,
             workers=workers,
         )

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.execution.interval_areas import family_counts
 from tallyveil.execution.interval_model import FinishedRelease, open_release, release_model
-from tallyveil.execution.intervals import family_counts
 from tallyveil.execution.level import usable_cores
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_pairs
