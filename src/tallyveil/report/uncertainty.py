@@ -57,6 +57,7 @@ class Uncertainty:
         entities_errors: The same for families of entities; None without entities.
         plot: Published counts against estimates; None where there is nothing to draw.
         plotted: Title of the query drawn.
+        in_tables: Whether the published tables have the same columns.
     """
 
     level: str
@@ -70,6 +71,7 @@ class Uncertainty:
     entities_errors: Matrix | None
     plot: Markup | None
     plotted: str
+    in_tables: bool
 
 
 def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
@@ -106,6 +108,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         entities_errors=_by_family(entities, _error) if entities else None,
         plot=interval_plot(panels) if panels else None,
         plotted=query_title(query),
+        in_tables=bool(files.manifest.get("intervals", {}).get("tables")),
     )
 
 
