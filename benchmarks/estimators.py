@@ -145,7 +145,7 @@ def compare(table, name, cells, truth, plan, spine, regions):
     """Add the errors of one estimator's finest cells."""
     for query in QUERIES:
         group = plan.query(query)
-        own, true = group.apply_dense(cells), group.apply_dense(truth)
+        own, true = (group.apply_dense(values).astype(np.float64) for values in (cells, truth))
         for level, geolevel in enumerate(spine.geolevels):
             starts = spine.finest_offsets(level)[:-1]
             sums = [np.add.reduceat(values, starts, axis=0) for values in (own, true)]
@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--tracts", type=int, default=40, help="0 for all")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--weight", type=float, default=1.0, help="penalty, in precisions of a finest cell")
+    parser.add_argument("--weight", type=float, default=10.0, help="penalty, in precisions of a finest cell")
     args = parser.parse_args()
     whole = load_plan(args.release)
     everywhere = read_spine(whole.geography)

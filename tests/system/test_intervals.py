@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy.special import ndtri
 
 import tallyveil.storage.write as writing
 from tallyveil.cli.main import main
@@ -139,6 +140,33 @@ def test_a_query_that_was_not_measured_and_another_level(run):
     assert ((high["upper"] - high["lower"]) >= (low["upper"] - low["lower"])).all()
     assert high["estimate"].equals(low["estimate"])
     assert not (run / "intervals/Town/total").exists()
+
+
+def test_all_intervals_of_a_table_at_once(run, command, tmp_path):
+    make_intervals(run, tables=["age"], workers=1)
+    single = pl.read_parquet(run / "intervals/Block/age/*.parquet")
+    said = command("intervals", run, "--tables", "age", "--simultaneous")
+    assert "all intervals of a table contain their counts" in said
+    joint = pl.read_parquet(run / "intervals/Block/age/*.parquet")
+    assert joint.select("published", "estimate").equals(single.select("published", "estimate"))
+    assert (joint["lower"] <= single["lower"]).all()
+    quantile = ndtri(1 - 0.025 / joint.height)
+    large = joint.filter(
+        (pl.col("estimate") > 2 * quantile * pl.col("standard_error")) & (pl.col("standard_error") > 0)
+    )
+    assert large.height > 20
+    ends = large["estimate"] + quantile * large["standard_error"]
+    assert large["upper"].to_list() == ends.floor().cast(pl.Int64).to_list()
+    assert json.loads((run / "intervals/manifest.json").read_text())["simultaneous"]
+    assert "all intervals of a table contain their counts" in (run / "report.html").read_text()
+    codes = pl.read_parquet(run / "geography.parquet").select(geocode="Block")[:9]
+    codes.write_csv(tmp_path / "district.csv")
+    asked = ("intervals", run, "--tables", "age", "--district", tmp_path / "district.csv", "--json")
+    one, three = (json.loads(command(*asked, *more)) for more in ((), ("--simultaneous",)))
+    assert "all 3 intervals" in three["covers"]
+    pairs = list(zip(one["answers"], three["answers"], strict=True))
+    assert all(b["lower"] <= a["lower"] and b["upper"] >= a["upper"] for a, b in pairs)
+    assert any(b["upper"] > a["upper"] for a, b in pairs)
 
 
 def test_public_bounds_make_intervals_shorter(run):

@@ -39,6 +39,13 @@ def intervals(
         ),
     ] = None,
     level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
+    simultaneous: Annotated[
+        bool,
+        typer.Option(
+            "--simultaneous",
+            help="Intervals so wide that all of a table, or of the district, have the level together.",
+        ),
+    ] = False,
     district: Annotated[
         Path | None,
         typer.Option(
@@ -76,7 +83,7 @@ def intervals(
     if district is not None:
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
-        _district(release, district, queries, level, without_bounds, workers, as_json)
+        _district(release, district, queries, level, simultaneous, without_bounds, workers, as_json)
         return
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.interval_areas import read_entity_table
@@ -92,6 +99,7 @@ def intervals(
             entities=table,
             families=columns,
             level=level,
+            simultaneous=simultaneous,
             with_bounds=not without_bounds,
             in_tables=not leave_tables,
             observer=observer,
@@ -142,6 +150,7 @@ def _district(
     path: Path,
     tables: list[str] | None,
     level: float,
+    simultaneous: bool,
     without_bounds: bool,
     workers: int | None,
     as_json: bool,
@@ -152,7 +161,13 @@ def _district(
     require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
     geocodes = read_table(path, ["geocode"], "district")["geocode"]
     found = district_answers(
-        release, geocodes, tables=tables, level=level, with_bounds=not without_bounds, workers=workers
+        release,
+        geocodes,
+        tables=tables,
+        level=level,
+        simultaneous=simultaneous,
+        with_bounds=not without_bounds,
+        workers=workers,
     )
     if as_json:
         answers = [line.to_mapping() for line in found.answers]

@@ -88,6 +88,7 @@ def district_answers(
     *,
     tables: Sequence[str] | None = None,
     level: float = 0.95,
+    simultaneous: bool = False,
     with_bounds: bool = True,
     workers: int | None = None,
 ) -> District:
@@ -98,6 +99,7 @@ def district_answers(
         geocodes: Finest geocodes, each once.
         tables: Queries; None for those of the release's tables.
         level: Coverage of the intervals.
+        simultaneous: Whether all of them together have that coverage (Bonferroni).
         with_bounds: Whether zeros of public bounds are used; where there are intervals, as they were made.
         workers: Threads; None for one a core.
     Raises:
@@ -120,14 +122,15 @@ def district_answers(
     variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
     counts = read_histogram(root, release.spine.geolevels[-1], release.schema, release.spine)
     published = family_counts(counts, family, groups)[0]
+    together = sum(group.size for group in groups) if simultaneous else 1
     answers: list[DistrictAnswer] = []
     place = 0
     for group in groups:
         own = slice(place, place + group.size)
         estimates = None if made is None else _estimates(release, family, group)
-        answers += _lines(model, group, published[own], variances[0, own], estimates, level)
+        answers += _lines(model, group, published[own], variances[0, own], estimates, level, together)
         place = own.stop
-    return District(len(family.members), tuple(answers), level, sentence_of(level))
+    return District(len(family.members), tuple(answers), level, sentence_of(level, together))
 
 
 def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
@@ -169,9 +172,11 @@ def _lines(
     variances: np.ndarray,
     estimates: np.ndarray | None,
     level: float,
+    together: int,
 ) -> list[DistrictAnswer]:
     values = np.full(group.size, np.nan) if estimates is None else estimates
-    intervals = intervals_of(model, Answers(np.nan_to_num(values), variances), level=level)
+    found = Answers(np.nan_to_num(values), variances)
+    intervals = intervals_of(model, found, level=level, simultaneous=together)
     lines = []
     for number, label in enumerate(group.labels()):
         determined = bool(np.isfinite(variances[number]))

@@ -44,7 +44,7 @@ from tallyveil.intervals import (
     stream_answers,
     tree_covariance,
 )
-from tallyveil.intervals.interval import refuse_intervals, sentence_of
+from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
 from tallyveil.release.histograms import read_histogram
@@ -90,6 +90,7 @@ def make_intervals(
     entities: "pl.DataFrame | None" = None,
     families: Sequence[str] | None = None,
     level: float = 0.95,
+    simultaneous: bool = False,
     with_bounds: bool = True,
     in_tables: bool = True,
     observer: Observer | None = None,
@@ -103,6 +104,7 @@ def make_intervals(
         entities: Table with a column `geocode` of finest geocodes and a column a family of entities; None for none.
         families: Columns of `entities` to read; None for every other column of text.
         level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
         with_bounds: Whether the zeros of the release's public bounds are used.
         in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
         observer: Told of progress.
@@ -128,7 +130,7 @@ def make_intervals(
         rows = KeptRows(measured_rows(release, model))
         fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
     staging = start_tables(root) if in_tables else None
-    work = _Work(release, fit, groups, level, threads, start_intervals(root), staging)
+    work = _Work(release, fit, groups, level, simultaneous, threads, start_intervals(root), staging)
     compared: list[Compared] = []
     for name, size, write in work.steps(areas, told):
         with watch.stage(f"intervals {name}", size):
@@ -204,9 +206,15 @@ class _Work:
     fit: TreeEstimate
     groups: tuple[QueryGroup, ...]
     level: float
+    simultaneous: bool
     workers: int
     folder: Path
     staging: Path | None
+
+    @property
+    def covers(self) -> str:
+        """What the intervals cover."""
+        return sentence_of_tables(self.level) if self.simultaneous else sentence_of(self.level)
 
     @property
     def tabulated(self) -> set[str]:
@@ -241,7 +249,7 @@ class _Work:
         questions = questions_of(self.fit.covariance.algebra, self.groups)
         for start, stop, answers in stream_answers(self.fit, number, questions, workers=self.workers):
             published = [group.apply(*counts.rows(start, stop), stop - start) for group in self.groups]
-            self._add(tables, codes[start:stop], np.concatenate(published, axis=1), answers)
+            self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
             observer.advanced(stop - start)
         compared = [table.finish() for table in tables]
         self._check(counts, release.spine)
@@ -255,7 +263,8 @@ class _Work:
         questions = questions_of(self.fit.covariance.algebra, self.groups)
         answers = region_answers(self.fit, regions, questions, workers=self.workers)
         tables = self._tables(family.name, is_entity=area.is_entity, tabulated=area.tabulated)
-        self._add(tables, pl.Series(family.codes), family_counts(counts, family, self.groups), answers)
+        published = family_counts(counts, family, self.groups)
+        self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)
         observer.advanced(family.n_entities)
         compared = [table.finish() for table in tables]
         if area.tabulated:
@@ -272,7 +281,8 @@ class _Work:
             "private": self.release.manifest["private"],
             "level": self.level,
             "kind": "unified",
-            "covers": sentence_of(self.level),
+            "simultaneous": self.simultaneous,
+            "covers": self.covers,
             "bounds_used": bounds if with_bounds else [],
             "bounds_left_out": [] if with_bounds else bounds,
             "tallyveil": tallyveil.__version__,
@@ -291,12 +301,12 @@ class _Work:
         return warning + _README.format(
             name=self.release.manifest["name"],
             percent=f"{100 * self.level:g}",
-            covers=sentence_of(self.level),
+            covers=self.covers,
             zeros=zeros,
         )
 
     def _tables(self, area: str, *, is_entity: bool, tabulated: bool) -> list[IntervalTable]:
-        tags = {**self.release.tags, "level": f"{self.level:g}", "covers": sentence_of(self.level)}
+        tags = {**self.release.tags, "level": f"{self.level:g}", "covers": self.covers}
         return [
             IntervalTable(
                 self.folder,
@@ -316,18 +326,22 @@ class _Work:
             check_tables(self.staging, counts, groups, spine)
 
     def _add(
-        self, tables: Sequence[IntervalTable], codes: pl.Series, published: Int64Array, answers: Answers
+        self,
+        tables: Sequence[IntervalTable],
+        n_rows: int,
+        codes: pl.Series,
+        published: Int64Array,
+        answers: Answers,
     ) -> None:
+        """Add some of an area's `n_rows` geounits or entities to its tables."""
         place = 0
         for table in tables:
             own = slice(place, place + table.group.size)
             part = Answers(answers.estimates[:, own], answers.variances[:, own])
-            table.add(
-                codes,
-                published[:, own],
-                part,
-                intervals_of(self.fit.covariance.model, part, level=self.level),
-            )
+            together = n_rows * table.group.size if self.simultaneous else 1
+            model = self.fit.covariance.model
+            made = intervals_of(model, part, level=self.level, simultaneous=together)
+            table.add(codes, published[:, own], part, made)
             place = own.stop
 
 

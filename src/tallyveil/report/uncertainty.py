@@ -48,6 +48,7 @@ class Uncertainty:
     Attributes:
         level: Coverage, as text.
         share: The same as "95 of 100".
+        simultaneous: Whether all intervals of a table have it together.
         covers: What the intervals cover and what they do not.
         bounds_left_out: Names of public bounds that were not used.
         example: A count of middling size; None where no count has an interval.
@@ -62,6 +63,7 @@ class Uncertainty:
 
     level: str
     share: str
+    simultaneous: bool
     covers: str
     bounds_left_out: tuple[str, ...]
     example: Example | None
@@ -99,6 +101,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     return Uncertainty(
         level=f"{100 * manifest['level']:g} %",
         share=f"{100 * manifest['level']:g} of 100",
+        simultaneous=bool(manifest.get("simultaneous")),
         covers=manifest["covers"],
         bounds_left_out=tuple(manifest["bounds_left_out"]),
         example=_example(samples, query),
