@@ -17,7 +17,13 @@ from tallyveil.execution.district import district_answers
 from tallyveil.execution.interval_model import open_release, plan_model, release_model
 from tallyveil.execution.intervals import make_intervals
 from tallyveil.execution.run import run_release
-from tallyveil.intervals import level_variances, questions_of, tree_covariance
+from tallyveil.intervals import (
+    answer_covariance,
+    level_variances,
+    questions_of,
+    region_of,
+    tree_covariance,
+)
 from tallyveil.report import write_report
 
 COLUMNS = ["geocode", "answer", "published", "estimate", "standard_error", "lower", "upper"]
@@ -224,6 +230,35 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     alone = district_answers(run, codes[1::4], tables=["total"])
     assert alone.answers[0].estimate is None
     assert alone.answers[0].standard_error == pytest.approx(line["standard_error"])
+
+
+def test_a_difference_of_districts_has_its_own_interval(run, command, tmp_path):
+    codes = pl.read_parquet(run / "geography.parquet").select(geocode="Block")
+    codes[:20].write_csv(tmp_path / "one.csv")
+    codes[15:40].write_csv(tmp_path / "other.csv")
+    make_intervals(run, workers=1)
+    asked = ("intervals", run, "--district", tmp_path / "one.csv", "--minus", tmp_path / "other.csv")
+    record = json.loads(command(*asked, "--json"))
+    assert (record["finest_geounits"], record["minus"]) == (20, 25)
+    one, other = (district_answers(run, part) for part in (codes["geocode"][:20], codes["geocode"][15:40]))
+    release = open_release(run)
+    covariance = tree_covariance(release_model(release))
+    ages = questions_of(covariance.algebra, release.schema.query("age"))
+    spine = release.spine
+    regions = region_of(spine, np.arange(20)), region_of(spine, np.arange(15, 40))
+    shared = np.diag(answer_covariance(covariance, *((region, ages) for region in regions)))
+    for line, a, b in zip(record["answers"], one.answers, other.answers, strict=True):
+        assert line["published"] == a.published - b.published
+        assert line["estimate"] == pytest.approx(a.estimate - b.estimate, abs=1e-5)
+        if line["query"] == "age":
+            both = a.standard_error**2 + b.standard_error**2
+            number = ["age=young", "age=middle", "age=old"].index(line["answer"])
+            assert line["standard_error"] ** 2 == pytest.approx(both - 2 * shared[number], abs=1e-4)
+        reach = 1.959964 * line["standard_error"]
+        assert line["lower"] == np.ceil(line["estimate"] - reach)
+        assert line["upper"] == np.floor(line["estimate"] + reach)
+    assert min(line["lower"] for line in record["answers"]) < 0
+    assert "District of 20 finest geounits less one of 25" in command(*asked)
 
 
 def test_refusals(run, tmp_path):

@@ -55,6 +55,14 @@ def intervals(
             "Needs no measurements.",
         ),
     ] = None,
+    minus: Annotated[
+        Path | None,
+        typer.Option(
+            "--minus",
+            metavar="FILE",
+            help="With --district: its counts less those of the district in this FILE.",
+        ),
+    ] = None,
     without_bounds: Annotated[
         bool,
         typer.Option(
@@ -83,8 +91,11 @@ def intervals(
     if district is not None:
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
-        _district(release, district, queries, level, simultaneous, without_bounds, workers, as_json)
+        files = [district] if minus is None else [district, minus]
+        _district(release, files, queries, level, simultaneous, without_bounds, workers, as_json)
         return
+    if minus is not None:
+        raise ConfigError("--minus FILE goes with --district FILE.", code="bad-flag")
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.interval_areas import read_entity_table
     from tallyveil.execution.intervals import make_intervals
@@ -147,7 +158,7 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
 
 def _district(
     release: Path,
-    path: Path,
+    paths: list[Path],
     tables: list[str] | None,
     level: float,
     simultaneous: bool,
@@ -158,11 +169,13 @@ def _district(
     from tallyveil.execution.district import district_answers
     from tallyveil.storage.read import read_table, require_text, scan_table
 
-    require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
-    geocodes = read_table(path, ["geocode"], "district")["geocode"]
+    for path in paths:
+        require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
+    geocodes = [read_table(path, ["geocode"], "district")["geocode"] for path in paths]
     found = district_answers(
         release,
-        geocodes,
+        geocodes[0],
+        minus=geocodes[1] if len(geocodes) > 1 else None,
         tables=tables,
         level=level,
         simultaneous=simultaneous,
@@ -171,7 +184,12 @@ def _district(
     )
     if as_json:
         answers = [line.to_mapping() for line in found.answers]
-        record = {"finest_geounits": found.n_finest, "level": found.level, "covers": found.covers}
+        record = {
+            "finest_geounits": found.n_finest,
+            "minus": found.n_minus,
+            "level": found.level,
+            "covers": found.covers,
+        }
         typer.echo(json.dumps({**record, "answers": answers}))
     else:
         _show_district(found)
@@ -197,7 +215,8 @@ def _show_district(found: "District") -> None:
             _persons(line.standard_error),
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
         )
-    console.print(f"District of {found.n_finest:,} finest geounits", highlight=False)
+    less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
+    console.print(f"District of {found.n_finest:,} finest geounits{less}", highlight=False)
     console.print(table)
     if len(found.answers) > LINES_SHOWN:
         console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.", highlight=False)

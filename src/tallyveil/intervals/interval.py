@@ -113,15 +113,17 @@ def _unified(estimates: Floats, errors: Floats, level: float) -> tuple[Floats, F
     return rounded_inward(estimates, low, high)
 
 
-def rounded_inward(estimates: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest whole numbers inside; where there is none, the one nearest to the estimate.
+def rounded_inward(
+    estimates: Floats, low: Floats, high: Floats, *, least: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Least and greatest whole numbers inside, from `least` on; where there is none, the one nearest to the estimate.
 
     The truth is a whole number, so nothing is lost; where none is inside, the interval grows and is not empty.
     """
     grain = GRAIN * (1.0 + 1e-3 * np.abs(estimates))
-    first = np.maximum(np.ceil(low - grain), 0.0)
+    first = np.maximum(np.ceil(low - grain), least)
     last = np.floor(high + grain)
-    nearest = np.maximum(np.rint(estimates), 0.0)
+    nearest = np.maximum(np.rint(estimates), least)
     none = first > last
     return np.where(none, nearest, first), np.where(none, nearest, last)
 
