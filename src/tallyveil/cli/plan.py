@@ -78,11 +78,14 @@ def plan(
     if people is not None and blocks is None and not geography:
         raise ConfigError("--people needs --blocks N, or --geography, beside it.", code="bad-flag")
     if entities is None and (entity_file is not None or queries is not None):
-        raise ConfigError("--entity-file and --queries go with --entities FAMILY,....", code="bad-flag")
+        raise ConfigError(
+            "--entities FAMILY,... and --entity-file FILE go together; --queries needs --entities.",
+            code="bad-flag",
+        )
     loaded = load_plan(release_file)
     if entities is not None and entity_file is None and loaded.spine is None:
         raise ConfigError(
-            "--entities needs --entity-file FILE, for the release file has no [spine] entities.",
+            "--entities FAMILY,... and --entity-file FILE go together, for the release file has no [spine].",
             code="bad-flag",
         )
     resources = _predicted(loaded, blocks, people, geography)
