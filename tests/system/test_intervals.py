@@ -230,6 +230,15 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     alone = district_answers(run, codes[1::4], tables=["total"])
     assert alone.answers[0].estimate is None
     assert alone.answers[0].standard_error == pytest.approx(line["standard_error"])
+    # and of the release, three small things are enough for those
+    for name in ("manifest.json", "geography.parquet", "bounds/00.parquet"):
+        (tmp_path / "store" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "store" / name).write_bytes((run / name).read_bytes())
+    store = district_answers(tmp_path / "store", codes[1::4], tables=["total"])
+    assert store.answers[0].standard_error == alone.answers[0].standard_error
+    assert store.answers[0].published is None
+    pl.DataFrame({"geocode": codes[1::4]}).write_csv(district)
+    assert "–" in command("intervals", tmp_path / "store", "--district", district)
 
 
 def test_a_difference_of_districts_has_its_own_interval(run, command, tmp_path):

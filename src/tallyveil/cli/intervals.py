@@ -210,7 +210,7 @@ def _show_district(found: "District") -> None:
         table.add_row(
             line.query,
             line.answer,
-            f"{line.published:,}",
+            "–" if line.published is None else f"{line.published:,}",
             "–" if line.estimate is None else f"{line.estimate:,.1f}",
             _persons(line.standard_error),
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",

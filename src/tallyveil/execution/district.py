@@ -31,7 +31,7 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.interval import IntervalKind, refuse_intervals, rounded_inward, sentence_of
-from tallyveil.release.histograms import read_histogram
+from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.intervals import (
     INTERVALS,
     INTERVALS_MANIFEST,
@@ -47,7 +47,7 @@ class DistrictAnswer:
 
     Attributes:
         query, answer: What is counted.
-        published: Sum of the published counts.
+        published: Sum of the published counts; None where the folder does not hold them.
         standard_error: Of the unbiased estimate, persons; None where nothing determines it.
         estimate: Unbiased estimate; None without `intervals/`, or where nothing determines it.
         lower, upper: Ends of the interval; None without an estimate.
@@ -55,7 +55,7 @@ class DistrictAnswer:
 
     query: str
     answer: str
-    published: int
+    published: int | None
     standard_error: float | None
     estimate: float | None
     lower: int | None
@@ -127,8 +127,7 @@ def district_answers(
     regions = [region_of(release.spine, family.members) for _, family in parts]
     region = regions[0] if minus is None else regions[0] - regions[1]
     variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
-    counts = read_histogram(root, release.spine.geolevels[-1], release.schema, release.spine)
-    published = sum(sign * family_counts(counts, family, groups)[0] for sign, family in parts)
+    published = _published(release, parts, groups)
     together = sum(group.size for group in groups) if simultaneous else 1
     asked = _Asked(model, "unified" if minus is None else "normal", level, together)
     answers: list[DistrictAnswer] = []
@@ -136,11 +135,27 @@ def district_answers(
     for group in groups:
         own = slice(place, place + group.size)
         estimates = None if made is None else _difference(release, parts, group)
-        answers += _lines(asked, group, np.asarray(published)[own], variances[0, own], estimates)
+        answers += _lines(
+            asked, group, None if published is None else published[own], variances[0, own], estimates
+        )
         place = own.stop
     sizes = [len(family.members) for _, family in parts]
     covers = sentence_of(level, together)
     return District(sizes[0], None if minus is None else sizes[1], tuple(answers), level, covers)
+
+
+def _published(
+    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], groups: Sequence[QueryGroup]
+) -> np.ndarray | None:
+    """Published answers of the first part, less those of the second; None where the counts are not in the folder."""
+    finest = release.spine.geolevels[-1]
+    if not histogram_path(release.root, finest).is_file():
+        return None
+    counts = read_histogram(release.root, finest, release.schema, release.spine)
+    found: np.ndarray = np.sum(
+        [sign * family_counts(counts, family, groups)[0] for sign, family in parts], axis=0
+    )
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +218,7 @@ def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup
 def _lines(
     asked: _Asked,
     group: QueryGroup,
-    published: np.ndarray,
+    published: np.ndarray | None,
     variances: np.ndarray,
     estimates: np.ndarray | None,
 ) -> list[DistrictAnswer]:
@@ -223,7 +238,7 @@ def _lines(
             DistrictAnswer(
                 query=group.name,
                 answer=label,
-                published=int(published[number]),
+                published=None if published is None else int(published[number]),
                 standard_error=round(math.sqrt(variances[number]), 6) if determined else None,
                 estimate=round(float(values[number]), 6) if estimated else None,
                 lower=int(low[number]) if estimated else None,
