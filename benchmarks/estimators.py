@@ -41,13 +41,14 @@ from tallyveil.release.histograms import read_histogram
 QUERIES = ("total", "votingage", "hispanic*cenrace", "detailed")
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**9))
 OVER_RELAXATION = np.float32(1.6)
+WEIGHTS = (1000, 500, 250, 125, 60, 30, 15, 8, 4, 2)
 ROWS_AT_ONCE = 2048
 
 
 class Penalised:
     """Answers with those of the finest cells drawn towards a target."""
 
-    def __init__(self, rows, model, weight, own):
+    def __init__(self, rows, model):
         finest = model.levels[-1]
         n = model.spine.n_geounits(model.spine.finest)
         self.rows_above, self.finest = rows, model.spine.finest
@@ -56,14 +57,12 @@ class Penalised:
         number = [group.name for group in finest.measured].index("detailed")
         self.cells = slice(sum(sizes[:number]), sum(sizes[: number + 1]))
         self.noisy = self.table[:, self.cells].copy()
-        self.weight, self.own = weight, own
 
-    def draw_to(self, target, dual):
-        share = np.float32(self.weight / (self.own + self.weight))
+    def draw_to(self, target, dual, weight):
+        share = np.float32(weight / (1 + weight))
         for start in range(0, len(self.table), ROWS_AT_ONCE):
             run = slice(start, start + ROWS_AT_ONCE)
-            drawn = share * (target[run] - dual[run]) + (1 - share) * self.noisy[run]
-            self.table[run, self.cells] = drawn
+            self.table[run, self.cells] = share * (target[run] - dual[run]) + (1 - share) * self.noisy[run]
 
     def rows(self, level, queries, start, stop):
         if level == self.finest:
@@ -80,28 +79,37 @@ def finest_cells(fit, questions, out=None):
     return made
 
 
-def whole_tree(model, rows, exact, steps, weight_factor):
-    """The non-negative fit; cells, and how far they still are from non-negative ones, in persons a geounit."""
+def stiffer(model, weight):
+    """The model with the finest cells held to their target, by a weight in units of their own precision."""
     finest = model.levels[-1]
     number = [group.name for group in finest.measured].index("detailed")
-    own = float(finest.precisions[0, number])
-    weight = weight_factor * own
     precisions = finest.precisions.copy()
-    precisions[:, number] += weight
-    stiffer = replace(model, levels=(*model.levels[:-1], replace(finest, precisions=precisions)))
-    covariance = tree_covariance(stiffer, workers=2)
+    precisions[:, number] *= 1 + weight
+    return replace(model, levels=(*model.levels[:-1], replace(finest, precisions=precisions)))
+
+
+def whole_tree(model, rows, exact, start, steps):
+    """The non-negative fit; cells, and how far they still are from non-negative ones, in persons a geounit.
+
+    Starts from the counts of another estimator, with a penalty that falls from 1,000 times the precision of a cell
+    to twice: with a penalty that stays, many times the steps are needed.
+    """
     questions = questions_of(model.algebra, model.schema.query("detailed"))
-    drawn = Penalised(rows, model, weight, own)
-    target = np.maximum(drawn.noisy, 0)
+    drawn = Penalised(rows, model)
+    target = np.array(start, np.float32)
     dual, cells = np.zeros_like(target), np.empty_like(target)
-    for _ in range(steps):
-        drawn.draw_to(target, dual)
-        finest_cells(fit_tree(covariance, drawn, exact, workers=2), questions, cells)
-        for start in range(0, len(cells), ROWS_AT_ONCE):
-            run = slice(start, start + ROWS_AT_ONCE)
-            relaxed = OVER_RELAXATION * cells[run] + (1 - OVER_RELAXATION) * target[run] + dual[run]
-            target[run] = np.maximum(relaxed, 0)
-            dual[run] = relaxed - target[run]
+    for number, weight in enumerate(WEIGHTS):
+        if number:
+            dual *= np.float32(WEIGHTS[number - 1] / weight)
+        covariance = tree_covariance(stiffer(model, weight), workers=2)
+        for _ in range(steps // len(WEIGHTS)):
+            drawn.draw_to(target, dual, weight)
+            finest_cells(fit_tree(covariance, drawn, exact, workers=2), questions, cells)
+            for begin in range(0, len(cells), ROWS_AT_ONCE):
+                run = slice(begin, begin + ROWS_AT_ONCE)
+                relaxed = OVER_RELAXATION * cells[run] + (1 - OVER_RELAXATION) * target[run] + dual[run]
+                target[run] = np.maximum(relaxed, 0)
+                dual[run] = relaxed - target[run]
     return cells, float(np.abs(cells - target).sum(axis=1).mean())
 
 
@@ -180,7 +188,6 @@ def main():
     parser.add_argument("--tracts", type=int, default=40, help="0 for all")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--weight", type=float, default=10.0, help="penalty, in precisions of a finest cell")
     args = parser.parse_args()
     whole = load_plan(args.release)
     everywhere = read_spine(whole.geography)
@@ -220,7 +227,7 @@ def main():
             cells = finest_cells(fit, questions_of(model.algebra, plan.query("detailed")))
             compare(table, "least squares", cells, truth, plan, spine, regions)
             begin = time.process_time()
-            cells, left = whole_tree(model, rows, exact, args.steps, args.weight)
+            cells, left = whole_tree(model, rows, exact, counts, args.steps)
             seconds = time.process_time() - begin
             compare(table, "whole tree", cells, truth, plan, spine, regions)
             print(
