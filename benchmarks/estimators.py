@@ -13,6 +13,8 @@ geolevel, entity and size, with the epsilon that the measurements cost. It sees 
 
 import argparse
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,25 +40,29 @@ from tallyveil.release.histograms import read_histogram
 
 QUERIES = ("total", "votingage", "hispanic*cenrace", "detailed")
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**9))
-OVER_RELAXATION = 1.6
+OVER_RELAXATION = np.float32(1.6)
+WEIGHTS = (1000, 500, 250, 125, 60, 30, 15, 8, 4, 2)
+ROWS_AT_ONCE = 2048
 
 
 class Penalised:
     """Answers with those of the finest cells drawn towards a target."""
 
-    def __init__(self, rows, model, weight, own):
+    def __init__(self, rows, model):
         finest = model.levels[-1]
         n = model.spine.n_geounits(model.spine.finest)
         self.rows_above, self.finest = rows, model.spine.finest
-        self.table = rows.rows(self.finest, finest.measured, 0, n).astype(np.float64)
+        self.table = rows.rows(self.finest, finest.measured, 0, n).astype(np.float32)
         sizes = [group.size for group in finest.measured]
         number = [group.name for group in finest.measured].index("detailed")
         self.cells = slice(sum(sizes[:number]), sum(sizes[: number + 1]))
         self.noisy = self.table[:, self.cells].copy()
-        self.weight, self.own = weight, own
 
-    def draw_to(self, target):
-        self.table[:, self.cells] = (self.own * self.noisy + self.weight * target) / (self.own + self.weight)
+    def draw_to(self, target, dual, weight):
+        share = np.float32(weight / (1 + weight))
+        for start in range(0, len(self.table), ROWS_AT_ONCE):
+            run = slice(start, start + ROWS_AT_ONCE)
+            self.table[run, self.cells] = share * (target[run] - dual[run]) + (1 - share) * self.noisy[run]
 
     def rows(self, level, queries, start, stop):
         if level == self.finest:
@@ -64,39 +70,46 @@ class Penalised:
         return self.rows_above.rows(level, queries, start, stop)
 
 
-def finest_cells(fit, questions):
+def finest_cells(fit, questions, out=None):
     """Estimates of all cells of all finest geounits."""
-    from concurrent.futures import ThreadPoolExecutor
-
+    made = np.empty((len(fit.covariance.finest.signature), questions.n), np.float32) if out is None else out
     with ThreadPoolExecutor(max_workers=2) as pool:
-        runs = [
-            questions.answers(finest_coefficients(fit, start, stop, rows, pool), pool)
-            for start, stop, rows in chunks_of(fit.covariance, fit.rows)
-        ]
-    return np.concatenate(runs)
+        for start, stop, rows in chunks_of(fit.covariance, fit.rows):
+            made[start:stop] = questions.answers(finest_coefficients(fit, start, stop, rows, pool), pool)
+    return made
 
 
-def whole_tree(model, rows, exact, steps, weight_factor):
-    """The non-negative fit; cells, and how far they still are from non-negative ones, in persons a geounit."""
+def stiffer(model, weight):
+    """The model with the finest cells held to their target, by a weight in units of their own precision."""
     finest = model.levels[-1]
     number = [group.name for group in finest.measured].index("detailed")
-    own = float(finest.precisions[0, number])
-    weight = weight_factor * own
     precisions = finest.precisions.copy()
-    precisions[:, number] += weight
-    stiffer = replace(model, levels=(*model.levels[:-1], replace(finest, precisions=precisions)))
-    covariance = tree_covariance(stiffer, workers=2)
+    precisions[:, number] *= 1 + weight
+    return replace(model, levels=(*model.levels[:-1], replace(finest, precisions=precisions)))
+
+
+def whole_tree(model, rows, exact, start, steps):
+    """The non-negative fit; cells, and how far they still are from non-negative ones, in persons a geounit.
+
+    Starts from the counts of another estimator, with a penalty that falls from 1,000 times the precision of a cell
+    to twice: with a penalty that stays, many times the steps are needed.
+    """
     questions = questions_of(model.algebra, model.schema.query("detailed"))
-    drawn = Penalised(rows, model, weight, own)
-    target = np.maximum(drawn.noisy, 0.0)
-    dual = np.zeros_like(target)
-    cells = target
-    for _ in range(steps):
-        drawn.draw_to(target - dual)
-        cells = finest_cells(fit_tree(covariance, drawn, exact, workers=2), questions)
-        relaxed = OVER_RELAXATION * cells + (1 - OVER_RELAXATION) * target
-        target = np.maximum(relaxed + dual, 0.0)
-        dual += relaxed - target
+    drawn = Penalised(rows, model)
+    target = np.array(start, np.float32)
+    dual, cells = np.zeros_like(target), np.empty_like(target)
+    for number, weight in enumerate(WEIGHTS):
+        if number:
+            dual *= np.float32(WEIGHTS[number - 1] / weight)
+        covariance = tree_covariance(stiffer(model, weight), workers=2)
+        for _ in range(steps // len(WEIGHTS)):
+            drawn.draw_to(target, dual, weight)
+            finest_cells(fit_tree(covariance, drawn, exact, workers=2), questions, cells)
+            for begin in range(0, len(cells), ROWS_AT_ONCE):
+                run = slice(begin, begin + ROWS_AT_ONCE)
+                relaxed = OVER_RELAXATION * cells[run] + (1 - OVER_RELAXATION) * target[run] + dual[run]
+                target[run] = np.maximum(relaxed, 0)
+                dual[run] = relaxed - target[run]
     return cells, float(np.abs(cells - target).sum(axis=1).mean())
 
 
@@ -140,7 +153,7 @@ def compare(table, name, cells, truth, plan, spine, regions):
     """Add the errors of one estimator's finest cells."""
     for query in QUERIES:
         group = plan.query(query)
-        own, true = group.apply_dense(cells), group.apply_dense(truth)
+        own, true = (group.apply_dense(values).astype(np.float64) for values in (cells, truth))
         for level, geolevel in enumerate(spine.geolevels):
             starts = spine.finest_offsets(level)[:-1]
             sums = [np.add.reduceat(values, starts, axis=0) for values in (own, true)]
@@ -159,7 +172,7 @@ def compare(table, name, cells, truth, plan, spine, regions):
 
 def dense(counts, size):
     """All cells of all geounits."""
-    out = np.zeros((counts.n_geounits, size))
+    out = np.zeros((counts.n_geounits, size), np.float32)
     rows, cells, persons = counts.rows(0, counts.n_geounits)
     np.add.at(out, (rows, cells), persons)
     return out
@@ -172,10 +185,9 @@ def main():
     )
     parser.add_argument("release", type=Path)
     parser.add_argument("entities", type=Path)
-    parser.add_argument("--tracts", type=int, default=40)
+    parser.add_argument("--tracts", type=int, default=40, help="0 for all")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--weight", type=float, default=1.0, help="penalty, in precisions of a finest cell")
     args = parser.parse_args()
     whole = load_plan(args.release)
     everywhere = read_spine(whole.geography)
@@ -185,7 +197,7 @@ def main():
         plan = part(
             whole,
             everywhere,
-            part_of(everywhere, args.tracts),
+            part_of(everywhere, args.tracts or everywhere.n_geounits(2)),
             folder,
             args.release.read_text(encoding="utf-8"),
         )
@@ -214,10 +226,13 @@ def main():
             fit = fit_tree(tree_covariance(model, workers=2), rows, exact, workers=2)
             cells = finest_cells(fit, questions_of(model.algebra, plan.query("detailed")))
             compare(table, "least squares", cells, truth, plan, spine, regions)
-            cells, left = whole_tree(model, rows, exact, args.steps, args.weight)
+            begin = time.process_time()
+            cells, left = whole_tree(model, rows, exact, counts, args.steps)
+            seconds = time.process_time() - begin
             compare(table, "whole tree", cells, truth, plan, spine, regions)
             print(
-                f"draw {draw}: {left:.3f} persons a block not yet settled after {args.steps} steps",
+                f"draw {draw}: {left:.3f} persons a block not yet settled after {args.steps} steps, {seconds:.0f} s "
+                "of processor time",
                 flush=True,
             )
     epsilon = guarantee_of(plan)["exact"]["epsilon"]["upper"]

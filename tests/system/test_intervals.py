@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy.special import ndtri
 
 import tallyveil.storage.write as writing
 from tallyveil.cli.main import main
@@ -16,7 +17,13 @@ from tallyveil.execution.district import district_answers
 from tallyveil.execution.interval_model import open_release, plan_model, release_model
 from tallyveil.execution.intervals import make_intervals
 from tallyveil.execution.run import run_release
-from tallyveil.intervals import level_variances, questions_of, tree_covariance
+from tallyveil.intervals import (
+    answer_covariance,
+    level_variances,
+    questions_of,
+    region_of,
+    tree_covariance,
+)
 from tallyveil.report import write_report
 
 COLUMNS = ["geocode", "answer", "published", "estimate", "standard_error", "lower", "upper"]
@@ -141,6 +148,33 @@ def test_a_query_that_was_not_measured_and_another_level(run):
     assert not (run / "intervals/Town/total").exists()
 
 
+def test_all_intervals_of_a_table_at_once(run, command, tmp_path):
+    make_intervals(run, tables=["age"], workers=1)
+    single = pl.read_parquet(run / "intervals/Block/age/*.parquet")
+    said = command("intervals", run, "--tables", "age", "--simultaneous")
+    assert "all intervals of a table contain their counts" in said
+    joint = pl.read_parquet(run / "intervals/Block/age/*.parquet")
+    assert joint.select("published", "estimate").equals(single.select("published", "estimate"))
+    assert (joint["lower"] <= single["lower"]).all()
+    quantile = ndtri(1 - 0.025 / joint.height)
+    large = joint.filter(
+        (pl.col("estimate") > 2 * quantile * pl.col("standard_error")) & (pl.col("standard_error") > 0)
+    )
+    assert large.height > 20
+    ends = large["estimate"] + quantile * large["standard_error"]
+    assert large["upper"].to_list() == ends.floor().cast(pl.Int64).to_list()
+    assert json.loads((run / "intervals/manifest.json").read_text())["simultaneous"]
+    assert "all intervals of a table contain their counts" in (run / "report.html").read_text()
+    codes = pl.read_parquet(run / "geography.parquet").select(geocode="Block")[:9]
+    codes.write_csv(tmp_path / "district.csv")
+    asked = ("intervals", run, "--tables", "age", "--district", tmp_path / "district.csv", "--json")
+    one, three = (json.loads(command(*asked, *more)) for more in ((), ("--simultaneous",)))
+    assert "all 3 intervals" in three["covers"]
+    pairs = list(zip(one["answers"], three["answers"], strict=True))
+    assert all(b["lower"] <= a["lower"] and b["upper"] >= a["upper"] for a, b in pairs)
+    assert any(b["upper"] > a["upper"] for a, b in pairs)
+
+
 def test_public_bounds_make_intervals_shorter(run):
     make_intervals(run, tables=["home"], workers=1)
     with_bounds = pl.read_parquet(run / "intervals/Block/home/*.parquet")["standard_error"]
@@ -196,6 +230,44 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     alone = district_answers(run, codes[1::4], tables=["total"])
     assert alone.answers[0].estimate is None
     assert alone.answers[0].standard_error == pytest.approx(line["standard_error"])
+    # and of the release, three small things are enough for those
+    for name in ("manifest.json", "geography.parquet", "bounds/00.parquet"):
+        (tmp_path / "store" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "store" / name).write_bytes((run / name).read_bytes())
+    store = district_answers(tmp_path / "store", codes[1::4], tables=["total"])
+    assert store.answers[0].standard_error == alone.answers[0].standard_error
+    assert store.answers[0].published is None
+    pl.DataFrame({"geocode": codes[1::4]}).write_csv(district)
+    assert "–" in command("intervals", tmp_path / "store", "--district", district)
+
+
+def test_a_difference_of_districts_has_its_own_interval(run, command, tmp_path):
+    codes = pl.read_parquet(run / "geography.parquet").select(geocode="Block")
+    codes[:20].write_csv(tmp_path / "one.csv")
+    codes[15:40].write_csv(tmp_path / "other.csv")
+    make_intervals(run, workers=1)
+    asked = ("intervals", run, "--district", tmp_path / "one.csv", "--minus", tmp_path / "other.csv")
+    record = json.loads(command(*asked, "--json"))
+    assert (record["finest_geounits"], record["minus"]) == (20, 25)
+    one, other = (district_answers(run, part) for part in (codes["geocode"][:20], codes["geocode"][15:40]))
+    release = open_release(run)
+    covariance = tree_covariance(release_model(release))
+    ages = questions_of(covariance.algebra, release.schema.query("age"))
+    spine = release.spine
+    regions = region_of(spine, np.arange(20)), region_of(spine, np.arange(15, 40))
+    shared = np.diag(answer_covariance(covariance, *((region, ages) for region in regions)))
+    for line, a, b in zip(record["answers"], one.answers, other.answers, strict=True):
+        assert line["published"] == a.published - b.published
+        assert line["estimate"] == pytest.approx(a.estimate - b.estimate, abs=1e-5)
+        if line["query"] == "age":
+            both = a.standard_error**2 + b.standard_error**2
+            number = ["age=young", "age=middle", "age=old"].index(line["answer"])
+            assert line["standard_error"] ** 2 == pytest.approx(both - 2 * shared[number], abs=1e-4)
+        reach = 1.959964 * line["standard_error"]
+        assert line["lower"] == np.ceil(line["estimate"] - reach)
+        assert line["upper"] == np.floor(line["estimate"] + reach)
+    assert min(line["lower"] for line in record["answers"]) < 0
+    assert "District of 20 finest geounits less one of 25" in command(*asked)
 
 
 def test_refusals(run, tmp_path):

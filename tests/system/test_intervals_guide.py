@@ -22,6 +22,7 @@ def release(small_release, tmp_path, monkeypatch, capsys):
     entities = {"place": codes.str.slice(0, 4), "district": [f"d{i % 4}" for i in range(len(codes))]}
     pl.DataFrame({"geocode": codes, **entities}).write_parquet("entities.parquet")
     pl.DataFrame({"geocode": codes[:7]}).write_csv("district.csv")
+    pl.DataFrame({"geocode": codes[5:30]}).write_csv("other.csv")
 
     def call(line: str) -> str:
         monkeypatch.setattr(sys, "argv", shlex.split(line))
@@ -39,10 +40,11 @@ def test_guide(release):
     text = GUIDE.read_text()
     commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL).group(1).splitlines()
     said = [release(line) for line in commands]
-    assert len(said) == 4
+    assert len(said) == 5
     assert "90 % intervals" in said[1]
     assert "District of 7 finest geounits" in said[2]
-    assert "st.dev. of estimates" in said[3]
+    assert "less one of 25" in said[3]
+    assert "st.dev. of estimates" in said[4]
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
     names: dict[str, object] = {}
     exec(compile(example, str(GUIDE), "exec"), names)

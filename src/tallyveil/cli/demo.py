@@ -18,7 +18,7 @@ def demo(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings.
+    """Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings and intervals.
 
     The population lands in OUT/population with its release file, the release in OUT/release.
     """
@@ -26,7 +26,7 @@ def demo(
 
     release_file = out / "population" / "release.toml"
     if not release_file.exists():
-        write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo")
+        write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo", intervals="0.95")
     if not (quiet or as_json):
         typer.echo(f"A made-up population is in {release_file.parent}. What follows is the command")
         typer.echo(f"  tallyveil run {release_file} --out {out / 'release'}")

@@ -39,6 +39,13 @@ def intervals(
         ),
     ] = None,
     level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
+    simultaneous: Annotated[
+        bool,
+        typer.Option(
+            "--simultaneous",
+            help="Intervals so wide that all of a table, or of the district, have the level together.",
+        ),
+    ] = False,
     district: Annotated[
         Path | None,
         typer.Option(
@@ -48,12 +55,24 @@ def intervals(
             "Needs no measurements.",
         ),
     ] = None,
+    minus: Annotated[
+        Path | None,
+        typer.Option(
+            "--minus",
+            metavar="FILE",
+            help="With --district: its counts less those of the district in this FILE.",
+        ),
+    ] = None,
     without_bounds: Annotated[
         bool,
         typer.Option(
             "--without-bounds",
             help="Leave out the release's public bounds: intervals grow wider, and stay valid.",
         ),
+    ] = False,
+    leave_tables: Annotated[
+        bool,
+        typer.Option("--leave-tables", help="Write RUN/intervals only, and leave RUN/tables as they are."),
     ] = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -62,7 +81,7 @@ def intervals(
     """Put an unbiased estimate, its standard error and an interval beside every published count.
 
     Reads the published measurements of RUN (measurements = "full") and nothing confidential, costs no budget, writes
-    RUN/intervals and the page on uncertainty in RUN/report.html.
+    RUN/intervals, the same columns into RUN/tables, and the page on uncertainty in RUN/report.html.
     """
     from tallyveil.errors import ConfigError
 
@@ -72,14 +91,18 @@ def intervals(
     if district is not None:
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
-        _district(release, district, queries, level, without_bounds, workers, as_json)
+        files = [district] if minus is None else [district, minus]
+        _district(release, files, queries, level, simultaneous, without_bounds, workers, as_json)
         return
+    if minus is not None:
+        raise ConfigError("--minus FILE goes with --district FILE.", code="bad-flag")
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.intervals import make_intervals, read_entities
+    from tallyveil.execution.interval_areas import read_entity_table
+    from tallyveil.execution.intervals import make_intervals
     from tallyveil.report import write_report
 
     columns = split_names(families) if families else None
-    table = None if entities is None else read_entities(entities, columns)
+    table = None if entities is None else read_entity_table(entities, columns)
     with observer_for(quiet, as_json) as observer:
         outcome = make_intervals(
             release,
@@ -87,7 +110,9 @@ def intervals(
             entities=table,
             families=columns,
             level=level,
+            simultaneous=simultaneous,
             with_bounds=not without_bounds,
+            in_tables=not leave_tables,
             observer=observer,
             workers=workers,
         )
@@ -133,9 +158,10 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
 
 def _district(
     release: Path,
-    path: Path,
+    paths: list[Path],
     tables: list[str] | None,
     level: float,
+    simultaneous: bool,
     without_bounds: bool,
     workers: int | None,
     as_json: bool,
@@ -143,14 +169,27 @@ def _district(
     from tallyveil.execution.district import district_answers
     from tallyveil.storage.read import read_table, require_text, scan_table
 
-    require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
-    geocodes = read_table(path, ["geocode"], "district")["geocode"]
+    for path in paths:
+        require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
+    geocodes = [read_table(path, ["geocode"], "district")["geocode"] for path in paths]
     found = district_answers(
-        release, geocodes, tables=tables, level=level, with_bounds=not without_bounds, workers=workers
+        release,
+        geocodes[0],
+        minus=geocodes[1] if len(geocodes) > 1 else None,
+        tables=tables,
+        level=level,
+        simultaneous=simultaneous,
+        with_bounds=not without_bounds,
+        workers=workers,
     )
     if as_json:
         answers = [line.to_mapping() for line in found.answers]
-        record = {"finest_geounits": found.n_finest, "level": found.level, "covers": found.covers}
+        record = {
+            "finest_geounits": found.n_finest,
+            "minus": found.n_minus,
+            "level": found.level,
+            "covers": found.covers,
+        }
         typer.echo(json.dumps({**record, "answers": answers}))
     else:
         _show_district(found)
@@ -171,12 +210,13 @@ def _show_district(found: "District") -> None:
         table.add_row(
             line.query,
             line.answer,
-            f"{line.published:,}",
+            "–" if line.published is None else f"{line.published:,}",
             "–" if line.estimate is None else f"{line.estimate:,.1f}",
             _persons(line.standard_error),
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
         )
-    console.print(f"District of {found.n_finest:,} finest geounits", highlight=False)
+    less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
+    console.print(f"District of {found.n_finest:,} finest geounits{less}", highlight=False)
     console.print(table)
     if len(found.answers) > LINES_SHOWN:
         console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.", highlight=False)

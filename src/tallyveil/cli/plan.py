@@ -43,7 +43,8 @@ def plan(
         typer.Option(
             "--entities",
             metavar="FAMILY,...",
-            help="Exact standard deviations for every entity of these columns of --entity-file, and every geolevel.",
+            help="Exact standard deviations for every entity of these families, and every geolevel: columns of "
+            "--entity-file, or else families of the release file's [spine].",
         ),
     ] = None,
     entity_file: Annotated[
@@ -76,14 +77,20 @@ def plan(
         raise ConfigError("give --blocks or --geography, not both.", code="bad-flag")
     if people is not None and blocks is None and not geography:
         raise ConfigError("--people needs --blocks N, or --geography, beside it.", code="bad-flag")
-    if (entities is None) != (entity_file is None) or (queries is not None and entities is None):
+    if entities is None and (entity_file is not None or queries is not None):
         raise ConfigError(
-            "--entities FAMILY,... and --entity-file FILE go together; --queries needs them.", code="bad-flag"
+            "--entities FAMILY,... and --entity-file FILE go together; --queries needs --entities.",
+            code="bad-flag",
         )
     loaded = load_plan(release_file)
+    if entities is not None and entity_file is None and loaded.spine is None:
+        raise ConfigError(
+            "--entities FAMILY,... and --entity-file FILE go together, for the release file has no [spine].",
+            code="bad-flag",
+        )
     resources = _predicted(loaded, blocks, people, geography)
     deviations = None
-    if entities is not None and entity_file is not None:
+    if entities is not None:
         deviations = deviations_of(
             loaded, entity_file, split_names(entities), split_names(queries) if queries else None
         )

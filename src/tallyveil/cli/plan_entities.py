@@ -12,16 +12,26 @@ ENTITIES_SHOWN = 12
 
 
 def deviations_of(
-    loaded: "ReleasePlan", path: Path, families: list[str], queries: list[str] | None
+    loaded: "ReleasePlan", path: Path | None, families: list[str], queries: list[str] | None
 ) -> "list[AreaDeviations]":
-    """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table."""
-    from tallyveil.execution.expected_deviations import expected_deviations
-    from tallyveil.execution.inputs import read_spine
-    from tallyveil.execution.intervals import read_entities
+    """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table.
 
-    return expected_deviations(
-        loaded, read_spine(loaded.geography), read_entities(path, families), families, queries=queries
-    )
+    Args:
+        loaded: The plan.
+        path: Table of entities; None for that of the release file's [spine].
+        families: Families to show.
+        queries: Queries; None for the plan's tables.
+    """
+    from tallyveil.execution.expected_deviations import expected_deviations
+    from tallyveil.execution.inputs import read_hierarchies
+    from tallyveil.execution.interval_areas import entity_families, read_entity_table
+
+    hierarchies = read_hierarchies(loaded)
+    if path is None:
+        found = [hierarchies.family(name) for name in families]
+    else:
+        found = entity_families(hierarchies.spine, read_entity_table(path, families), families)
+    return expected_deviations(loaded, hierarchies, found, queries=queries)
 
 
 def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:

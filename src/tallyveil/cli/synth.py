@@ -118,8 +118,11 @@ def write_country(
     like_geography: Path | None = None,
     seed: int = 1,
     name: str | None = None,
+    intervals: str | None = None,
 ) -> list[Path]:
     """Write a made-up population and a release file for it; returns the files written.
+
+    With `intervals`, the release file asks for intervals of that coverage beside every count.
 
     Raises:
         ConfigError: neither or both of a size and counts to keep are given, people or states beside counts
@@ -134,7 +137,9 @@ def write_country(
     published = _published(like, like_geography) if like is not None else None
     paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
     release_file = out / "release.toml"
-    write_text(release_file, _release_file(schema, name or out.name, paths))
+    text = _release_file(schema, name or out.name, paths)
+    # the last table of every release file is [outputs]
+    write_text(release_file, text if intervals is None else f'{text}intervals = "{intervals}"\n')
     return [*paths.values(), release_file]
 
 

@@ -14,6 +14,7 @@ from tallyveil.config.models import (
     EVERY_GEOLEVEL,
     BoundsTable,
     InvariantTable,
+    OutputsTable,
     PrivacyTable,
     ReleaseFile,
     SchemaTable,
@@ -80,6 +81,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         microdata=file.outputs.microdata,
         spine=spine,
         entities=tuple(dict.fromkeys(file.outputs.entities)),
+        intervals=_intervals(file.outputs, strategy),
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
     )
 
@@ -259,6 +261,32 @@ def _invariant(
         _query(schema, item.query, "invariants"),
         tuple(whole_geolevel(name, original, geolevels, where) for name in item.geolevels),
     )
+
+
+def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
+    """Coverage of the intervals asked for, once the release is such that they can be made."""
+    level = table.intervals
+    if level is None:
+        return None
+    if not Fraction(1, 2) <= level < 1:
+        raise ConfigError(
+            f'[outputs] intervals is {level}; wanted a coverage of at least 1/2 and below 1, such as "0.95".',
+            code="interval-level",
+        )
+    if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        raise ConfigError(
+            f"[outputs] intervals needs discrete Gaussian noise; [privacy] mechanism is {strategy.mechanism.value}, "
+            "of which sums of few draws have heavier tails. Leave intervals out, or measure with rho.",
+            code="interval-noise",
+        )
+    if table.measurements != "full" or not table.tables:
+        lacking = "tables" if not table.tables else f'measurements = "full", not "{table.measurements}"'
+        raise ConfigError(
+            f"[outputs] intervals needs {lacking}: intervals stand beside published counts and follow from all noisy "
+            "answers. Add that, or leave intervals out.",
+            code="interval-tables",
+        )
+    return level
 
 
 def _subspace(

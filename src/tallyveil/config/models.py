@@ -310,6 +310,11 @@ class OutputsTable(Table):
         "the estimate used; or none.",
     )
     microdata: bool = Field(default=True, description="Write one row a person.")
+    intervals: Exact | None = Field(
+        default=None,
+        description="Coverage (such as 0.95) of an interval put beside every published count once the release is "
+        "finished; without it, none. Needs every measurement and discrete Gaussian noise.",
+    )
 
 
 class ReleaseFile(Table):

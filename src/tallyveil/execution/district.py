@@ -1,4 +1,5 @@
-"""A new district of a finished release: its counts, exact standard errors and intervals, without the measurements.
+"""A new district of a finished release, or the difference of two: counts, exact standard errors and intervals, without
+the measurements.
 
 Variances follow from the plan, the geography and the public bounds, all in the release folder; estimates of a district
 are the sums of those of its finest geounits, which `intervals/` holds.
@@ -15,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.execution.interval_areas import family_counts
 from tallyveil.execution.interval_model import FinishedRelease, open_release, release_model
-from tallyveil.execution.intervals import family_counts
 from tallyveil.execution.level import usable_cores
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_pairs
@@ -29,8 +30,8 @@ from tallyveil.intervals import (
     region_variances,
     tree_covariance,
 )
-from tallyveil.intervals.interval import refuse_intervals, sentence_of
-from tallyveil.release.histograms import read_histogram
+from tallyveil.intervals.interval import IntervalKind, refuse_intervals, rounded_inward, sentence_of
+from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.intervals import (
     INTERVALS,
     INTERVALS_MANIFEST,
@@ -46,7 +47,7 @@ class DistrictAnswer:
 
     Attributes:
         query, answer: What is counted.
-        published: Sum of the published counts.
+        published: Sum of the published counts; None where the folder does not hold them.
         standard_error: Of the unbiased estimate, persons; None where nothing determines it.
         estimate: Unbiased estimate; None without `intervals/`, or where nothing determines it.
         lower, upper: Ends of the interval; None without an estimate.
@@ -54,7 +55,7 @@ class DistrictAnswer:
 
     query: str
     answer: str
-    published: int
+    published: int | None
     standard_error: float | None
     estimate: float | None
     lower: int | None
@@ -67,16 +68,18 @@ class DistrictAnswer:
 
 @dataclass(frozen=True, slots=True)
 class District:
-    """Counts of a district.
+    """Counts of a district, or of one minus another.
 
     Attributes:
         n_finest: Number of its finest geounits.
+        n_minus: Number of those of the district taken away; None where there is none.
         answers: One a query's answer.
         level: Coverage of the intervals.
         covers: What they cover.
     """
 
     n_finest: int
+    n_minus: int | None
     answers: tuple[DistrictAnswer, ...]
     level: float
     covers: str
@@ -86,8 +89,10 @@ def district_answers(
     root: Path,
     geocodes: pl.Series,
     *,
+    minus: pl.Series | None = None,
     tables: Sequence[str] | None = None,
     level: float = 0.95,
+    simultaneous: bool = False,
     with_bounds: bool = True,
     workers: int | None = None,
 ) -> District:
@@ -96,8 +101,10 @@ def district_answers(
     Args:
         root: Release folder; of `measurements/` nothing is read.
         geocodes: Finest geocodes, each once.
+        minus: Those of a district whose counts are taken away; intervals of the differences are then normal ones.
         tables: Queries; None for those of the release's tables.
         level: Coverage of the intervals.
+        simultaneous: Whether all of them together have that coverage (Bonferroni).
         with_bounds: Whether zeros of public bounds are used; where there are intervals, as they were made.
         workers: Threads; None for one a core.
     Raises:
@@ -107,8 +114,9 @@ def district_answers(
     """
     release = open_release(root)
     threads = workers or usable_cores()
-    name = pl.Series(["district"]).new_from_index(0, len(geocodes))
-    family = entities_from_pairs(release.spine, "district", geocodes, name)
+    parts = [(1, _family(release, "district", geocodes))]
+    if minus is not None:
+        parts.append((-1, _family(release, "minus", minus)))
     groups = [release.schema.query(query) for query in dict.fromkeys(tables or release.plan["tables"])]
     made = _made_intervals(release)
     if made is not None:
@@ -116,18 +124,54 @@ def district_answers(
     model = release_model(release, with_bounds=with_bounds)
     refuse_intervals(model, level)
     covariance = tree_covariance(model, workers=threads)
-    region = region_of(release.spine, family.members)
+    regions = [region_of(release.spine, family.members) for _, family in parts]
+    region = regions[0] if minus is None else regions[0] - regions[1]
     variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
-    counts = read_histogram(root, release.spine.geolevels[-1], release.schema, release.spine)
-    published = family_counts(counts, family, groups)[0]
+    published = _published(release, parts, groups)
+    together = sum(group.size for group in groups) if simultaneous else 1
+    asked = _Asked(model, "unified" if minus is None else "normal", level, together)
     answers: list[DistrictAnswer] = []
     place = 0
     for group in groups:
         own = slice(place, place + group.size)
-        estimates = None if made is None else _estimates(release, family, group)
-        answers += _lines(model, group, published[own], variances[0, own], estimates, level)
+        estimates = None if made is None else _difference(release, parts, group)
+        answers += _lines(
+            asked, group, None if published is None else published[own], variances[0, own], estimates
+        )
         place = own.stop
-    return District(len(family.members), tuple(answers), level, sentence_of(level))
+    sizes = [len(family.members) for _, family in parts]
+    covers = sentence_of(level, together)
+    return District(sizes[0], None if minus is None else sizes[1], tuple(answers), level, covers)
+
+
+def _published(
+    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], groups: Sequence[QueryGroup]
+) -> np.ndarray | None:
+    """Published answers of the first part, less those of the second; None where the counts are not in the folder."""
+    finest = release.spine.geolevels[-1]
+    if not histogram_path(release.root, finest).is_file():
+        return None
+    counts = read_histogram(release.root, finest, release.schema, release.spine)
+    found: np.ndarray = np.sum(
+        [sign * family_counts(counts, family, groups)[0] for sign, family in parts], axis=0
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """Which intervals are asked for."""
+
+    model: TreeModel
+    kind: IntervalKind
+    level: float
+    together: int
+
+
+def _family(release: FinishedRelease, name: str, geocodes: pl.Series) -> EntityFamily:
+    return entities_from_pairs(
+        release.spine, name, geocodes, pl.Series([name]).new_from_index(0, len(geocodes))
+    )
 
 
 def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
@@ -142,6 +186,15 @@ def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
             code="release-damaged",
         )
     return made
+
+
+def _difference(
+    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], group: QueryGroup
+) -> np.ndarray | None:
+    """Estimates of the first part, less those of the second; None where none are written."""
+    sums = [(sign, _estimates(release, family, group)) for sign, family in parts]
+    found = [sign * estimates for sign, estimates in sums if estimates is not None]
+    return np.sum(found, axis=0) if len(found) == len(parts) else None
 
 
 def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup) -> np.ndarray | None:
@@ -163,15 +216,20 @@ def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup
 
 
 def _lines(
-    model: TreeModel,
+    asked: _Asked,
     group: QueryGroup,
-    published: np.ndarray,
+    published: np.ndarray | None,
     variances: np.ndarray,
     estimates: np.ndarray | None,
-    level: float,
 ) -> list[DistrictAnswer]:
     values = np.full(group.size, np.nan) if estimates is None else estimates
-    intervals = intervals_of(model, Answers(np.nan_to_num(values), variances), level=level)
+    found = Answers(np.nan_to_num(values), variances)
+    intervals = intervals_of(
+        asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
+    )
+    low, high = intervals.low, intervals.high
+    if asked.kind == "normal":  # a difference of counts is whole, too
+        low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
     lines = []
     for number, label in enumerate(group.labels()):
         determined = bool(np.isfinite(variances[number]))
@@ -180,11 +238,11 @@ def _lines(
             DistrictAnswer(
                 query=group.name,
                 answer=label,
-                published=int(published[number]),
+                published=None if published is None else int(published[number]),
                 standard_error=round(math.sqrt(variances[number]), 6) if determined else None,
                 estimate=round(float(values[number]), 6) if estimated else None,
-                lower=int(intervals.low[number]) if estimated else None,
-                upper=int(intervals.high[number]) if estimated else None,
+                lower=int(low[number]) if estimated else None,
+                upper=int(high[number]) if estimated else None,
             )
         )
     return lines

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.execution.interval_model import plan_model
-from tallyveil.execution.intervals import entity_families
 from tallyveil.execution.level import usable_cores
 from tallyveil.execution.plan import ReleasePlan
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
 
 
@@ -72,9 +71,8 @@ class AreaDeviations:
 
 def expected_deviations(
     plan: ReleasePlan,
-    spine: Spine,
-    entities: pl.DataFrame,
-    families: Sequence[str],
+    hierarchies: Hierarchies,
+    families: Sequence[EntityFamily],
     *,
     queries: Sequence[str] | None = None,
     workers: int | None = None,
@@ -83,34 +81,40 @@ def expected_deviations(
 
     Args:
         plan: The plan; its public bounds are opened, its records are not.
-        spine: Its geography.
-        entities: Table of finest geounits: `geocode`, and one column a family.
-        families: Columns to read.
+        hierarchies: Its spine and the areas beside it.
+        families: Entities, on that spine.
         queries: Queries, measured or not; None for the plan's tables.
         workers: Threads; None for one a core.
     Returns:
-        One entry a geolevel or family and query: geolevels first, root first.
+        One entry a geolevel or family and query: geolevels first, as people know them, fewest geounits first.
     Raises:
-        GeographyError, ConstraintError, SchemaError: entities, bounds or queries do not fit the plan.
+        ConstraintError, SchemaError: bounds or queries do not fit the plan.
     """
-    found = entity_families(spine, entities, families)
+    spine = hierarchies.spine
     groups = [plan.query(name) for name in dict.fromkeys(queries or plan.tables)]
     threads = workers or usable_cores()
     covariance = tree_covariance(plan_model(plan, spine), workers=threads)
     asked = [(group, questions_of(covariance.algebra, group)) for group in groups]
-    results: list[AreaDeviations] = []
-    for level, geolevel in enumerate(spine.geolevels):
+    levels: list[AreaDeviations] = []
+    for level in hierarchies.known_levels:
         sizes, codes = np.diff(spine.finest_offsets(level)), tuple(spine.geocodes[level])
         for group, questions in asked:
             errors = np.sqrt(level_variances(covariance, level, questions))
             labels = tuple(group.labels())
-            results.append(AreaDeviations(geolevel, False, group.name, labels, codes, sizes, errors))
-    for family in found:
+            levels.append(
+                AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)
+            )
+    entities: list[AreaDeviations] = []
+    for family, is_entity in (
+        *((own, False) for own in hierarchies.replaced),
+        *((own, True) for own in families),
+    ):
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
         for group, questions in asked:
             errors = np.sqrt(region_variances(covariance, regions, questions, workers=threads))
             labels = tuple(group.labels())
-            results.append(
-                AreaDeviations(family.name, True, group.name, labels, family.codes, family.sizes, errors)
+            found = AreaDeviations(
+                family.name, is_entity, group.name, labels, family.codes, family.sizes, errors
             )
-    return results
+            (entities if is_entity else levels).append(found)
+    return sorted(levels, key=lambda item: len(item.codes)) + entities

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
 from tallyveil.execution.bounds_files import read_zeros
 from tallyveil.execution.constraints import public_zeros
+from tallyveil.execution.drawn_rows import DrawnRows, drawn_queries
 from tallyveil.execution.plan import ReleasePlan, strategy_of_plan
 from tallyveil.execution.run_folder import MANIFEST
+from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import TreeModel, model_of_strategy
+from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
 from tallyveil.release.geography import read_geography
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.presets import schema_from_mapping
@@ -95,6 +98,7 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         release.strategy,
         invariants=_by_geolevel(stated, release.spine),
         zeros=zeros,
+        besides=drawn_queries(release.schema, release.strategy, _drawn_items(plan)),
     )
 
 
@@ -107,7 +111,22 @@ def plan_model(plan: ReleasePlan, spine: Spine) -> TreeModel:
         plan.strategy,
         invariants=_by_geolevel(stated, spine),
         zeros=public_zeros(plan, spine),
+        besides=drawn_queries(plan.schema, plan.strategy, plan.subspace),
     )
+
+
+def _drawn_items(plan: Mapping[str, Any]) -> list[SubspaceQuery]:
+    return [
+        SubspaceQuery(item["query"], item["geolevel"], Fraction(item["budget"]))
+        for item in plan.get("subspace", [])
+    ]
+
+
+def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
+    """All noisy answers of a release, those drawn by the integer-subspace mechanism among them."""
+    stored = StoredRows(release.root, model)
+    items = _drawn_items(release.plan)
+    return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
 
 
 def _by_geolevel(stated: Sequence[tuple[str, Sequence[str]]], spine: Spine) -> Mapping[str, list[str]]:

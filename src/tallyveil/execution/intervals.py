@@ -1,33 +1,40 @@
 """The job of `tallyveil intervals`: from a finished release to an interval beside every published count."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import sparse
 
 import tallyveil
-from tallyveil.errors import GeographyError, StoreError
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.execution.interval_areas import (
+    Area,
+    entity_families,
+    family_counts,
+    released_areas,
+    with_given,
+)
 from tallyveil.execution.interval_model import (
     FinishedRelease,
+    measured_rows,
     open_release,
     published_invariants,
     release_model,
 )
 from tallyveil.execution.level import usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
+from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.run_folder import MANIFEST
 from tallyveil.execution.stopwatch import Stopwatch
-from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import (
     Answers,
     KeptRows,
-    StoredRows,
     TreeEstimate,
     fit_tree,
     intervals_of,
@@ -37,15 +44,30 @@ from tallyveil.intervals import (
     stream_answers,
     tree_covariance,
 )
-from tallyveil.intervals.interval import refuse_intervals, sentence_of
+from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
+from tallyveil.release.areas import area_counts
+from tallyveil.release.checks import check_tables
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.intervals import Compared, IntervalTable, finish_intervals, start_intervals
-from tallyveil.storage.read import read_table, text_columns
+from tallyveil.release.interval_tables import (
+    BESIDE,
+    clear_other_tables,
+    exchange_tables,
+    manifest_with_tables,
+    start_tables,
+)
+from tallyveil.release.intervals import (
+    INTERVALS,
+    INTERVALS_MANIFEST,
+    Compared,
+    IntervalTable,
+    finish_intervals,
+    start_intervals,
+)
+from tallyveil.storage.write import file_digest, write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS_FORMAT = 1
-FINEST_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +90,13 @@ def make_intervals(
     entities: "pl.DataFrame | None" = None,
     families: Sequence[str] | None = None,
     level: float = 0.95,
+    simultaneous: bool = False,
     with_bounds: bool = True,
+    in_tables: bool = True,
     observer: Observer | None = None,
     workers: int | None = None,
 ) -> IntervalsOutcome:
-    """Write `intervals/` into the folder of a finished release, in the place of earlier ones.
+    """Write `intervals/` into the folder of a finished release, in the place of earlier ones, and into its tables.
 
     Args:
         root: Release folder, with all its measurements.
@@ -80,7 +104,9 @@ def make_intervals(
         entities: Table with a column `geocode` of finest geocodes and a column a family of entities; None for none.
         families: Columns of `entities` to read; None for every other column of text.
         level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
         with_bounds: Whether the zeros of the release's public bounds are used.
+        in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
     Raises:
@@ -93,28 +119,71 @@ def make_intervals(
     _refuse_partial_measurements(release)
     told = observer or SilentObserver()
     watch, threads = Stopwatch(told), workers or usable_cores()
-    groups = [release.schema.query(name) for name in dict.fromkeys(tables or release.plan["tables"])]
-    found = [] if entities is None else entity_families(release.spine, entities, families)
+    groups = _asked(release, tables)
+    found = () if entities is None else entity_families(release.spine, entities, families)
+    areas = with_given(released_areas(release), found)
     with watch.stage("covariances"):
         model = release_model(release, with_bounds=with_bounds)
         refuse_intervals(model, level)
         covariance = tree_covariance(model, workers=threads)
     with watch.stage("read and fit"):
-        rows = KeptRows(StoredRows(root, model))
+        rows = KeptRows(measured_rows(release, model))
         fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
-    work = _Work(release, fit, tuple(groups), level, threads, start_intervals(root))
+    staging = start_tables(root) if in_tables else None
+    work = _Work(release, fit, groups, level, simultaneous, threads, start_intervals(root), staging)
     compared: list[Compared] = []
-    for number, geolevel in enumerate(release.spine.geolevels):
-        with watch.stage(f"intervals {geolevel}", release.spine.n_geounits(number)):
-            compared += work.write_level(number, told)
-    for family in found:
-        with watch.stage(f"intervals {family.name}", family.n_entities):
-            compared += work.write_family(family)
-            told.advanced(family.n_entities)
-    manifest = finish_intervals(
-        root, work.folder, work.content(with_bounds=with_bounds), compared, work.readme(with_bounds)
-    )
+    for name, size, write in work.steps(areas, told):
+        with watch.stage(f"intervals {name}", size):
+            compared += write()
+    content, readme = work.content(with_bounds=with_bounds), work.readme(with_bounds)
+    manifest = _finish(release, work, content, compared, readme)
     return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
+
+
+def add_planned_intervals(
+    plan: ReleasePlan, root: Path, observer: Observer | None = None, workers: int | None = None
+) -> None:
+    """Make the intervals that a plan asks for, once its release is finished; those that are there stay.
+
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    if plan.intervals is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
+        make_intervals(root, level=float(plan.intervals), observer=observer, workers=workers)
+
+
+def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
+    names = dict.fromkeys(tables or release.plan["tables"])
+    if not names:
+        raise ConfigError(
+            f"{release.root} publishes no tables, so there is nothing to put intervals beside. Name queries with "
+            "--tables.",
+            code="interval-tables",
+        )
+    return tuple(release.schema.query(name) for name in names)
+
+
+def _finish(
+    release: FinishedRelease,
+    work: "_Work",
+    content: Mapping[str, Any],
+    compared: Sequence[Compared],
+    readme: str,
+) -> dict[str, Any]:
+    """Put `intervals/`, and then the tables with their new digests, in the place of earlier ones."""
+    root = release.root
+    if work.staging is not None:
+        clear_other_tables(root, work.staging, work.tabulated)
+    manifest = finish_intervals(root, work.folder, content, compared, readme)
+    exchanged = set() if work.staging is None else exchange_tables(root, work.staging)
+    stated = {
+        "level": work.level,
+        "tables": sorted(work.tabulated) if work.staging is not None else [],
+        "columns": list(BESIDE),
+        "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
+    }
+    write_json(root / MANIFEST, manifest_with_tables(root, release.manifest, exchanged, stated))
+    return manifest
 
 
 def _refuse_partial_measurements(release: FinishedRelease) -> None:
@@ -129,40 +198,6 @@ def _refuse_partial_measurements(release: FinishedRelease) -> None:
         )
 
 
-def read_entities(path: Path, families: Sequence[str] | None) -> pl.DataFrame:
-    """The geocodes and families of an entity table; without families named, all its columns of text.
-
-    Raises:
-        StoreError, ConfigError: the file or a column is missing or unreadable.
-    """
-    names = text_columns(path, "entity") if families is None else families
-    return read_table(path, ["geocode", *names], "entity")
-
-
-def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] | None) -> list[EntityFamily]:
-    """Families of entities from a table of finest geounits.
-
-    Args:
-        spine: The hierarchy.
-        table: A column `geocode`, and one a family.
-        families: Columns to read; None for every other column of text.
-    Raises:
-        GeographyError: the table does not fit the geography.
-    """
-    names = families or [
-        name for name, kind in table.schema.items() if kind == pl.String and name != "geocode"
-    ]
-    for name in names:
-        if not re.fullmatch(r"\w[\w. -]*", name):
-            raise GeographyError(
-                f"the entity table has a column '{name}', which cannot be the name of a folder. Name families "
-                "with letters, digits, '_', '-', '.' and spaces.",
-                code="entity-table",
-            )
-    columns = {name: table[name] for name in table.columns}
-    return list(entities_from_columns(spine, columns, names))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
     """One job: everything that its tables need."""
@@ -171,8 +206,38 @@ class _Work:
     fit: TreeEstimate
     groups: tuple[QueryGroup, ...]
     level: float
+    simultaneous: bool
     workers: int
     folder: Path
+    staging: Path | None
+
+    @property
+    def covers(self) -> str:
+        """What the intervals cover."""
+        return sentence_of_tables(self.level) if self.simultaneous else sentence_of(self.level)
+
+    @property
+    def tabulated(self) -> set[str]:
+        """Queries that the release publishes tables of."""
+        return {group.name for group in self.groups} & set(self.release.plan["tables"])
+
+    def steps(
+        self, areas: Sequence[Area], observer: Observer
+    ) -> list[tuple[str, int, Callable[[], list[Compared]]]]:
+        """Name, size and work of every area: geolevels as people know them, fewest geounits first; then entities."""
+        spine = self.release.spine
+        replaced = {area.family.name for area in areas if not area.is_entity}
+        levels: list[tuple[str, int, Callable[[], list[Compared]]]] = [
+            (name, spine.n_geounits(number), partial(self.write_level, number, observer))
+            for number, name in enumerate(spine.geolevels)
+            if name not in replaced
+        ]
+        others = [
+            (area.family.name, area.family.n_entities, partial(self.write_area, area, observer))
+            for area in areas
+        ]
+        levels += others[: len(replaced)]
+        return sorted(levels, key=lambda step: step[1]) + others[len(replaced) :]
 
     def write_level(self, number: int, observer: Observer) -> list[Compared]:
         """Write every table of a geolevel."""
@@ -180,24 +245,31 @@ class _Work:
         geolevel = release.spine.geolevels[number]
         counts = read_histogram(release.root, geolevel, release.schema, release.spine)
         codes = release.spine.geocodes[number].text
-        tables = self._tables(geolevel, is_entity=False)
+        tables = self._tables(geolevel, is_entity=False, tabulated=True)
         questions = questions_of(self.fit.covariance.algebra, self.groups)
         for start, stop, answers in stream_answers(self.fit, number, questions, workers=self.workers):
             published = [group.apply(*counts.rows(start, stop), stop - start) for group in self.groups]
-            self._add(tables, codes[start:stop], np.concatenate(published, axis=1), answers)
+            self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
             observer.advanced(stop - start)
-        return [table.finish() for table in tables]
+        compared = [table.finish() for table in tables]
+        self._check(counts, release.spine)
+        return compared
 
-    def write_family(self, family: EntityFamily) -> list[Compared]:
-        """Write every table of a family of entities."""
-        spine = self.release.spine
+    def write_area(self, area: Area, observer: Observer) -> list[Compared]:
+        """Write every table of what is not on the spine."""
+        spine, family = self.release.spine, area.family
         counts = read_histogram(self.release.root, spine.geolevels[-1], self.release.schema, spine)
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
         questions = questions_of(self.fit.covariance.algebra, self.groups)
         answers = region_answers(self.fit, regions, questions, workers=self.workers)
-        tables = self._tables(family.name, is_entity=True)
-        self._add(tables, pl.Series(family.codes), family_counts(counts, family, self.groups), answers)
-        return [table.finish() for table in tables]
+        tables = self._tables(family.name, is_entity=area.is_entity, tabulated=area.tabulated)
+        published = family_counts(counts, family, self.groups)
+        self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)
+        observer.advanced(family.n_entities)
+        compared = [table.finish() for table in tables]
+        if area.tabulated:
+            self._check(area_counts(counts, family, self.release.schema.size), area_spine(family))
+        return compared
 
     def content(self, *, with_bounds: bool) -> dict[str, Any]:
         """What the manifest says besides tables and files."""
@@ -209,7 +281,8 @@ class _Work:
             "private": self.release.manifest["private"],
             "level": self.level,
             "kind": "unified",
-            "covers": sentence_of(self.level),
+            "simultaneous": self.simultaneous,
+            "covers": self.covers,
             "bounds_used": bounds if with_bounds else [],
             "bounds_left_out": [] if with_bounds else bounds,
             "tallyveil": tallyveil.__version__,
@@ -228,43 +301,48 @@ class _Work:
         return warning + _README.format(
             name=self.release.manifest["name"],
             percent=f"{100 * self.level:g}",
-            covers=sentence_of(self.level),
+            covers=self.covers,
             zeros=zeros,
         )
 
-    def _tables(self, area: str, *, is_entity: bool) -> list[IntervalTable]:
-        tags = {**self.release.tags, "level": f"{self.level:g}", "covers": sentence_of(self.level)}
-        return [IntervalTable(self.folder, area, group, is_entity, tags) for group in self.groups]
+    def _tables(self, area: str, *, is_entity: bool, tabulated: bool) -> list[IntervalTable]:
+        tags = {**self.release.tags, "level": f"{self.level:g}", "covers": self.covers}
+        return [
+            IntervalTable(
+                self.folder,
+                area,
+                group,
+                is_entity,
+                tags,
+                self.staging if tabulated and group.name in self.tabulated else None,
+            )
+            for group in self.groups
+        ]
+
+    def _check(self, counts: PublicCounts, spine: Spine) -> None:
+        """Read back the tables that got new columns."""
+        if self.staging is not None:
+            groups = [group for group in self.groups if group.name in self.tabulated]
+            check_tables(self.staging, counts, groups, spine)
 
     def _add(
-        self, tables: Sequence[IntervalTable], codes: pl.Series, published: Int64Array, answers: Answers
+        self,
+        tables: Sequence[IntervalTable],
+        n_rows: int,
+        codes: pl.Series,
+        published: Int64Array,
+        answers: Answers,
     ) -> None:
+        """Add some of an area's `n_rows` geounits or entities to its tables."""
         place = 0
         for table in tables:
             own = slice(place, place + table.group.size)
             part = Answers(answers.estimates[:, own], answers.variances[:, own])
-            table.add(
-                codes,
-                published[:, own],
-                part,
-                intervals_of(self.fit.covariance.model, part, level=self.level),
-            )
+            together = n_rows * table.group.size if self.simultaneous else 1
+            model = self.fit.covariance.model
+            made = intervals_of(model, part, level=self.level, simultaneous=together)
+            table.add(codes, published[:, own], part, made)
             place = own.stop
-
-
-def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[QueryGroup]) -> Int64Array:
-    """Published answers of every entity, the queries' one after the other; shape (n_entities, answers)."""
-    ones = np.ones(len(family.members), np.int64)
-    member = sparse.csr_matrix(
-        (ones, family.members, family.offsets), shape=(family.n_entities, family.n_finest)
-    )
-    columns = member.tocsc()
-    found = np.zeros((family.n_entities, sum(group.size for group in groups)), np.int64)
-    for start in range(0, family.n_finest, FINEST_AT_ONCE):
-        stop = min(start + FINEST_AT_ONCE, family.n_finest)
-        answers = [group.apply(*counts.rows(start, stop), stop - start) for group in groups]
-        found += columns[:, start:stop] @ np.concatenate(answers, axis=1)
-    return found
 
 
 _README = """Intervals of the release {name}

@@ -22,7 +22,7 @@ PLAN_FORMAT = 1
 
 MeasurementFiles = Literal["full", "support", "none"]
 
-OUTPUTS = ("tables", "entities", "measurements", "microdata")
+OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals")
 """Entries of a plan's mapping that say what is written, not what is measured."""
 
 
@@ -169,6 +169,8 @@ class ReleasePlan:
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for.
         subspace: Queries whose counts at a geolevel are drawn on the lattice of the invariants, then fixed.
+        intervals: Coverage of the intervals put beside every published count once the release is finished; None for
+            no intervals.
     """
 
     name: str
@@ -187,6 +189,7 @@ class ReleasePlan:
     spine: SpineInput | None = None
     entities: tuple[str, ...] = ()
     subspace: tuple[SubspaceQuery, ...] = ()
+    intervals: Fraction | None = None
 
     def __post_init__(self) -> None:
         if self.spent > self.declared:
@@ -258,6 +261,7 @@ class ReleasePlan:
             "microdata": self.microdata,
             # Left out where there is none, so that other plans keep their digest.
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
+            **({} if self.intervals is None else {"intervals": str(self.intervals)}),
         }
         if self.spine is not None:
             mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}

@@ -51,6 +51,9 @@ class Rates:
         measure: Seconds of a noisy value, written.
         estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
             cores; at the finest geolevel, where families are easy.
+        interval, covariance: Seconds of an interval, written; of the covariances below a finest geounit.
+        interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
+        kept_bytes: Noisy values that are kept to be read once only.
         compile: Seconds to load the compiled kernels; on the first run of all a minute more.
         disk_*: Bytes of a file's geounit, cell, person, row or noisy value.
     """
@@ -73,13 +76,18 @@ class Rates:
     measure: float = 40e-9
     estimate: float = 8e-6
     estimate_finest: float = 2e-6
+    interval: float = 0.6e-6
+    covariance: float = 12e-6
+    interval_bytes: int = 40
+    kept_bytes: int = 1 << 30
     compile: float = 2.0
     disk_geounit: float = 2.0
     disk_entry: float = 3.0
     disk_person: float = 0.6
     disk_zeros: float = 1.2
     disk_no_zeros: float = 4.0
-    disk_value: float = 1.3
+    disk_value: float = 1.0
+    disk_interval: float = 6.5
 
 
 RATES: Final = Rates()
@@ -174,7 +182,7 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Units of work: non-zero cells and noisy values by geolevel, bounds, and rows of tables."""
+    """Units of work: non-zero cells and noisy values by geolevel, bounds, rows of tables and of intervals."""
 
     entries: tuple[int, ...]
     values: tuple[int, ...]
@@ -183,6 +191,8 @@ class _Work:
     no_zeros: int
     people: int
     rows_read: int
+    intervals: int
+    cells_above: int
     levels: tuple[str, ...]
 
 
@@ -209,6 +219,8 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         no_zeros=sum(entries) * sum(not has_zeros(group) for group in groups),
         people=sizes.people if plan.microdata else 0,
         rows_read=entries[-1] if plan.records.count is not None else sizes.people,
+        intervals=0 if plan.intervals is None else sum(group.size for group in groups) * sum(sizes.geounits),
+        cells_above=plan.schema.size * sum(sizes.geounits[:-1]),
         levels=levels,
     )
 
@@ -241,7 +253,12 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     kept += rates.bound_bytes * work.bounds
     # Reading a file of the finest counts, at the start and at the end, and measuring do not come together.
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
-    return int(rates.base_bytes + rates.piece_bytes + kept + passing)
+    released = rates.base_bytes + rates.piece_bytes + kept + passing
+    if not work.intervals:
+        return int(released)
+    # Intervals are made when the release is finished: what it held is free again.
+    noisy = min(rates.kept_bytes, 2 * sum(work.values))
+    return int(max(released, rates.base_bytes + rates.interval_bytes * work.cells_above + noisy))
 
 
 def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float], ...]:
@@ -260,6 +277,9 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
     stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
     rows = work.zeros + work.no_zeros + work.people
     stages.append(("checks", rates.checks * (2 * sum(work.entries)) + rates.zeros * rows))
+    if work.intervals:
+        made = rates.covariance * finest + rates.interval * work.intervals
+        stages.append(("intervals", made + rates.measure / 2 * sum(work.values)))
     return tuple(stages)
 
 
@@ -267,6 +287,8 @@ def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:
     size = rates.disk_geounit * sizes.geounits[-1] + rates.disk_entry * sum(work.entries)
     size += rates.disk_person * work.people + rates.disk_value * sum(work.values)
     size += rates.disk_zeros * work.zeros + rates.disk_no_zeros * work.no_zeros
+    if work.intervals:  # in intervals/, and again in the tables
+        size += rates.disk_interval * (work.intervals + work.zeros + work.no_zeros)
     return int(size) + 8 * MIB
 
 

@@ -19,6 +19,8 @@ from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.guarantee import guarantee_of
 from tallyveil.execution.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.interval_model import plan_model
+from tallyveil.execution.intervals import add_planned_intervals
 from tallyveil.execution.level import KeepMeasurements, estimate_level, n_families, usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
@@ -98,12 +100,15 @@ def run_release(
             code="folder-taken",
         )
     if state is FolderState.FINISHED:
-        return _already_finished(plan, out)
+        outcome = _already_finished(plan, out)
+        add_planned_intervals(plan, out, observer, workers)
+        return outcome
     run = _Run.prepare(plan, observer or SilentObserver(), workers or usable_cores())
     if state is FolderState.ABSENT:
         refuse_small_disk(plan, run.spine, out)
     with RunFolder(out) as folder:
         run.release(folder, test_key)
+    add_planned_intervals(plan, out, observer, workers)
     return RunOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
 
 
@@ -153,6 +158,10 @@ class _Run:
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, spine, histograms)
+            if (
+                plan.intervals is not None
+            ):  # refuses zeros that intervals could not keep, before anything is spent
+                plan_model(plan, spine)
             subspace = prepare_subspace(plan, spine)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
             compile_kernels()

@@ -201,6 +201,8 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
         wanted[rest.geounits] = True
         _add_handed_down(estimate, rest, row)
         rests.append(rest)
+    first = np.array([rest.geounits[0] if len(rest.geounits) else n_finest for rest in rests])
+    last = np.array([rest.geounits[-1] if len(rest.geounits) else -1 for rest in rests])
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         for start, stop, values in chunks_of(covariance, estimate.rows, wanted):
 
@@ -210,7 +212,7 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
                 if len(own.geounits):
                     _add_rows_of(estimate, own, start, values, out[number : number + 1])  # noqa: B023
 
-            list(pool.map(work, range(len(regions))))
+            list(pool.map(work, np.flatnonzero((first < stop) & (last >= start)).tolist()))
     return out
 
 

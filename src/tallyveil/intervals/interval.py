@@ -49,9 +49,18 @@ class Intervals:
 
 def sentence_of(level: float, simultaneous: int = 1) -> str:
     """What intervals of a level cover and what they do not."""
+    return _sentence(level, None if simultaneous == 1 else f"all {simultaneous:,} intervals")
+
+
+def sentence_of_tables(level: float) -> str:
+    """The same where all intervals of a table have the level together."""
+    return _sentence(level, "all intervals of a table")
+
+
+def _sentence(level: float, together: str | None) -> str:
     what = "an interval made this way contains the count before noise"
-    if simultaneous > 1:
-        what = f"all {simultaneous} intervals made this way contain their counts before noise (Bonferroni)"
+    if together is not None:
+        what = f"{together} contain their counts before noise (Bonferroni)"
     return (
         f"In {100 * level:g} of 100 repetitions of the privacy noise {what}. It covers the privacy noise only: neither "
         "errors of the count itself, nor those of coverage or response. It is not centred on the published number, "
@@ -104,15 +113,17 @@ def _unified(estimates: Floats, errors: Floats, level: float) -> tuple[Floats, F
     return rounded_inward(estimates, low, high)
 
 
-def rounded_inward(estimates: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest whole numbers inside; where there is none, the one nearest to the estimate.
+def rounded_inward(
+    estimates: Floats, low: Floats, high: Floats, *, least: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Least and greatest whole numbers inside, from `least` on; where there is none, the one nearest to the estimate.
 
     The truth is a whole number, so nothing is lost; where none is inside, the interval grows and is not empty.
     """
     grain = GRAIN * (1.0 + 1e-3 * np.abs(estimates))
-    first = np.maximum(np.ceil(low - grain), 0.0)
+    first = np.maximum(np.ceil(low - grain), least)
     last = np.floor(high + grain)
-    nearest = np.maximum(np.rint(estimates), 0.0)
+    nearest = np.maximum(np.rint(estimates), least)
     none = first > last
     return np.where(none, nearest, first), np.where(none, nearest, last)
 

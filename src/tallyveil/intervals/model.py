@@ -84,6 +84,7 @@ def model_of_strategy(
     *,
     invariants: Mapping[str, Sequence[str]] | None = None,
     zeros: Sequence[Zeros] = (),
+    besides: Mapping[str, Sequence[tuple[QueryGroup, float]]] | None = None,
     largest_block: int = LARGEST_BLOCK,
 ) -> TreeModel:
     """The model of a strategy that measures every geounit of a geolevel alike.
@@ -94,6 +95,7 @@ def model_of_strategy(
         strategy: What is measured where.
         invariants: Queries published exactly, by geolevel.
         zeros: Public zeros beyond the schema's.
+        besides: By geolevel, queries measured beside those of the strategy, with their variance in persons squared.
         largest_block: See `derive_algebra`.
     Raises:
         GeographyError: a geolevel is unknown.
@@ -105,10 +107,11 @@ def model_of_strategy(
     for name in spine.geolevels:
         queries = strategy.queries(name) if name in strategy.geolevels else ()
         precisions = [1.0 / strategy.law(name, query).variance_float() for query in queries]
+        more = (besides or {}).get(name, ())
+        precisions += [1.0 / variance for _, variance in more]
+        measured = (*map(schema.query, queries), *(group for group, _ in more))
         exact = tuple(schema.query(query) for query in (invariants or {}).get(name, ()))
-        levels.append(
-            LevelModel(name, tuple(map(schema.query, queries)), np.array([precisions], np.float64), exact)
-        )
+        levels.append(LevelModel(name, measured, np.array([precisions], np.float64), exact))
     return model_of_levels(
         schema,
         spine,

@@ -246,6 +246,10 @@ def _step(
             basis.dims, basis.blocks, entries, filtered, unknown, below, parents, same, first, last, above
         )
 
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+    if workers <= 1 or n <= PARENTS_PER_CALL:  # most areas are small, and a thread costs more than they do
+        for first in range(0, n, PARENTS_PER_CALL):
+            work(first)
+        return above
+    with ThreadPoolExecutor(max_workers=workers) as pool:
         list(pool.map(work, range(0, n, PARENTS_PER_CALL)))
     return above

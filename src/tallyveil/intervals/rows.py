@@ -37,7 +37,7 @@ class SourceRows:
         self._spine = spine
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Answers of geounits start..stop, int16 where they fit, else int32."""
+        """Answers of geounits start..stop, in the fewest bytes that hold them."""
         out = np.empty((stop - start, sum(group.size for group in queries)), np.int64)
         place = 0
         for group in queries:
@@ -65,7 +65,7 @@ class StoredRows:
         self._held: dict[tuple[int, str], tuple[int, AnswerArray]] = {}
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Answers of geounits start..stop, int16 where they fit, else int32.
+        """Answers of geounits start..stop, in the fewest bytes that hold them.
 
         Raises:
             StoreError: files are absent, do not fit the model, or hold only answers on the support.
@@ -113,7 +113,7 @@ class StoredRows:
         self._held = {other: own for other, own in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
         frame = pl.read_parquet(parts[part])
-        codes = pl.Series(self._spine.geocodes[level][begins[part] : begins[part + 1]], dtype=pl.String)
+        codes = self._spine.geocodes[level].text[begins[part] : begins[part + 1]]
         values = frame["values"].explode(empty_as_null=False)
         if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
             raise self._mismatch(parts[part].parent)
@@ -163,8 +163,9 @@ class KeptRows:
 
 
 def narrowed(values: AnswerArray) -> AnswerArray:
-    """The same whole numbers in two bytes each where they fit, else in four."""
-    small = np.iinfo(np.int16)
-    if not values.size or (small.min <= values.min() and values.max() <= small.max):
-        return values.astype(np.int16, copy=False)
-    return values.astype(np.int32)
+    """The same whole numbers in two bytes each where they fit, else in four, else in eight."""
+    least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for kind in (np.int16, np.int32):
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
+            return values.astype(kind, copy=False)
+    return values.astype(np.int64, copy=False)

@@ -1,7 +1,8 @@
 """Measurement files: Parquet anyone can read, in parts of bounded size.
 
 Layout: `measurements/<geolevel>/<query>/part-00000.parquet` with columns `geocode` (text), `values` (list of
-whole numbers, one an answer) and `variance` (persons squared); `measurements/answers.parquet` names the answers.
+whole numbers, one an answer; int32, or int64 in a part where they do not fit) and `variance` (persons squared);
+`measurements/answers.parquet` names the answers.
 Where only the answers on the support are kept there is a column `answers` before `values`: the numbers of the
 answers, a list as long as that of the values. Geounits that needed no measurement are absent then.
 A `*` in a query's name is written `.` in its folder.
@@ -95,12 +96,19 @@ def write_support_measurements(
             {
                 "geocode": codes[geounits].text,
                 "answers": _lists(answers, lengths[measured], pl.Int32),
-                "values": _lists(own, lengths[measured], pl.Int64),
+                "values": _lists(own, lengths[measured], _whole_numbers(own)),
                 "variance": np.full(len(geounits), variances[q]),
             }
         )
         path = root / FOLDER / wanted.geolevel / query_folder(group.name) / f"part-{part:05d}.parquet"
         write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
+
+
+def _whole_numbers(values: Int64Array) -> type[pl.DataType]:
+    """Four bytes a value where they fit, as they nearly always do: files are smaller by a quarter, and read faster."""
+    limits = np.iinfo(np.int32)
+    fits = not values.size or (limits.min <= values.min() and values.max() <= limits.max)
+    return pl.Int32 if fits else pl.Int64
 
 
 def _lists(flat: Int64Array, lengths: Int64Array, kind: type[pl.DataType]) -> pl.Series:
@@ -193,7 +201,8 @@ class StoredMeasurements:
             raise StoreError(
                 f"no measurements of '{query}' at {geolevel} in {folder}.", code="measurements-missing"
             )
-        frame = pl.concat([pl.read_parquet(part) for part in parts])
+        wide = pl.col("values").cast(pl.List(pl.Int64))
+        frame = pl.concat([pl.read_parquet(part).with_columns(wide) for part in parts])
         level = self._spine.level_index(geolevel)
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns
@@ -221,7 +230,7 @@ def _frame(measured: NoisyMeasurements, geocodes: Geocodes) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "geocode": geocodes.text,
-            "values": values.cast(pl.List(pl.Int64)),
+            "values": values.cast(pl.List(_whole_numbers(measured.values))),
             "variance": np.full(n_geounits, measured.variance),
         }
     )

@@ -86,6 +86,22 @@ def check_release(
     return [{"check": name, "passed": True} for name in names]
 
 
+def check_tables(root: Path, counts: PublicCounts, groups: Iterable[QueryGroup], spine: Spine) -> None:
+    """Read back the tables of one geolevel and verify that they hold the published counts, row for row.
+
+    Args:
+        root: Folder that holds `tables/`.
+        counts: The counts.
+        groups: The queries.
+        spine: Has a geolevel of the counts' name.
+    Raises:
+        SolverError: they do not; they must not be published.
+        StoreError: a file is missing or damaged.
+    """
+    for group in groups:
+        _require(_table_name(group), _table_agrees(root, counts, group, spine))
+
+
 _NOT_NEGATIVE = "no count is negative"
 _POSSIBLE = "no structural zero is filled"
 _MICRODATA = "microdata hold exactly the persons of the finest counts"

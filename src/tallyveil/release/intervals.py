@@ -5,7 +5,8 @@ Layout: `intervals/<geolevel>/<query>/part-00000.parquet` with columns `geocode`
 `intervals/entities/<family>/` with `entity` in the place of `geocode`; `README.txt`; `manifest.json`. Where the
 measurements do not determine an answer, estimate, standard error and upper end are null.
 
-The folder is filled under another name and then renamed: it is complete or absent.
+The folder is filled under another name and then renamed: it is complete or absent. The tables of the same counts get
+the same columns (`interval_tables`).
 """
 
 import shutil
@@ -22,6 +23,8 @@ from tallyveil.errors import StoreError
 from tallyveil.intervals import Answers, Intervals
 from tallyveil.measurements.store import query_folder
 from tallyveil.release.columns import enum_column
+from tallyveil.release.interval_tables import table_with_intervals
+from tallyveil.release.tables import table_folder, table_tags
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
     file_digest,
@@ -88,6 +91,7 @@ class IntervalTable:
         group: The query.
         is_entity: Whether the area is a family of entities.
         tags: Metadata of its files.
+        staging: Where the published table is written anew with the same columns; None to leave it.
     """
 
     root: Path
@@ -95,6 +99,7 @@ class IntervalTable:
     group: QueryGroup
     is_entity: bool
     tags: Mapping[str, str]
+    staging: Path | None = None
     _frames: list[pl.DataFrame] = field(default_factory=list)
     _parts: int = 0
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
@@ -139,7 +144,12 @@ class IntervalTable:
     def _flush(self) -> None:
         folder = interval_folder(self.root, self.area, self.group.name, is_entity=self.is_entity)
         tags = {**self.tags, "query": self.group.name, "area": self.area}
-        write_parquet(folder / f"part-{self._parts:05d}.parquet", pl.concat(self._frames), tags)
+        frame, part = pl.concat(self._frames), f"part-{self._parts:05d}.parquet"
+        write_parquet(folder / part, frame, tags)
+        if self.staging is not None:
+            tabulated = table_with_intervals(frame, self.area, self.group)
+            tags = {**self.tags, **table_tags(self.group)}
+            write_parquet(table_folder(self.staging, self.area, self.group.name) / part, tabulated, tags)
         self._frames.clear()
         self._parts += 1
 

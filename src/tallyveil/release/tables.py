@@ -3,7 +3,8 @@
 A query of few answers has a row for every geounit and answer, zeros included. One of many would be mostly zeros
 (the 2,016 cells of 8 million blocks are 16 billion), so only its counts above zero are written. Which of the two
 a table is depends on the query alone, so that it is the same at every geolevel and in every release, and every
-file says so in its metadata (`tallyveil.zeros`: "included" or "left out").
+file says so in its metadata (`tallyveil.zeros`: "included" or "left out"). Intervals of the same counts, once they are
+made, stand beside them (`interval_tables`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,11 @@ def table_folder(root: Path, geolevel: str, query: str) -> Path:
 def has_zeros(group: QueryGroup) -> bool:
     """Whether the tables of a query have a row for every geounit and answer."""
     return group.size <= ANSWERS_WITH_ZEROS
+
+
+def table_tags(group: QueryGroup) -> dict[str, str]:
+    """What the files of a table say of themselves beside the tags of the release."""
+    return {"query": group.name, "zeros": "included" if has_zeros(group) else "left out"}
 
 
 def table_size(counts: PublicCounts, group: QueryGroup) -> int:
@@ -65,7 +71,7 @@ def write_table(
     level = spine.level_index(counts.geolevel)
     labels = group.labels()
     folder = table_folder(root, counts.geolevel, group.name)
-    tags = {**metadata, "query": group.name, "zeros": "included" if has_zeros(group) else "left out"}
+    tags = {**metadata, **table_tags(group)}
     for part, (start, stop) in enumerate(_parts(counts, group)):
         rows, answers, persons = table_rows(counts, group, start, stop)
         frame = pl.DataFrame(

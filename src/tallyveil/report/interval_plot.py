@@ -74,6 +74,7 @@ def _draw(axes: "Axes", panel: Panel) -> None:
         )
         axes.vlines(places[which], low, high, color=colour, linewidth=2.2, zorder=2)
         axes.scatter(places[which], middle, s=20, color=colour, marker=marker, linewidths=0, zorder=4)
+    axes.margins(y=0.08)
     axes.axhline(0, color=INK, linewidth=1.1, zorder=3)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     shown = np.unique(np.linspace(0, len(places) - 1, min(_LABELS, len(places))).round().astype(int))

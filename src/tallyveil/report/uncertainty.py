@@ -48,6 +48,7 @@ class Uncertainty:
     Attributes:
         level: Coverage, as text.
         share: The same as "95 of 100".
+        simultaneous: Whether all intervals of a table have it together.
         covers: What the intervals cover and what they do not.
         bounds_left_out: Names of public bounds that were not used.
         example: A count of middling size; None where no count has an interval.
@@ -57,10 +58,12 @@ class Uncertainty:
         entities_errors: The same for families of entities; None without entities.
         plot: Published counts against estimates; None where there is nothing to draw.
         plotted: Title of the query drawn.
+        in_tables: Whether the published tables have the same columns.
     """
 
     level: str
     share: str
+    simultaneous: bool
     covers: str
     bounds_left_out: tuple[str, ...]
     example: Example | None
@@ -70,6 +73,7 @@ class Uncertainty:
     entities_errors: Matrix | None
     plot: Markup | None
     plotted: str
+    in_tables: bool
 
 
 def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
@@ -97,6 +101,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     return Uncertainty(
         level=f"{100 * manifest['level']:g} %",
         share=f"{100 * manifest['level']:g} of 100",
+        simultaneous=bool(manifest.get("simultaneous")),
         covers=manifest["covers"],
         bounds_left_out=tuple(manifest["bounds_left_out"]),
         example=_example(samples, query),
@@ -106,6 +111,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         entities_errors=_by_family(entities, _error) if entities else None,
         plot=interval_plot(panels) if panels else None,
         plotted=query_title(query),
+        in_tables=bool(files.manifest.get("intervals", {}).get("tables")),
     )
 
 

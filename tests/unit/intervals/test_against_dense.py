@@ -4,6 +4,7 @@ The reference stacks the cells of every finest geounit, writes each measurement 
 of a matrix, and solves in the null space of what is exact. It knows nothing of blocks, sweeps or signatures.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,11 +100,11 @@ class Case:
     lost: np.ndarray
 
 
-def random_case(seed, detailed_everywhere):
+def random_model(seed, detailed_everywhere):
+    """A model, and the generator that goes on to make its data."""
     rng = np.random.default_rng(seed)
     schema, n_levels = random_schema(rng), int(rng.integers(1, 5))
     spine = random_spine(rng, n_levels)
-    n_finest = spine.n_geounits(spine.finest)
     zeros = []
     if rng.random() < 0.5:
         attribute = schema.query(schema.attributes[int(rng.integers(len(schema.attributes)))].name)
@@ -139,9 +140,14 @@ def random_case(seed, detailed_everywhere):
             if rng.random() < 0.2
         )
         levels.append(LevelModel(name, measured, precisions, exact))
-    model = model_of_levels(schema, spine, levels, zeros=zeros)
+    return model_of_levels(schema, spine, levels, zeros=zeros), rng
+
+
+def random_case(seed, detailed_everywhere):
+    """A model with data, and its dense solution."""
+    model, rng = random_model(seed, detailed_everywhere)
     present = ~model.zero_patterns[model.zero_pattern]
-    truth = rng.poisson(3.0, (n_finest, schema.size)) * present
+    truth = rng.poisson(3.0, (len(present), model.schema.size)) * present
     return solve(model, truth, rng)
 
 
@@ -254,6 +260,59 @@ def check_case(case, rng):
         size = scale**2 * max(np.abs(w1).sum() * np.abs(w2).sum(), 1)
         assert np.abs(made - cov)[np.ix_(*known)].max(initial=0) <= RELATIVE * size
         np.testing.assert_array_equal(np.isfinite(made), np.logical_and.outer(*known))
+
+
+def refines(one, other):
+    """Whether every group of one recode lies in one group of the other, or outside all of them."""
+    members = [set(levels) for _, levels in other.groups]
+    left_out = set().union(*members)
+    return all(
+        any(set(levels) <= group for group in members) or not set(levels) & left_out
+        for _, levels in one.groups
+    )
+
+
+def features(model):
+    """What is hard about a model, in words."""
+    spine = model.spine
+    measured = [
+        (level.precisions > 0).any(axis=1) if level.measured else np.zeros(1, bool) for level in model.levels
+    ]
+    inner = measured[:-1]
+    children = [np.diff(offsets) for offsets in spine.child_offsets]
+    holds = {
+        "bypassed geounits": any(own.any() and not own.all() for own in inner),
+        "geolevels not measured": any(not own.any() for own in inner),
+        "finest geounits not measured": not measured[-1].all(),
+        "precisions by geounit": any(len(level.precisions) > 1 for level in model.levels),
+        "only children": any((own == 1).any() for own in children),
+        "invariants at several geolevels": sum(bool(level.invariants) for level in model.levels) > 1,
+        "zeros by geounit": len(model.zero_patterns) > 1,
+        "structural zeros": bool(model.schema.structural_zeros),
+        "several roots": spine.n_geounits(0) > 1,
+    }
+    return {name for name, held in holds.items() if held} | recode_features(model)
+
+
+def recode_features(model):
+    """The same of the recodes that are measured."""
+    used = {factor.name for level in model.levels for group in level.measured for factor in group.factors}
+    recodes = [recode for recode in model.schema.recodes if recode.name in used]
+    found = {"unequal groups" for one in recodes if len({len(levels) for _, levels in one.groups}) > 1}
+    for i, one in enumerate(recodes):
+        for other in recodes[:i]:
+            if one.attribute == other.attribute:
+                found.add("nested" if refines(one, other) or refines(other, one) else "overlapping")
+    return found
+
+
+def test_the_random_trees_hold_what_is_hard():
+    """Each in several of the 200; what is rare by chance in five at least."""
+    models = [random_model(seed, True)[0] for seed in range(100)]
+    models += [random_model(1000 + seed, False)[0] for seed in range(100)]
+    counts = Counter(name for model in models for name in features(model))
+    assert len(counts) == 12
+    assert min(counts.values()) >= 5
 
 
 @pytest.fixture(autouse=True)

@@ -45,6 +45,25 @@ def test_parts_hold_consecutive_geounits(written):
     assert pl.read_parquet_metadata(parts[0])["tallyveil.query"] == QUERY.name
 
 
+def test_values_take_four_bytes_where_they_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "VALUES_PER_PART", 3 * QUERY.size)
+
+    class Large(Counting):
+        """A source whose last geounits' values need eight bytes."""
+
+        def measure(self, geolevel, query, start, stop, answers):
+            found = super().measure(geolevel, query, start, stop, answers)
+            values = found.values + (2**40 if start >= 6 else 0)
+            return NoisyMeasurements(geolevel, query, start, answers, values, 2.5)
+
+    list(store.write_measurements(tmp_path, Large(), SPINE, "Block", QUERY, {}))
+    parts = sorted((tmp_path / "measurements" / "Block" / "voting_age.race_ethnicity").iterdir())
+    kinds = [pl.read_parquet_schema(part)["values"] for part in parts]
+    assert kinds == [pl.List(pl.Int32)] * 2 + [pl.List(pl.Int64)] * 2
+    read = store.StoredMeasurements(tmp_path, SPINE).measure("Block", QUERY.name, 0, 10, np.arange(3))
+    assert read.values[5:7].tolist() == [[4995, 4996, 4997], [2**40 + 5995 + n for n in range(3)]]
+
+
 def test_parts_that_are_there_are_kept(written):
     root, source = written
     asked = source.asked

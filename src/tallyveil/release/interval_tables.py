@@ -1,0 +1,131 @@
+"""Intervals in the tables of a release: estimate, standard error and interval beside every published count.
+
+Tables with these columns have the rows they had, in the same order, and take the place of those without. They are
+written in a folder of their own, checked there, and then renamed into place, table by table.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tallyveil.measurements.store import query_folder
+from tallyveil.release.tables import TABLES, has_zeros
+from tallyveil.storage.read import collect
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_parquet
+from tallyveil.universe.query_group import QueryGroup
+
+BESIDE = ("estimate", "standard_error", "lower", "upper")
+"""Columns that stand beside a count; null where the measurements do not determine it."""
+
+_REPLACED = "replaced"
+
+
+def table_with_intervals(rows: pl.DataFrame, area: str, group: QueryGroup) -> pl.DataFrame:
+    """Rows of a published table, with intervals, from rows of `intervals/`.
+
+    Args:
+        rows: Code of a geounit or entity, `answer`, `published` and `BESIDE`, zeros included.
+        area: The geolevel or family.
+        group: The query.
+    """
+    kept = rows if has_zeros(group) else rows.filter(pl.col("published") > 0)
+    return kept.select(
+        pl.lit(area).alias("geolevel"),
+        pl.col(kept.columns[0]).alias("geocode"),
+        pl.lit(group.name).alias("query"),
+        "answer",
+        pl.col("published").alias("count"),
+        *BESIDE,
+    )
+
+
+def start_tables(root: Path) -> Path:
+    """An empty folder for new tables; what an interrupted exchange took away is put back first.
+
+    Raises:
+        StoreError: the release folder cannot be written to.
+    """
+    staging = root / (TABLES + TEMPORARY_SUFFIX)
+    try:
+        for old in sorted((staging / _REPLACED).glob("*/*")):
+            place = root / TABLES / old.parent.name / old.name
+            if not place.exists():
+                old.rename(place)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+    except OSError as error:
+        raise store_error(staging, error) from error
+    return staging
+
+
+def clear_other_tables(root: Path, staging: Path, queries: Collection[str]) -> None:
+    """Write tables without the columns of earlier intervals where there are no new ones.
+
+    Args:
+        root: Release folder.
+        staging: From `start_tables`.
+        queries: Queries whose tables have new columns.
+    Raises:
+        StoreError: a table cannot be read or written.
+    """
+    kept = {query_folder(name) for name in queries}
+    for path in sorted((root / TABLES).rglob("*.parquet")):
+        if path.parent.name in kept or BESIDE[0] not in pl.read_parquet_schema(path):
+            continue
+        frame = collect(pl.scan_parquet(path).drop(BESIDE), path, "table")
+        tags = pl.read_parquet_metadata(path)
+        own = {
+            name.removeprefix("tallyveil."): value
+            for name, value in tags.items()
+            if name.startswith("tallyveil.") and name.split(".")[1] not in ("format", "level", "covers")
+        }
+        write_parquet(staging / path.relative_to(root), frame, own)
+
+
+def exchange_tables(root: Path, staging: Path) -> set[str]:
+    """Put the new tables in the place of the old ones.
+
+    Returns:
+        The folders exchanged, relative to the release folder.
+    Raises:
+        StoreError: the release folder cannot be written to.
+    """
+    exchanged = set()
+    try:
+        for new in sorted((staging / TABLES).glob("*/*")):
+            exchanged.add(new.relative_to(staging).as_posix())
+            place = root / new.relative_to(staging)
+            aside = staging / _REPLACED / place.parent.name / place.name
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            place.rename(aside)
+            new.rename(place)
+        shutil.rmtree(staging)
+    except OSError as error:
+        raise store_error(staging, error) from error
+    return exchanged
+
+
+def manifest_with_tables(
+    root: Path, manifest: Mapping[str, Any], exchanged: Collection[str], intervals: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The release's manifest, once its tables have been exchanged.
+
+    Args:
+        root: Release folder.
+        manifest: Before.
+        exchanged: Folders of tables, from `exchange_tables`.
+        intervals: What it is to say of the intervals.
+    """
+    kept = [item for item in manifest["files"] if item["path"].rsplit("/", 1)[0] not in exchanged]
+    paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
+    new = [
+        {"path": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": file_digest(path)}
+        for path in paths
+    ]
+    tables = [item for item in kept if item["path"].startswith(TABLES + "/")] + new
+    others = [item for item in kept if not item["path"].startswith(TABLES + "/")]
+    files = [*others, *sorted(tables, key=lambda item: str(item["path"]))]
+    return {**manifest, "files": files, "intervals": dict(intervals)}

@@ -1,0 +1,313 @@
+"""Intervals beside the published counts: in the tables, of areas off the spine, and as part of a run."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tallyveil.execution.intervals as making
+from tallyveil.cli.main import main
+from tallyveil.config.load import load_plan
+from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError
+from tallyveil.execution.district import district_answers
+from tallyveil.execution.expected_deviations import expected_deviations
+from tallyveil.execution.inputs import read_hierarchies
+from tallyveil.execution.intervals import make_intervals
+from tallyveil.execution.run import run_release
+from tallyveil.report import write_report
+from tallyveil.storage.write import file_digest
+
+PLAIN = ["geolevel", "geocode", "query", "answer", "count"]
+BESIDE = ["estimate", "standard_error", "lower", "upper"]
+SPINE = """
+[spine]
+entities = "entities.parquet"
+families = ["place", "reserve"]
+[[spine.steps]]
+kind = "branch"
+family = "reserve"
+geolevel = "Region"
+name = "R"
+parts = "Region_Part"
+[[spine.steps]]
+kind = "group_by_distance"
+families = ["place", "reserve"]
+geolevel = "Town_Group"
+children = "Town"
+"""
+SHARES = """[strategy.geolevels]
+Region = "1/8"
+Region_Part = "1/8"
+Town_Group = "1/4"
+Town = "1/4"
+Block = "1/4"
+"""
+
+
+@pytest.fixture
+def run(small_release, tmp_path):
+    """Folder of a finished release."""
+    run_release(load_plan(small_release), tmp_path / "out", test_key=bytes(32), workers=1)
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def spine_release(small_release):
+    """A release whose steps cut towns, with tables of places."""
+    folder = small_release.parent
+    blocks = pl.read_parquet(folder / "geography.parquet")["geocode"].to_list()
+    places = ["elm" if 4 <= k < 15 else "oak" if k % 6 == 1 else None for k in range(len(blocks))]
+    reserve = ["reserve" if 9 <= k < 20 else None for k in range(len(blocks))]
+    columns = {"geocode": blocks, "place": places, "reserve": reserve}
+    pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)).write_parquet(folder / "entities.parquet")
+    text = small_release.read_text()
+    start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
+    small_release.write_text(text[:start] + SHARES + text[stop:] + 'entities = ["place"]\n' + SPINE)
+    return small_release
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {p.relative_to(root).as_posix(): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def tables(run: Path) -> dict[str, pl.DataFrame]:
+    folders = sorted(run.glob("tables/*/*"))
+    return {folder.relative_to(run).as_posix(): pl.read_parquet(folder / "*.parquet") for folder in folders}
+
+
+def digests_hold(run: Path) -> bool:
+    files = json.loads((run / "manifest.json").read_text())["files"]
+    there = {p.relative_to(run).as_posix() for p in (run / "tables").rglob("*.parquet")}
+    assert there == {item["path"] for item in files if item["path"].startswith("tables/")}
+    return all(file_digest(run / item["path"]) == item["sha256"] for item in files)
+
+
+def test_tables_keep_their_rows_and_gain_intervals(run):
+    before = tables(run)
+    make_intervals(run, workers=1)
+    after = tables(run)
+    assert list(after) == list(before)
+    for name, frame in after.items():
+        assert frame.columns == PLAIN + BESIDE
+        assert frame.select(PLAIN).equals(before[name])
+        area, query = name.split("/")[1:]
+        same = pl.read_parquet(run / "intervals" / area / query / "*.parquet").select(BESIDE)
+        assert frame.select(BESIDE).equals(same)
+    tags = pl.read_parquet_metadata(run / "tables/Town/age/part-00000.parquet")
+    assert tags["tallyveil.zeros"] == "included"
+    assert tags["tallyveil.level"] == "0.95"
+    assert "privacy noise only" in tags["tallyveil.covers"]
+    assert digests_hold(run)
+    stated = json.loads((run / "manifest.json").read_text())["intervals"]
+    assert stated["level"] == 0.95
+    assert stated["tables"] == ["age", "home", "total"]
+    assert stated["manifest_sha256"] == file_digest(run / "intervals/manifest.json")
+    assert not list(run.glob("*.partial"))
+
+
+def test_zeros_left_out_stay_left_out(edit, tmp_path, monkeypatch):
+    monkeypatch.setattr("tallyveil.release.tables.ANSWERS_WITH_ZEROS", 4)
+    path = edit('tables = ["total", "age", "home"]', 'tables = ["total", "age*home"]')
+    run_release(load_plan(path), tmp_path / "out", test_key=bytes(32), workers=1)
+    before = tables(tmp_path / "out")
+    make_intervals(tmp_path / "out", workers=1)
+    after = tables(tmp_path / "out")
+    assert all(after[name].select(PLAIN).equals(frame) for name, frame in before.items())
+    cells = after["tables/Block/age.home"]
+    assert cells["count"].min() > 0
+    all_cells = pl.read_parquet(tmp_path / "out/intervals/Block/age.home/*.parquet")
+    assert cells.select(BESIDE).equals(all_cells.filter(pl.col("published") > 0).select(BESIDE))
+
+
+def test_only_tables_asked_for_have_intervals(run):
+    before = tables(run)
+    make_intervals(run, workers=1)
+    make_intervals(run, tables=["home", "grown"], level=0.5, workers=1)
+    after = tables(run)
+    for name, frame in after.items():
+        assert frame.columns == (PLAIN + BESIDE if name.endswith("home") else PLAIN)
+        assert frame.select(PLAIN).equals(before[name])
+    tags = [
+        pl.read_parquet_metadata(run / f"tables/Town/{name}/part-00000.parquet") for name in ("home", "age")
+    ]
+    assert tags[0]["tallyveil.level"] == "0.5"
+    assert "tallyveil.level" not in tags[1]
+    assert tags[1]["tallyveil.query"] == "age"
+    assert digests_hold(run)
+    assert json.loads((run / "manifest.json").read_text())["intervals"]["tables"] == ["home"]
+
+
+def test_tables_can_be_left_as_they_are(run, monkeypatch, capsys):
+    before = contents(run / "tables")
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "intervals", str(run), "--leave-tables", "--quiet"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert contents(run / "tables") == before
+    assert json.loads((run / "manifest.json").read_text())["intervals"]["tables"] == []
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 9])
+def test_an_interrupted_exchange_is_mended_by_the_next(run, monkeypatch, at):
+    make_intervals(run, workers=1)
+    wanted = contents(run / "tables")
+    make_intervals(run, tables=["total"], workers=1)
+    original, calls = Path.rename, [0]
+
+    class Killed(BaseException):
+        """Ends the process at once."""
+
+    def rename(self, target):
+        calls[0] += "tables" in str(self)
+        if calls[0] == at:
+            raise Killed
+        return original(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename)
+        with pytest.raises(Killed):
+            make_intervals(run, workers=1)
+    make_intervals(run, workers=1)
+    assert contents(run / "tables") == wanted
+    assert digests_hold(run)
+    assert not list(run.glob("*.partial"))
+
+
+def test_a_table_that_does_not_hold_the_counts_is_not_published(run, monkeypatch):
+    before = contents(run)
+    monkeypatch.setattr(
+        "tallyveil.release.intervals.table_with_intervals",
+        lambda rows, area, group: making.pl.DataFrame(
+            {"geocode": rows[:, 0], "answer": rows["answer"], "count": rows["published"] + 1}
+        ),
+    )
+    with pytest.raises(SolverError, match="table total agrees"):
+        make_intervals(run, workers=1)
+    after = contents(run)
+    assert all(after[name] == content for name, content in before.items())
+
+
+def test_areas_off_the_spine_have_intervals_like_all_others(spine_release, tmp_path):
+    plan = load_plan(spine_release)
+    out = run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1).path
+    before = tables(out)
+    assert {"tables/Town/age", "tables/place/age", "tables/Region_Part/age"} <= set(before)
+    manifest = make_intervals(out, workers=1).manifest
+    after = tables(out)
+    for name, frame in after.items():
+        assert frame.columns == PLAIN + BESIDE
+        assert frame.select(PLAIN).equals(before[name])
+    assert digests_hold(out)
+    assert {item["area"] for item in manifest["compared"] if item["is_entity"]} == {"place"}
+    # a town that the spine cuts is a district like any other
+    spine = read_hierarchies(plan).spine
+    codes = spine.geocodes[-1].text
+    town = district_answers(out, codes.filter(codes.str.head(3) == "P01"), tables=["age"])
+    own = after["tables/Town/age"].filter(geocode="P01")
+    np.testing.assert_allclose([one.standard_error for one in town.answers], own["standard_error"], atol=1e-5)
+    np.testing.assert_allclose([one.estimate for one in town.answers], own["estimate"], atol=1e-4)
+    assert [one.lower for one in town.answers] == own["lower"].to_list()
+    # and so is a place; and a plan says all of this before any data
+    planned = expected_deviations(plan, read_hierarchies(plan), read_hierarchies(plan).families, workers=1)
+    for area in ("Town", "place", "Region_Part"):
+        found = next(item for item in planned if (item.area, item.query) == (area, "age"))
+        np.testing.assert_allclose(
+            found.deviations.ravel(), after[f"tables/{area}/age"]["standard_error"], atol=2e-6
+        )
+    assert 'id="uncertainty"' in write_report(out).read_text()
+
+
+def test_given_entities_may_repeat_released_ones_but_not_change_them(spine_release, tmp_path):
+    out = run_release(load_plan(spine_release), tmp_path / "out", test_key=bytes(32), workers=1).path
+    entities = pl.read_parquet(spine_release.parent / "entities.parquet")
+    manifest = make_intervals(out, tables=["total"], entities=entities, workers=1).manifest
+    families = [item["area"] for item in manifest["compared"] if item["is_entity"]]
+    assert families == ["place", "reserve"]
+    assert not (out / "tables/reserve").exists()
+    with pytest.raises(GeographyError) as refused:
+        make_intervals(out, entities=entities.with_columns(place=pl.lit("elm")), workers=1)
+    assert refused.value.code == "entity-table"
+
+
+def test_plan_of_the_families_of_the_release_file(spine_release, monkeypatch, capsys):
+    arguments = ["tallyveil", "plan", str(spine_release), "--entities", "place,reserve", "--queries", "total"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    record = json.loads(capsys.readouterr().out)["deviations"]
+    assert {item["area"] for item in record["entities"]} == {"place", "reserve"}
+    assert next(item for item in record["summaries"] if item["area"] == "Region")["largest"] == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+def test_a_run_makes_the_intervals_its_plan_asks_for(edit, tmp_path):
+    path = edit("[outputs]", '[outputs]\nintervals = "9/10"')
+    plan = load_plan(path)
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    first = contents(tmp_path / "out" / "tables")
+    assert all(frame.columns == PLAIN + BESIDE for frame in tables(tmp_path / "out").values())
+    assert json.loads((tmp_path / "out/intervals/manifest.json").read_text())["level"] == 0.9
+    assert digests_hold(tmp_path / "out")
+    # without intervals the same counts, for what is written does not change the noise
+    run_release(load_plan(edit('intervals = "9/10"\n', "")), tmp_path / "bare", test_key=bytes(32), workers=1)
+    bare = tables(tmp_path / "bare")
+    assert all(frame.select(PLAIN).equals(bare[name]) for name, frame in tables(tmp_path / "out").items())
+    # a run that ended before its intervals makes them when it is asked again
+    for unfinished in sorted((tmp_path / "out/intervals").rglob("*"), reverse=True):
+        unfinished.unlink() if unfinished.is_file() else unfinished.rmdir()
+    assert run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1).already_finished
+    assert contents(tmp_path / "out" / "tables") == first
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("[outputs]", '[outputs]\nintervals = "1"', "interval-level"),
+        ("[outputs]", '[outputs]\nintervals = "0.95"\nmeasurements = "support"', "interval-tables"),
+        ('tables = ["total", "age", "home"]', 'intervals = "0.95"\ntables = []', "interval-tables"),
+    ],
+)
+def test_a_plan_that_cannot_have_intervals_is_refused(edit, old, new, code):
+    with pytest.raises(ConfigError) as refused:
+        load_plan(edit(old, new))
+    assert refused.value.code == code
+
+
+def test_laplace_noise_has_no_intervals(edit):
+    edit('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_laplace"\nepsilon = "2"')
+    edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "2"')
+    with pytest.raises(ConfigError) as refused:
+        load_plan(edit("[outputs]", '[outputs]\nintervals = "0.95"'))
+    assert refused.value.code == "interval-noise"
+
+
+def test_zeros_that_cannot_be_kept_are_refused_before_anything_is_spent(edit, tmp_path, monkeypatch):
+    plan = load_plan(edit("[outputs]", '[outputs]\nintervals = "0.95"'))
+    from tallyveil.intervals import model as modelling
+
+    original = modelling.derive_algebra
+
+    def small(schema, groups, zeros=None, *, largest_block=64):
+        return original(schema, groups, zeros, largest_block=3)
+
+    monkeypatch.setattr(modelling, "derive_algebra", small)
+    with pytest.raises(ConstraintError) as refused:
+        run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    assert refused.value.code == "zeros-not-kept"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_release_without_tables_asks_for_queries(edit, tmp_path):
+    path = edit('tables = ["total", "age", "home"]', "tables = []")
+    run_release(load_plan(path), tmp_path / "out", test_key=bytes(32), workers=1)
+    with pytest.raises(ConfigError) as refused:
+        make_intervals(tmp_path / "out", workers=1)
+    assert refused.value.code == "interval-tables"
+    make_intervals(tmp_path / "out", tables=["total"], workers=1)
+    assert (tmp_path / "out/intervals/Town/total").is_dir()
+    assert not (tmp_path / "out/tables").exists()
