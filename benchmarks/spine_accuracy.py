@@ -9,8 +9,12 @@ allocation of 2020. Spines:
     paper               tribal areas as a branch under the State (which keeps its invariant); optimised block groups
                         with production's limit, int(sqrt(n) + 12) blocks
     paper, groups       the same with tract groups, which get half of the tracts' share
-    ours, plain shares  block groups cut by the entities they hold, so that both are sums of the parts; no limit
-    ours                the same with tract groups, which get half of the State's share
+    cut groups          block groups cut by the entities they hold, so that both are sums of the parts; no limit; tract
+                        groups, which get half of the State's share
+    ours                the paper's optimised block groups as a start; tract groups with half of the State's share; then
+                        block groups chosen by variance for entities, tracts, counties and the Bureau's block groups,
+                        without a limit, never for the worse
+    ours, no groups     the same, without the Bureau's block groups in the aim
 
 Releases of one key share their noise wherever geounit, variance and the geolevel's number are the same. Errors are
 those of totals, from published block counts. An area nests in tracts when it is made of whole ones.
@@ -60,9 +64,18 @@ GROUPS = {"kind": "group_by_membership", "geolevel": "Block_Group", "children": 
 PAPER_GROUPS = _step(**GROUPS, families=FAMILIES, cutoff=12)
 CUT_GROUPS = _step(**GROUPS, families=(*FAMILIES, "block_group"), cutoff=1000)
 TRACT_GROUPS = _step(kind="group_by_distance", families=FAMILIES, geolevel="Tract_Group", children="Tract")
+AIM = {name: "1" for name in (*FAMILIES, "Tract", "County")}
+
+
+def _regroup(aim: dict[str, str]) -> str:
+    lines = "\n".join(f"{name} = {json.dumps(weight)}" for name, weight in aim.items())
+    return f'[spine.regroup]\ngeolevel = "Block_Group"\ncutoff = 1000\n[spine.regroup.aim]\n{lines}\n'
+
+
 PLAIN = {"State": STATE, "County": COUNTY, "Tract": TRACT, "Block_Group": BLOCK_GROUP, "Block": BLOCK}
 PAPER = {"State": STATE / 2, "State_Part": STATE / 2, "County": COUNTY}
 LOWER = {"Block_Group": BLOCK_GROUP, "Block": BLOCK}
+OURS = {"State": STATE / 2, "County": COUNTY, "Tract_Group": STATE / 2, "Tract": TRACT, **LOWER}
 # Steps, and the share of each geolevel, root first.
 SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
     "plain": ((), PLAIN),
@@ -71,11 +84,9 @@ SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
         (BRANCH, PAPER_GROUPS, TRACT_GROUPS),
         {**PAPER, "Tract_Group": TRACT / 2, "Tract": TRACT / 2, **LOWER},
     ),
-    "ours, plain shares": ((CUT_GROUPS,), PLAIN),
-    "ours": (
-        (CUT_GROUPS, TRACT_GROUPS),
-        {"State": STATE / 2, "County": COUNTY, "Tract_Group": STATE / 2, "Tract": TRACT, **LOWER},
-    ),
+    "cut groups": ((CUT_GROUPS, TRACT_GROUPS), OURS),
+    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1"})), OURS),
+    "ours, no groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(AIM)), OURS),
 }
 
 

@@ -16,12 +16,12 @@ def deviations_of(
 ) -> "list[AreaDeviations]":
     """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table."""
     from tallyveil.execution.expected_deviations import expected_deviations
-    from tallyveil.execution.inputs import read_spine
+    from tallyveil.execution.inputs import read_hierarchies
     from tallyveil.execution.intervals import read_entities
 
-    return expected_deviations(
-        loaded, read_spine(loaded.geography), read_entities(path, families), families, queries=queries
-    )
+    made = read_hierarchies(loaded)
+    table = read_entities(path, families)
+    return expected_deviations(loaded, made.spine, table, families, queries=queries, shares=made.shares)
 
 
 def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from tallyveil.execution.interval_model import plan_model
 from tallyveil.execution.intervals import entity_families
 from tallyveil.execution.level import usable_cores
 from tallyveil.execution.plan import ReleasePlan
+from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
 
@@ -77,6 +78,7 @@ def expected_deviations(
     families: Sequence[str],
     *,
     queries: Sequence[str] | None = None,
+    shares: GeounitShares | None = None,
     workers: int | None = None,
 ) -> list[AreaDeviations]:
     """How exact the unbiased estimate of every count of a plan will be.
@@ -87,6 +89,7 @@ def expected_deviations(
         entities: Table of finest geounits: `geocode`, and one column a family.
         families: Columns to read.
         queries: Queries, measured or not; None for the plan's tables.
+        shares: Share of every geounit, where geounits are bypassed.
         workers: Threads; None for one a core.
     Returns:
         One entry a geolevel or family and query: geolevels first, root first.
@@ -96,7 +99,7 @@ def expected_deviations(
     found = entity_families(spine, entities, families)
     groups = [plan.query(name) for name in dict.fromkeys(queries or plan.tables)]
     threads = workers or usable_cores()
-    covariance = tree_covariance(plan_model(plan, spine), workers=threads)
+    covariance = tree_covariance(plan_model(plan, spine, shares), workers=threads)
     asked = [(group, questions_of(covariance.algebra, group)) for group in groups]
     results: list[AreaDeviations] = []
     for level, geolevel in enumerate(spine.geolevels):

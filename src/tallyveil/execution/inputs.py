@@ -3,11 +3,11 @@
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.execution.plan import GeographyInput, ReleasePlan, SpineInput
+from tallyveil.execution.spine_making import make_spine
 from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns
-from tallyveil.geography.optimise import optimise_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect, require_text, scan_table
 
@@ -18,15 +18,16 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     Raises:
         GeographyError: the geography is no tree, the entities do not fit it, a step does not fit, or something is
             stated for a geolevel that the steps cut or replace.
+        BudgetError: shares or variances do not fit the spine that the steps make.
         StoreError, ConfigError: a file or a column is missing or unreadable.
     """
     original = read_spine(plan.geography)
     if plan.spine is None:
         return plain_hierarchies(original)
     families = read_entities(plan.spine, original)
-    if not plan.spine.steps:
+    if not plan.spine.changes:
         return plain_hierarchies(original, families)
-    made = hierarchies_of(original, optimise_spine(original, families, plan.spine.steps), families)
+    made = hierarchies_of(original, make_spine(plan, original, families), families)
     for invariant in plan.invariants:
         for geolevel in invariant.geolevels:
             made.require_whole(geolevel, f"the invariant on '{invariant.query}'")
@@ -56,12 +57,14 @@ def read_spine(geography: GeographyInput) -> Spine:
 
 
 def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...]:
-    """The families of off-spine entities, on the spine of the geography table.
+    """The families of off-spine entities, on the spine of the geography table; none where no table is named.
 
     Raises:
         GeographyError: the table does not have a row for every finest geounit, or has others.
         StoreError, ConfigError: the file or a column is missing or unreadable.
     """
+    if entities.entities is None:
+        return ()
     columns = [entities.geocode, *entities.families]
     frame = scan_table(entities.entities, columns, "entities")
     for column in dict.fromkeys(columns):
