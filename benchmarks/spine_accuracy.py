@@ -64,7 +64,7 @@ GROUPS = {"kind": "group_by_membership", "geolevel": "Block_Group", "children": 
 PAPER_GROUPS = _step(**GROUPS, families=FAMILIES, cutoff=12)
 CUT_GROUPS = _step(**GROUPS, families=(*FAMILIES, "block_group"), cutoff=1000)
 TRACT_GROUPS = _step(kind="group_by_distance", families=FAMILIES, geolevel="Tract_Group", children="Tract")
-AIM = {name: "1" for name in (*FAMILIES, "Tract", "County")}
+AIM = dict.fromkeys((*FAMILIES, "Tract", "County"), "1")
 
 
 def _regroup(aim: dict[str, str]) -> str:
@@ -85,7 +85,7 @@ SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
         {**PAPER, "Tract_Group": TRACT / 2, "Tract": TRACT / 2, **LOWER},
     ),
     "cut groups": ((CUT_GROUPS, TRACT_GROUPS), OURS),
-    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1"})), OURS),
+    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1/4"})), OURS),
     "ours, no groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(AIM)), OURS),
 }
 

@@ -208,9 +208,17 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
-    if loaded.spine is not None and loaded.spine.steps:
-        kinds = ", ".join(STEP_KINDS[type(step)] for step in loaded.spine.steps)
-        console.print(f"spine       {', '.join(loaded.geolevels)} (by {kinds})", soft_wrap=True)
+    if loaded.spine is not None and loaded.spine.changes:
+        kinds = [STEP_KINDS[type(step)] for step in loaded.spine.steps]
+        kinds += ["groups by variance"] if loaded.spine.regroup is not None else []
+        kinds += ["bypassing"] if loaded.spine.bypassing is not None else []
+        console.print(f"spine       {', '.join(loaded.geolevels)} (by {', '.join(kinds)})", soft_wrap=True)
+        if loaded.spine.bypassing is not None:
+            console.print(
+                "            a bypassed geounit's share goes to one measurement of its area: less noise there than "
+                "below; the cost is the same",
+                soft_wrap=True,
+            )
     console.print("afterwards  estimation and everything after it cost nothing (post-processing)")
     console.print()
     console.print(_levels(loaded, exact))

@@ -186,8 +186,8 @@ class SpineTable(Table):
     )
     bypass: bool | None = Field(
         default=None,
-        description="Last: measure a geounit and its children once where that makes no estimate worse. Without it as the "
-        "preset says, or not.",
+        description="Last: measure a geounit and its children once where that makes no estimate worse. Without it, "
+        "as the preset says, or not.",
     )
 
     @model_validator(mode="after")

@@ -28,8 +28,8 @@ GEOLEVELS = "geolevels"
 
 def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str, str]) -> None:
     """Write one row a finest geounit: its geocode at every geolevel of the spine, root first; then at every original
-    geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`); then, where geounits
-    were bypassed, the exact share of its geounit at every geolevel (`share.<geolevel>`).
+    geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`); then, where
+    geounits were bypassed, the exact share of its geounit at every geolevel (`share.<geolevel>`).
 
     Families are disjoint: a finest geounit has one entity of each, or none.
     """
