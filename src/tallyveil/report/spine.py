@@ -14,6 +14,7 @@ class SpineView:
     Attributes:
         preset: Name of the production spine whose steps these are; None for others.
         steps: Each step in words.
+        bypassed: Whether geounits were bypassed, so that some have less noise than others of their geolevel.
         levels: By spine: title, and for each geolevel its name, geounits, mean and most children, as text.
         distances: Family; number of entities; mean (most) distance on the geography as given, and on the spine.
         replaced: Original geolevels that the spine does not have as they were, in words; None where it has all.
@@ -21,6 +22,7 @@ class SpineView:
 
     preset: str | None
     steps: tuple[str, ...]
+    bypassed: bool
     levels: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]
     distances: tuple[tuple[str, str, str, str], ...]
     replaced: str | None
@@ -51,6 +53,7 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
     return SpineView(
         record.get("preset"),
         steps,
+        "bypassing" in record,
         tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
         tuple(distances),
         listed([geolevel_title(name) for name in record["replaced"]]) if record["replaced"] else None,
