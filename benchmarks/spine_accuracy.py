@@ -17,7 +17,9 @@ allocation of 2020. Spines:
     ours, no groups     the same, without the Bureau's block groups in the aim
 
 Releases of one key share their noise wherever geounit, variance and the geolevel's number are the same. Errors are
-those of totals, from published block counts. An area nests in tracts when it is made of whole ones.
+those of totals, from published block counts. An area nests in tracts when it is made of whole ones. First come
+off-spine distances and the exact standard deviations of totals that the measurements allow, before counts are made
+non-negative.
 
     python benchmarks/spine_accuracy.py [--counts FILE --entities FILE | --blocks N] [--keys 10] [--json FILE]
 """
@@ -40,9 +42,13 @@ import polars as pl
 from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.execution.run as running
+from tallyveil.budget.precision import totals_summed
+from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
+from tallyveil.execution.inputs import read_hierarchies
 from tallyveil.execution.run import run_release
+from tallyveil.geography import off_spine_distances
 from tallyveil.noise.key import insecure_key
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -160,6 +166,34 @@ def compare(folder: Path, names: list[str], keys: int) -> dict[str, dict[str, li
     return found
 
 
+def show_distances(folder: Path, names: list[str]) -> None:
+    """Print mean and greatest off-spine distance of every family, and exact standard deviations of the same areas."""
+    known = {
+        name: (load_plan(path), read_hierarchies(load_plan(path)))
+        for name in names
+        for path in [release_file(folder, name)]
+    }
+    print("| areas | " + " | ".join(names) + " |\n|---" + "|---" * len(names) + "|")
+    for family in FAMILIES[:3]:
+        found = [off_spine_distances(made.spine, made.family(family)) for _, made in known.values()]
+        print(
+            f"| {family}: distance | " + " | ".join(f"{one.mean:.1f} ({one.maximum})" for one in found) + " |"
+        )
+    rows: dict[str, list[str]] = {}
+    for plan, made in known.values():
+        summed = totals_summed(plan.schema, plan.strategy)
+        variances = measured_variances(made.spine, plan.strategy, summed, exact=("State",))
+        whole = {area.name: area for area in made.replaced}  # counties, where the branch cuts them
+        areas = [made.family(family) for family in (*FAMILIES[:3], "block_group")]
+        for name in ("Tract", "County"):
+            level = made.spine.level_index(name)
+            areas.append(whole.get(name) or geounits_as_entities(made.spine, level))
+        for one in family_accuracies(variances, areas):
+            rows.setdefault(one.name, []).append(f"{one.mean:.2f}")
+    for name, cells in rows.items():
+        print(f"| {name}: standard deviation | " + " | ".join(cells) + " |")
+
+
 def ratio(errors: Sequence[float], plain: Sequence[float]) -> float:
     """Relative change of a mean error."""
     return float(np.mean(errors) / max(np.mean(plain), 1e-9)) - 1
@@ -211,13 +245,18 @@ def main() -> None:
     parser.add_argument("--counts", type=Path, default=SHARED / "ri_2010_counts.parquet")
     parser.add_argument("--entities", type=Path, default=SHARED / "ri_2010_entities.parquet")
     parser.add_argument("--blocks", type=int, help="a made-up state of so many blocks instead")
-    parser.add_argument("--keys", type=int, default=10)
+    parser.add_argument(
+        "--keys", type=int, default=10, help="0: distances and exact standard deviations only"
+    )
     parser.add_argument("--spines", nargs="+", default=list(SPINES), choices=list(SPINES))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare(folder, arguments.counts, arguments.entities, arguments.blocks)
+        show_distances(folder, arguments.spines)
+        if not arguments.keys:
+            return
         found = compare(folder, arguments.spines, arguments.keys)
         show(found, areas_of(pl.read_parquet(folder / "entities.parquet")))
     if arguments.json is not None:

@@ -10,6 +10,7 @@ import pytest
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
+from tallyveil.cli.plan import plan_record
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
@@ -404,3 +405,15 @@ def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(releas
 def test_bypass_false_or_nothing_asked_is_told(edit, release):
     with pytest.raises(ConfigError, match="does nothing"):
         load_plan(edit("bypass = true", "bypass = false"))
+
+
+def test_a_plan_knows_the_exact_epsilon_once_it_opens_the_geography(release, outcome):
+    plan = load_plan(release)
+    made = read_hierarchies(plan)
+    closed = plan_record(plan)["privacy"]["exact"]
+    assert closed["epsilon"]["upper"] == plan_record(plan)["privacy"]["epsilon"]
+    opened = plan_record(plan, None, allocation_of(plan.strategy, made.spine, made.shares))["privacy"][
+        "exact"
+    ]
+    assert opened == outcome.manifest["privacy"]["exact"]
+    assert opened["epsilon"]["upper"] < closed["epsilon"]["upper"]

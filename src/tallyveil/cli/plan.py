@@ -12,6 +12,7 @@ from tallyveil.cli.arguments import split_names
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
 
 if TYPE_CHECKING:
+    from tallyveil.budget.allocation import Allocation
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
     from tallyveil.execution.resources import Resources
@@ -81,40 +82,51 @@ def plan(
             "--entities FAMILY,... and --entity-file FILE go together; --queries needs them.", code="bad-flag"
         )
     loaded = load_plan(release_file)
-    resources = _predicted(loaded, blocks, people, geography)
+    allocation = _allocated(loaded) if geography else None
+    resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
     if entities is not None and entity_file is not None:
         deviations = deviations_of(
             loaded, entity_file, split_names(entities), split_names(queries) if queries else None
         )
     if as_json:
-        record = plan_record(loaded, resources)
+        record = plan_record(loaded, resources, allocation)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
         typer.echo(json.dumps(record, indent=2))
         return
-    _show(loaded, geography or deviations is not None)
+    _show(loaded, allocation, opened=geography or deviations is not None)
     if deviations is not None:
         show_deviations(deviations)
     if resources is not None:
         _show_resources(loaded, resources)
 
 
+def _allocated(loaded: "ReleasePlan") -> "Allocation":
+    """What every geounit of the plan's spine will be measured with; opens the public geography."""
+    from tallyveil.budget.allocation import allocation_of
+    from tallyveil.execution.inputs import read_hierarchies
+
+    made = read_hierarchies(loaded)
+    return allocation_of(loaded.strategy, made.spine, made.shares)
+
+
 def _predicted(
-    loaded: "ReleasePlan", blocks: int | None, people: int | None, geography: bool
+    loaded: "ReleasePlan", blocks: int | None, people: int | None, allocation: "Allocation | None"
 ) -> "Resources | None":
     """What a run will need, for the sizes asked for; None where none are."""
-    from tallyveil.execution.inputs import read_hierarchies
     from tallyveil.execution.resources import predict, sizes_of_blocks, sizes_of_spine
 
     if blocks is not None:
         return predict(loaded, sizes_of_blocks(len(loaded.geolevels), blocks, people))
-    if geography:
-        return predict(loaded, sizes_of_spine(read_hierarchies(loaded).spine, people))
+    if allocation is not None:
+        return predict(loaded, sizes_of_spine(allocation.spine, people))
     return None
 
 
-def plan_record(loaded: "ReleasePlan", resources: "Resources | None" = None) -> dict[str, Any]:
+def plan_record(
+    loaded: "ReleasePlan", resources: "Resources | None" = None, allocation: "Allocation | None" = None
+) -> dict[str, Any]:
     """Cost and expected error of a plan as plain data, and what a run needs where that is predicted."""
     from tallyveil.budget.expected import expected_errors
     from tallyveil.execution.guarantee import guarantee_of
@@ -122,7 +134,7 @@ def plan_record(loaded: "ReleasePlan", resources: "Resources | None" = None) -> 
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
-        "privacy": guarantee_of(loaded),
+        "privacy": guarantee_of(loaded, allocation),
         "confidence": str(CONFIDENCE),
         "expected": [
             {
@@ -174,7 +186,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _show(loaded: "ReleasePlan", geography: bool) -> None:
+def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
     from rich.console import Console
 
     from tallyveil.budget.expected import expected_errors
@@ -182,9 +194,9 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
     from tallyveil.execution.plan import STEP_KINDS
 
     console = Console()
-    guarantee = guarantee_of(loaded)
-    opened = "only the public geography was opened, no data" if geography else "no data was opened"
-    console.print(f"[bold]Plan of release {loaded.name}[/] ({opened})")
+    guarantee = guarantee_of(loaded, allocation)
+    what = "only the public geography was opened, no data" if opened else "no data was opened"
+    console.print(f"[bold]Plan of release {loaded.name}[/] ({what})")
     console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
