@@ -271,6 +271,10 @@ def compare(
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
     out: Annotated[Path | None, typer.Option("--out", help="The same numbers (Parquet).")] = None,
+    each: Annotated[
+        Path | None,
+        typer.Option("--each", help="Of every geounit of the first and every entity, on both (Parquet)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Standard deviation of the total, on two spines: the first's geounits, every family, the second's geounits.
@@ -281,11 +285,13 @@ def compare(
     from tallyveil.cli.spine_tables import comparison, show_rows
     from tallyveil.storage.write import write_parquet
 
-    frame = comparison(
+    frame, areas = comparison(
         (first, second), (strategy, second_strategy or strategy), entities, family or [], schema, exact or []
     )
     if out is not None:
         write_parquet(out, frame, {"schema": schema})
+    if each is not None:
+        write_parquet(each, areas, {"schema": schema})
     show_rows(frame, as_json)
 
 
