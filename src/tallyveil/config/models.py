@@ -171,6 +171,11 @@ class SpineTable(Table):
         default_factory=list,
         description="Columns naming the entity of each finest geounit (null: in none); a preset's need not be named.",
     )
+    overlapping: dict[Name, Name] = Field(
+        default_factory=dict,
+        description="Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest "
+        "geounit of each entity, with the columns of geocode and `entity`.",
+    )
     preset: Name | None = Field(
         default=None,
         description='Steps of a production spine, such as "redistricting-persons-us"; instead of steps.',
@@ -200,7 +205,7 @@ class SpineTable(Table):
             raise ValueError(
                 "give the entity table in entities, with families (a preset brings its own); only bypass needs neither"
             )
-        if self.entities is None and not self.bypass:
+        if self.entities is None and not self.overlapping and not self.bypass:
             raise ValueError("does nothing: give entities and families, a preset, or bypass = true")
         return self
 

@@ -43,7 +43,8 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
         _refuse_unknown(file.outputs.entities, (), "[outputs] entities")
         return None
     preset = None if table.preset is None else load_spine_preset(table.preset)
-    families = _families(table, preset)
+    columns = _columns(table, preset)
+    families = (*columns, *table.overlapping)
     steps = _preset_steps(table, preset, file.geography.geolevels) if preset else _own_steps(table, families)
     geolevels = geolevels_after(file.geography.geolevels, steps)
     _refuse_repeated(families, (*file.geography.geolevels, *geolevels))
@@ -51,16 +52,17 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
     return SpineInput(
         None if table.entities is None else folder / table.entities,
         table.geocode,
-        families,
+        columns,
         steps,
         preset=table.preset,
+        overlapping=tuple((name, folder / path) for name, path in table.overlapping.items()),
         regroup=_regroup(table.regroup, families, geolevels),
         bypassing=_bypassing(table, preset, file.privacy.mechanism),
     )
 
 
-def _families(table: SpineTable, preset: SpinePreset | None) -> tuple[str, ...]:
-    """The families named, and those that the preset needs, which need not be named."""
+def _columns(table: SpineTable, preset: SpinePreset | None) -> tuple[str, ...]:
+    """The columns named, and those that the preset needs, which need not be named."""
     needed = () if preset is None else preset.families
     return (*(name for name in needed if name not in table.families), *table.families)
 

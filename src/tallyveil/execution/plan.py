@@ -78,10 +78,12 @@ class SpineInput:
 
     Attributes:
         entities: Parquet or CSV file, one row a finest geounit.
-        geocode: Column holding the finest geocode.
+        geocode: Column holding the finest geocode, in all tables of entities.
         families: Columns that name the entity of each finest geounit; each is a family.
         steps: What is done to the geography's spine, in order; none leaves it as it is.
         preset: Name of the production spine whose steps these are; None for steps of one's own.
+        overlapping: Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest
+            geounit of each entity.
         regroup: Whose groups are then chosen by variance; None to leave all groups as they are.
         bypassing: Rule by which geounits are bypassed, last; None to bypass nothing.
     """
@@ -91,6 +93,7 @@ class SpineInput:
     families: tuple[str, ...]
     steps: tuple[Step, ...]
     preset: str | None = None
+    overlapping: tuple[tuple[str, Path], ...] = ()
     regroup: "Regroup | None" = None
     bypassing: BypassRule | None = None
 
@@ -107,6 +110,7 @@ class SpineInput:
             "families": list(self.families),
             "steps": [{"kind": STEP_KINDS[type(step)], **asdict(step)} for step in self.steps],
             **({"preset": self.preset} if self.preset is not None else {}),
+            **({"overlapping": [name for name, _ in self.overlapping]} if self.overlapping else {}),
             **({"regroup": self.regroup.to_mapping()} if self.regroup is not None else {}),
             **({"bypassing": self.bypassing.value} if self.bypassing is not None else {}),
         }

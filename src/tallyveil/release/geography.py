@@ -11,7 +11,7 @@ import polars as pl
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
 from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
@@ -31,12 +31,12 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
     geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`); then, where
     geounits were bypassed, the exact share of its geounit at every geolevel (`share.<geolevel>`).
 
-    Families are disjoint: a finest geounit has one entity of each, or none.
+    A family's column holds text, null where a finest geounit is in no entity; where entities overlap, lists of text.
     """
     spine = hierarchies.spine
     areas = [(ORIGINAL + family.name, family) for family in hierarchies.replaced]
     areas += [(ENTITY + family.name, family) for family in hierarchies.families]
-    codes = [(name, pl.Series(family.codes, dtype=pl.String), _area_of(family)) for name, family in areas]
+    entities = [(name, _entities_of(family)) for name, family in areas]
     starts = [spine.finest_offsets(level) for level in range(spine.n_levels)]
     held = [(name, codes.text, starts[level]) for level, (name, codes) in enumerate(_named(spine))]
     if hierarchies.shares is not None:
@@ -53,7 +53,7 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
                 for name, text, begins in held
             ]
             # The geolevels, the areas, the shares.
-            areas_here = [text.gather(area_of.gather(finest)).alias(name) for name, text, area_of in codes]
+            areas_here = [found.gather(finest).alias(name) for name, found in entities]
             yield pl.DataFrame([*columns[: spine.n_levels], *areas_here, *columns[spine.n_levels :]])
 
     tags = {**metadata, GEOLEVELS: json.dumps(spine.geolevels)}
@@ -97,8 +97,7 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
     if not names:
         return (), ()
     frame = pl.read_parquet(root / GEOGRAPHY, columns=[geolevels[-1], *names])
-    found = {name: frame[name].alias(name) for name in frame.columns}
-    families = entities_from_columns(spine, found, names, geolevels[-1])
+    families = [_family_of(spine, frame.select(geolevels[-1], name)) for name in names]
     return (
         tuple(_renamed(one, ORIGINAL) for one in families if one.name.startswith(ORIGINAL)),
         tuple(_renamed(one, ENTITY) for one in families if one.name.startswith(ENTITY)),
@@ -119,8 +118,25 @@ def _renamed(family: EntityFamily, prefix: str) -> EntityFamily:
     return replace(family, name=family.name.removeprefix(prefix))
 
 
-def _area_of(family: EntityFamily) -> pl.Series:
-    """Position of each finest geounit's entity; null where it is in none."""
-    found = np.full(family.n_finest, -1, dtype=np.int64)
-    found[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
-    return pl.Series(found).replace(-1, None)
+def _entities_of(family: EntityFamily) -> pl.Series:
+    """The entity of each finest geounit, or the list of its entities where they overlap; null where it is in none."""
+    codes = pl.Series(family.codes, dtype=pl.String)
+    entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    if family.is_disjoint:
+        found = np.full(family.n_finest, -1, dtype=np.int64)
+        found[family.members] = entity
+        return codes.gather(pl.Series(found).replace(-1, None))
+    pairs = pl.DataFrame({"row": family.members, "entity": codes.gather(entity)})
+    lists = pairs.group_by("row").agg(pl.col("entity").sort())
+    rows = pl.DataFrame({"row": np.arange(family.n_finest, dtype=np.int64)})
+    return rows.join(lists, on="row", how="left", maintain_order="left")["entity"]
+
+
+def _family_of(spine: Spine, frame: pl.DataFrame) -> EntityFamily:
+    """The family of a table of finest geounits and their entity, or entities."""
+    finest, name = frame.columns
+    if isinstance(frame.schema[name], pl.List):
+        pairs = frame.drop_nulls(name).explode(name, empty_as_null=False)
+        return entities_from_pairs(spine, name, pairs[finest], pairs[name])
+    columns = {column: frame[column].alias(column) for column in frame.columns}
+    return entities_from_columns(spine, columns, [name], finest)[0]
