@@ -1,6 +1,6 @@
 """What every single geounit is measured with: a strategy, and each geounit's own share of its total."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +10,7 @@ from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialE
 from tallyveil.budget.spine_matrices import require_affordable
 from tallyveil.budget.strategy import Strategy
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
+from tallyveil.geography.shares import distinct_pairs
 from tallyveil.noise.laws import Law
 
 
@@ -37,9 +38,13 @@ class Allocation:
     strategy: Strategy
     spine: Spine
     shares: GeounitShares
+    _used: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
+    """By geolevel, positions of the shares that occur there."""
 
     def __post_init__(self) -> None:
         require_affordable(self.spine, self.shares, self.strategy)
+        used = tuple(tuple(np.flatnonzero(np.bincount(one)).tolist()) for one in self.shares.positions)
+        object.__setattr__(self, "_used", used)
 
     def positions(self, geolevel: str) -> NDArray[np.int32]:
         """Position of each geounit's share among `shares.values`."""
@@ -51,8 +56,7 @@ class Allocation:
 
     def laws(self, geolevel: str, query: str) -> dict[int, Law]:
         """Law of a query's noise by the position of a geounit's share; geounits with share 0 have none."""
-        used = np.unique(self.positions(geolevel)).tolist()
-        values = self.shares.values
+        used, values = self._used[self.spine.level_index(geolevel)], self.shares.values
         return {one: self.strategy.law(geolevel, query, values[one]) for one in used if values[one] > 0}
 
     def variances(self, geolevel: str, query: str, start: int, stop: int) -> NDArray[np.float64]:
@@ -100,9 +104,9 @@ class Allocation:
         for level in range(spine.n_levels):
             above = kind_of if level == 0 else kind_of[spine.parents(level)]
             # Few pairs of (shares so far, share here) occur.
-            pairs, index = np.unique(above * len(values) + self.shares.positions[level], return_inverse=True)
+            pairs, index = distinct_pairs(above, self.shares.positions[level], len(values))
             kinds = [(*kinds[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
-            kind_of = index.reshape(-1)
+            kind_of = index
         return tuple(kinds)
 
 

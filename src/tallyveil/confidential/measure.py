@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
@@ -65,11 +66,38 @@ class Measurer:
         # One law for each share; as a rule all geounits of a geolevel have the same.
         for share, law in self.allocation.laws(geolevel, query).items():
             rows = np.flatnonzero(position == share)
-            noise = self._noise(law, (level, number), start + rows, group.size, answers)
-            values[rows] = noise + _true_answers(self.histograms[level], group, start, stop, answers, rows)
+            own = self._noise(law, (level, number), start + rows, group.size, answers)
+            _add_true_answers(own, self.histograms[level], group, start, stop, answers, rows)
+            if len(rows) == len(values):
+                values = own
+            else:
+                values[rows] = own
         values.setflags(write=False)
         variances = self.allocation.variances(geolevel, query, start, stop)
         return NoisyMeasurements(geolevel, query, start, answers, values, variances)
+
+    def _draw(
+        self,
+        wanted: FamilyAnswers,
+        q: int,
+        position: NDArray[np.int32],
+        number: tuple[int, int],
+        out: Int64Array,
+    ) -> None:
+        """Noise of the values wanted of one query; `number` is that of its geolevel and its own."""
+        geounits, answers = wanted.addresses(q)
+        share_of = position[geounits]
+        drawn = 0
+        for share, law in self.allocation.laws(wanted.geolevel, wanted.queries[q].name).items():
+            here = share_of == share
+            n_here = int(np.count_nonzero(here))
+            if n_here == len(out):
+                out[:] = self.noise.at(law, *number, geounits, answers)
+            elif n_here:
+                out[here] = self.noise.at(law, *number, geounits[here], answers[here])
+            drawn += n_here
+        if drawn < len(out):
+            raise _unmeasured(wanted.geolevel)
 
     def _noise(
         self, law: Law, number: tuple[int, int], geounits: Int64Array, size: int, answers: Int64Array
@@ -99,15 +127,7 @@ class Measurer:
         values = np.empty(wanted.n_values, dtype=np.int64)
         for q, group in enumerate(wanted.queries):
             own = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
-            geounits, answers = wanted.addresses(q)
-            share_of = position[geounits]
-            drawn = 0
-            for share, law in allocation.laws(wanted.geolevel, group.name).items():
-                here = np.flatnonzero(share_of == share)
-                own[here] = self.noise.at(law, level, names.index(group.name), geounits[here], answers[here])
-                drawn += len(here)
-            if drawn < len(own):
-                raise _unmeasured(wanted.geolevel)
+            self._draw(wanted, q, position, (level, names.index(group.name)), own)
             add_counts(
                 wanted.answers,
                 wanted.begin[q],
@@ -122,15 +142,19 @@ class Measurer:
         return values
 
 
-def _true_answers(
+def _add_true_answers(
+    values: Int64Array,
     histogram: ConfidentialHistogram,
     group: QueryGroup,
     start: int,
     stop: int,
     answers: Int64Array,
     wanted: Int64Array,
-) -> Int64Array:
-    """The true answers of some of the geounits start..stop, in integers; other geounits' are not looked up."""
+) -> None:
+    """Add the true answers of some of the geounits start..stop in place, in integers.
+
+    Answers that are not listed, and geounits that are not wanted, are passed over.
+    """
     rows, cells, counts = histogram.rows(start, stop)
     if len(wanted) < stop - start:
         place = np.full(stop - start, -1, dtype=np.int64)
@@ -140,9 +164,7 @@ def _true_answers(
     found = group.answers_of(cells)
     column = np.minimum(np.searchsorted(answers, found), max(len(answers) - 1, 0))
     listed = (answers[column] == found) if len(answers) else np.zeros(len(found), dtype=bool)
-    values = np.zeros((len(wanted), len(answers)), dtype=np.int64)
     np.add.at(values, (rows[listed], column[listed]), counts[listed])
-    return values
 
 
 def _unmeasured(geolevel: str) -> BudgetError:
