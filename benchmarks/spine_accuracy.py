@@ -12,9 +12,9 @@ allocation of 2020. Spines:
     cut groups          block groups cut by the entities they hold, so that both are sums of the parts; no limit; tract
                         groups, which get half of the State's share
     ours                the paper's optimised block groups as a start; tract groups with half of the State's share; then
-                        block groups chosen by variance for entities, tracts, counties and the Bureau's block groups,
-                        without a limit, never for the worse
-    ours, no groups     the same, without the Bureau's block groups in the aim
+                        block groups chosen by variance for entities, tracts and counties, without a limit, never for
+                        the worse
+    ours, block groups  the same with the Bureau's block groups in the aim, at a quarter of the weight of the others
 
 Releases of one key share their noise wherever geounit, variance and the geolevel's number are the same. Errors are
 those of totals, from published block counts. An area nests in tracts when it is made of whole ones. First come
@@ -91,8 +91,8 @@ SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
         {**PAPER, "Tract_Group": TRACT / 2, "Tract": TRACT / 2, **LOWER},
     ),
     "cut groups": ((CUT_GROUPS, TRACT_GROUPS), OURS),
-    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1/4"})), OURS),
-    "ours, no groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(AIM)), OURS),
+    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(AIM)), OURS),
+    "ours, block groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1/4"})), OURS),
 }
 
 
