@@ -6,11 +6,13 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import tallyveil.storage.write as writing
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
+from tallyveil.cli.main import app
 from tallyveil.cli.plan import plan_record
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
@@ -451,3 +453,11 @@ def test_killed_resumed_or_shared_among_threads_it_is_the_same_release(release, 
             with pytest.raises(Killed):
                 run_release(plan, out, test_key=KEY)
         assert contents(run_release(plan, out, test_key=KEY).path) == expected
+
+
+def test_accounting_for_the_release_file_knows_the_paths(release, outcome):
+    asked = ["account", "epsilon", "--plan", str(release), "--delta", "1e-10", "--json"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    exact = outcome.manifest["privacy"]["exact"]["epsilon"]
+    assert json.loads(result.output)["epsilon"] == exact

@@ -152,3 +152,16 @@ def test_cuts_keep_the_entities_as_geounits(country, tmp_path):
     assert (
         "the parts are a geolevel below County, which stays whole" in write_report(outcome.path).read_text()
     )
+
+
+def test_groups_by_variance_below_a_state_whose_total_is_published(country):
+    """The State is no root here: its exact total stands as a measurement far more exact than all others."""
+    made = ("US", "State", "County", "Tract", "Block_Group", "Block")
+    path = write_release(country, made, OWN_STEPS + REGROUP, "us", rooted="us", invariant="State")
+    other = write_release(
+        country, made[1:], OWN_STEPS + REGROUP, "st", rooted="state-rooted", invariant="State"
+    )
+    one, two = (read_hierarchies(load_plan(file)).spine for file in (path, other))
+    # One state: the trees below it are grouped alike, as the shares below it are.
+    assert one.n_geounits(4) == pytest.approx(two.n_geounits(3), rel=0.05)
+    assert one.n_geounits(4) < read_hierarchies(load_plan(path)).original.n_geounits(4) * 4

@@ -82,7 +82,11 @@ def plan(
             "--entities FAMILY,... and --entity-file FILE go together; --queries needs them.", code="bad-flag"
         )
     loaded = load_plan(release_file)
-    allocation = _allocated(loaded) if geography else None
+    allocation = None
+    if geography:
+        from tallyveil.execution.inputs import read_allocation
+
+        allocation = read_allocation(loaded)
     resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
     if entities is not None and entity_file is not None:
@@ -100,15 +104,6 @@ def plan(
         show_deviations(deviations)
     if resources is not None:
         _show_resources(loaded, resources)
-
-
-def _allocated(loaded: "ReleasePlan") -> "Allocation":
-    """What every geounit of the plan's spine will be measured with; opens the public geography."""
-    from tallyveil.budget.allocation import allocation_of
-    from tallyveil.execution.inputs import read_hierarchies
-
-    made = read_hierarchies(loaded)
-    return allocation_of(loaded.strategy, made.spine, made.shares)
 
 
 def _predicted(

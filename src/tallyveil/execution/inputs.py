@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.execution.plan import GeographyInput, ReleasePlan, SpineInput
@@ -42,6 +43,12 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     for bounds in plan.bounds:
         made.require_whole(bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
     return made
+
+
+def read_allocation(plan: ReleasePlan) -> Allocation:
+    """What every geounit of a plan's spine will be measured with; raises as `read_hierarchies` does."""
+    made = read_hierarchies(plan)
+    return allocation_of(plan.strategy, made.spine, made.shares)
 
 
 def read_spine(geography: GeographyInput) -> Spine:
