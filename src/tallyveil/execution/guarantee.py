@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.events import ParallelEvent, PrivacyEvent
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
@@ -66,20 +66,22 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
 
 def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
     """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
-    from tallyveil.accounting import compose
-
     strategy, levels = plan.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
         if allocation is not None:
             event = allocation.geolevel_event(geolevel)
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
+        # Shares rise, so that the last is the dearest.
+        found, _ = _epsilon(
+            plan, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
+        )
         levels.append(
             {
                 "geolevel": geolevel,
                 "spent": str(budget),
                 "classical_epsilon": _classical(strategy, budget, plan.delta),
-                "epsilon": compose(event, neighbours=strategy.neighbours).epsilon(plan.delta).to_mapping(),
+                "epsilon": found.to_mapping(),
             }
         )
     epsilon, engines = _overall(plan, allocation)
@@ -98,25 +100,51 @@ def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds,
     which compose exactly, and from above by its rho. So is one with many kinds of paths after bypassing, whose
     pairs are too many to compose; and one whose geography has not been opened is known from above alone.
     """
-    from tallyveil.accounting import compose
     from tallyveil.accounting.bounds import Bounds
 
     strategy = plan.strategy
-    classical = _classical(strategy, plan.spent, plan.delta)
     if allocation is None and plan.spine is not None and plan.spine.bypassing is not None:
-        return Bounds(0.0, classical), ["zcdp" if strategy.budget_unit == "rho" else "pure"]
-    measuring = strategy.event() if allocation is None else allocation.event()
-    lattice_gaussian = bool(plan.subspace) and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    many = isinstance(measuring, ParallelEvent) and len(measuring.events) > MOST_KINDS
-    if many and isinstance(measuring, ParallelEvent):
-        measuring = measuring.events[0]  # a record that stays on paths of this kind
-    event = measuring if lattice_gaussian else plan.event(measuring)
-    guarantee = compose(event, neighbours=strategy.neighbours)
+        return Bounds(0.0, _classical(strategy, plan.spent, plan.delta)), [_classical_name(strategy)]
+    measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
+    # Of many kinds of paths: a record that stays on those of the first.
+    composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
+    if plan.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return _epsilon(plan, composed, plan.spent, None)
+    return _epsilon(plan, plan.event(composed), plan.spent, plan.event(measuring))
+
+
+def _is_of_many_kinds(event: PrivacyEvent) -> bool:
+    return isinstance(event, ParallelEvent) and len(event.events) > MOST_KINDS
+
+
+def _epsilon(
+    plan: ReleasePlan, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
+) -> "tuple[Bounds, list[str]]":
+    """Epsilon from both sides, and how it was found.
+
+    Args:
+        plan: The plan.
+        composed: What is composed: all there is, or a part or case of it.
+        budget: What all there is costs.
+        whole: All there is; where `composed` is something else, its epsilon bounds from below alone.
+    """
+    from tallyveil.accounting import compose
+    from tallyveil.accounting.bounds import Bounds
+
+    guarantee = compose(composed, neighbours=plan.strategy.neighbours)
     found = guarantee.epsilon(plan.delta)
-    if not lattice_gaussian and not many:
+    if composed == whole:
         return found, list(guarantee.engines)
-    # What the composition proves is below what rho allows, up to the widths of both.
-    return Bounds(min(found.lower, classical), classical), [*guarantee.engines, "zcdp"]
+    # What the composition proves is below what the budget allows, up to the widths of both.
+    classical = _classical(plan.strategy, budget, plan.delta)
+    return Bounds(min(found.lower, classical), classical), [
+        *guarantee.engines,
+        _classical_name(plan.strategy),
+    ]
+
+
+def _classical_name(strategy: Strategy) -> str:
+    return "zcdp" if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else "pure"
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
