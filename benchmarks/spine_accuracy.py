@@ -9,11 +9,17 @@ allocation of 2020. Spines:
     paper               tribal areas as a branch under the State (which keeps its invariant); optimised block groups
                         with production's limit, int(sqrt(n) + 12) blocks
     paper, groups       the same with tract groups, which get half of the tracts' share
-    ours, plain shares  block groups cut by the entities they hold, so that both are sums of the parts; no limit
-    ours                the same with tract groups, which get half of the State's share
+    cut groups          block groups cut by the entities they hold, so that both are sums of the parts; no limit; tract
+                        groups, which get half of the State's share
+    ours                the paper's optimised block groups as a start; tract groups with half of the State's share; then
+                        block groups chosen by variance for entities, tracts and counties, without a limit, never for
+                        the worse
+    ours, block groups  the same with the Bureau's block groups in the aim, at a quarter of the weight of the others
 
 Releases of one key share their noise wherever geounit, variance and the geolevel's number are the same. Errors are
-those of totals, from published block counts. An area nests in tracts when it is made of whole ones.
+those of totals, from published block counts. An area nests in tracts when it is made of whole ones. First come
+off-spine distances and the exact standard deviations of totals that the measurements allow, before counts are made
+non-negative.
 
     python benchmarks/spine_accuracy.py [--counts FILE --entities FILE | --blocks N] [--keys 10] [--json FILE]
 """
@@ -36,9 +42,13 @@ import polars as pl
 from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.execution.run as running
+from tallyveil.budget.precision import totals_summed
+from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
+from tallyveil.execution.inputs import read_hierarchies
 from tallyveil.execution.run import run_release
+from tallyveil.geography import off_spine_distances
 from tallyveil.noise.key import insecure_key
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -60,9 +70,18 @@ GROUPS = {"kind": "group_by_membership", "geolevel": "Block_Group", "children": 
 PAPER_GROUPS = _step(**GROUPS, families=FAMILIES, cutoff=12)
 CUT_GROUPS = _step(**GROUPS, families=(*FAMILIES, "block_group"), cutoff=1000)
 TRACT_GROUPS = _step(kind="group_by_distance", families=FAMILIES, geolevel="Tract_Group", children="Tract")
+AIM = dict.fromkeys((*FAMILIES, "Tract", "County"), "1")
+
+
+def _regroup(aim: dict[str, str]) -> str:
+    lines = "\n".join(f"{name} = {json.dumps(weight)}" for name, weight in aim.items())
+    return f'[spine.regroup]\ngeolevel = "Block_Group"\ncutoff = 1000\n[spine.regroup.aim]\n{lines}\n'
+
+
 PLAIN = {"State": STATE, "County": COUNTY, "Tract": TRACT, "Block_Group": BLOCK_GROUP, "Block": BLOCK}
 PAPER = {"State": STATE / 2, "State_Part": STATE / 2, "County": COUNTY}
 LOWER = {"Block_Group": BLOCK_GROUP, "Block": BLOCK}
+OURS = {"State": STATE / 2, "County": COUNTY, "Tract_Group": STATE / 2, "Tract": TRACT, **LOWER}
 # Steps, and the share of each geolevel, root first.
 SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
     "plain": ((), PLAIN),
@@ -71,11 +90,9 @@ SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
         (BRANCH, PAPER_GROUPS, TRACT_GROUPS),
         {**PAPER, "Tract_Group": TRACT / 2, "Tract": TRACT / 2, **LOWER},
     ),
-    "ours, plain shares": ((CUT_GROUPS,), PLAIN),
-    "ours": (
-        (CUT_GROUPS, TRACT_GROUPS),
-        {"State": STATE / 2, "County": COUNTY, "Tract_Group": STATE / 2, "Tract": TRACT, **LOWER},
-    ),
+    "cut groups": ((CUT_GROUPS, TRACT_GROUPS), OURS),
+    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(AIM)), OURS),
+    "ours, block groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1/4"})), OURS),
 }
 
 
@@ -149,6 +166,34 @@ def compare(folder: Path, names: list[str], keys: int) -> dict[str, dict[str, li
     return found
 
 
+def show_distances(folder: Path, names: list[str]) -> None:
+    """Print mean and greatest off-spine distance of every family, and exact standard deviations of the same areas."""
+    known = {
+        name: (load_plan(path), read_hierarchies(load_plan(path)))
+        for name in names
+        for path in [release_file(folder, name)]
+    }
+    print("| areas | " + " | ".join(names) + " |\n|---" + "|---" * len(names) + "|")
+    for family in FAMILIES[:3]:
+        found = [off_spine_distances(made.spine, made.family(family)) for _, made in known.values()]
+        print(
+            f"| {family}: distance | " + " | ".join(f"{one.mean:.1f} ({one.maximum})" for one in found) + " |"
+        )
+    rows: dict[str, list[str]] = {}
+    for plan, made in known.values():
+        summed = totals_summed(plan.schema, plan.strategy)
+        variances = measured_variances(made.spine, plan.strategy, summed, exact=("State",))
+        whole = {area.name: area for area in made.replaced}  # counties, where the branch cuts them
+        areas = [made.family(family) for family in (*FAMILIES[:3], "block_group")]
+        for name in ("Tract", "County"):
+            level = made.spine.level_index(name)
+            areas.append(whole.get(name) or geounits_as_entities(made.spine, level))
+        for one in family_accuracies(variances, areas):
+            rows.setdefault(one.name, []).append(f"{one.mean:.2f}")
+    for name, cells in rows.items():
+        print(f"| {name}: standard deviation | " + " | ".join(cells) + " |")
+
+
 def ratio(errors: Sequence[float], plain: Sequence[float]) -> float:
     """Relative change of a mean error."""
     return float(np.mean(errors) / max(np.mean(plain), 1e-9)) - 1
@@ -200,13 +245,18 @@ def main() -> None:
     parser.add_argument("--counts", type=Path, default=SHARED / "ri_2010_counts.parquet")
     parser.add_argument("--entities", type=Path, default=SHARED / "ri_2010_entities.parquet")
     parser.add_argument("--blocks", type=int, help="a made-up state of so many blocks instead")
-    parser.add_argument("--keys", type=int, default=10)
+    parser.add_argument(
+        "--keys", type=int, default=10, help="0: distances and exact standard deviations only"
+    )
     parser.add_argument("--spines", nargs="+", default=list(SPINES), choices=list(SPINES))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare(folder, arguments.counts, arguments.entities, arguments.blocks)
+        show_distances(folder, arguments.spines)
+        if not arguments.keys:
+            return
         found = compare(folder, arguments.spines, arguments.keys)
         show(found, areas_of(pl.read_parquet(folder / "entities.parquet")))
     if arguments.json is not None:

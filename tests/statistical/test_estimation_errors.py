@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.measure import Measurer
@@ -38,8 +39,9 @@ def estimates(mechanism) -> np.ndarray:
     histogram = histogram_from_triplets("Root", 1, np.zeros(6, dtype=np.int64), cells, TRUTH)
     labels = {query: SCHEMA.query(query).answers_of(cells).astype(np.int32) for query in QUERIES}
     plan, found = strategy(mechanism), []
+    allocation = allocation_of(plan, SPINE)
     for run in range(RUNS):
-        source = Measurer((histogram,), SPINE, SCHEMA, plan, NoiseSource(insecure_key(f"estimates {run}")))
+        source = Measurer((histogram,), SCHEMA, allocation, NoiseSource(insecure_key(f"estimates {run}")))
         measured = [source.measure("Root", q, 0, 1, np.arange(SCHEMA.query(q).size)) for q in QUERIES]
         problem = FamilyProblem(
             geocode="A",
@@ -47,7 +49,7 @@ def estimates(mechanism) -> np.ndarray:
             children=("A",),
             support=cells,
             parent_counts=None,
-            measured=tuple(MeasuredQuery(m.query, labels[m.query], m.values, m.variance) for m in measured),
+            measured=tuple(MeasuredQuery(m.query, labels[m.query], m.values, m.variances) for m in measured),
             constraints=(),
             passes=(EstimationPass(QUERIES),),
             rounding=(RoundingStage((("detailed", labels["detailed"]),)),),

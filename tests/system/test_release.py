@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.constraints import compile_constraints
@@ -108,14 +109,14 @@ def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     """Estimating from the measurement files gives the counts that were published with them."""
     spine = read_spine(plan.geography)
     constraints = compile_constraints(plan, spine, read_histograms(plan, spine))
-    stored = StoredMeasurements(out, spine)
+    stored, allocation = StoredMeasurements(out, spine), allocation_of(plan.strategy, spine)
     above = None
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         rounding = tuple(
             tuple(plan.query(name) for name in stage) for stage in plan.estimation_of(geolevel).rounding
         )
-        builder = FamilyBuilder(plan, spine, level, stored, constraints, queries, rounding)
+        builder = FamilyBuilder(plan, allocation, level, stored, constraints, queries, rounding)
         above = estimate_level(builder, above, SilentObserver()).counts
         written = read_histogram(out, geolevel, plan.schema, spine)
         assert np.array_equal(above.cells, written.cells)

@@ -309,3 +309,56 @@ def test_a_cut_geolevel_with_an_invariant_is_told_how_to_be_mended(spine_release
     with pytest.raises(GeographyError, match="Geolevels kept whole: Block") as caught:
         read_hierarchies(load_plan(spine_release))
     assert caught.value.code == "not-on-spine"
+
+
+def test_overlapping_entities_have_tables_and_part_blocks(spine_release, tmp_path):
+    """A block may be in two service areas; both count it, and what shares both is a group."""
+    blocks = pl.read_parquet(spine_release.parent / "geography.parquet")["geocode"].to_list()
+    areas = [(b, "north") for b in blocks[:9]] + [(b, "south") for b in blocks[5:14]]
+    pl.DataFrame(areas, schema=["geocode", "entity"], orient="row").write_parquet(
+        spine_release.parent / "areas.parquet"
+    )
+    text = spine_release.read_text()
+    text = text.replace(
+        'families = ["place", "reserve"]\n[[',
+        'families = ["place", "reserve"]\noverlapping = { area = "areas.parquet" }\n[[',
+    )
+    text = text.replace(
+        'kind = "group_by_membership"\nfamilies = ["place", "reserve"]',
+        'kind = "group_by_membership"\nfamilies = ["area"]',
+    )
+    spine_release.write_text(text.replace('entities = ["place"]', 'entities = ["place", "area"]'))
+    out = run_release(load_plan(spine_release), tmp_path / "out", test_key=KEY).path
+    counts = dict(histogram(out, "Block").group_by("geocode").agg(pl.col("count").sum()).rows())
+    wanted = {name: sum(counts.get(b, 0) for b, area in areas if area == name) for name in ("north", "south")}
+    assert table(out, "area") == wanted
+    spine = read_geography(out)
+    known = read_hierarchies(load_plan(spine_release))
+    assert [one.digest() for one in read_areas(out, spine)[1]] == [one.digest() for one in known.families]
+    of = {b: {area for code, area in areas if code == b} for b in blocks}
+    for _, group in pl.read_parquet(out / "geography.parquet").group_by("Cluster"):
+        assert len({frozenset(of[b]) for b in group["Block"]}) == 1
+    truth = pl.read_parquet(spine_release.parent / "people.parquet")
+    frame = evaluate_release(out, spine_release.parent / "people.parquet")
+    found = frame.filter(geolevel="area", query="total", size_class="all").row(0, named=True)
+    true = {
+        n: truth.filter(pl.col("geocode").is_in([b for b, a in areas if a == n]))["count"].sum()
+        for n in wanted
+    }
+    assert found["mean_absolute_error"] == np.mean([abs(wanted[n] - true[n]) for n in wanted])
+
+
+def test_pairs_that_are_not_on_the_spine_are_refused(spine_release, tmp_path):
+    pl.DataFrame({"geocode": ["P0000", "X9999"], "entity": ["a", "a"]}).write_parquet(
+        spine_release.parent / "areas.parquet"
+    )
+    text = spine_release.read_text()
+    spine_release.write_text(
+        text.replace(
+            'families = ["place", "reserve"]\n[[',
+            'families = ["place", "reserve"]\noverlapping = { area = "areas.parquet" }\n[[',
+        )
+    )
+    with pytest.raises(GeographyError) as caught:
+        run_release(load_plan(spine_release), tmp_path / "out", test_key=KEY)
+    assert caught.value.code == "entity-geocode"

@@ -18,6 +18,8 @@ Rows = NDArray[np.int64]
 Reals = NDArray[np.float64]
 POWER = 8
 FRACTIONS = (1.0, 0.5, 0.2, 0.05)
+GIVEN = "given "
+"""Stands before a geolevel's name where the geounits of the geography are meant, not those chosen anew."""
 
 
 class Measure(StrEnum):

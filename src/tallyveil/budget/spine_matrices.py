@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
+from tallyveil.geography.shares import distinct_pairs
 from tallyveil.universe import QueryGroup
 
 Numbers = NDArray[Any]
@@ -230,10 +231,10 @@ def _greatest_path(spine: Spine, shares: GeounitShares) -> tuple[Fraction, int]:
     width = len(shares.values)
     for level in range(spine.n_levels):
         above = sum_of if level == 0 else sum_of[spine.parents(level)]
-        pairs, index = np.unique(above * width + shares.positions[level], return_inverse=True)
+        pairs, index = distinct_pairs(above, shares.positions[level], width)
         added = [sums[pair // width] + shares.values[pair % width] for pair in pairs.tolist()]
         sums = sorted(set(added))
-        sum_of = np.array([sums.index(value) for value in added], dtype=np.int64)[index.reshape(-1)]
+        sum_of = np.array([sums.index(value) for value in added], dtype=np.int64)[index]
     return sums[-1], int(np.argmax(sum_of))
 
 

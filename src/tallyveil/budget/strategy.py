@@ -87,8 +87,13 @@ class Strategy:
         """
         return tuple(query for query, _ in self._shares_of(geolevel))
 
-    def share(self, geolevel: str, query: str) -> Fraction:
+    def share(self, geolevel: str, query: str, of: Fraction | None = None) -> Fraction:
         """Exact budget of a query group at a geolevel, in `budget_unit`.
+
+        Args:
+            geolevel: Whose query shares count.
+            query: The query group.
+            of: Share of the total that the geounit has; None for the geolevel's.
 
         Raises:
             BudgetError: the query is not measured there.
@@ -99,18 +104,23 @@ class Strategy:
                 f"query '{query}' is not measured at geolevel {geolevel}; measured are {', '.join(shares)}. "
                 "Ask for one of these, or give the query a share."
             )
-        return self.total * dict(self.geolevel_shares)[geolevel] * shares[query]
+        return self.total * (dict(self.geolevel_shares)[geolevel] if of is None else of) * shares[query]
 
-    def law(self, geolevel: str, query: str) -> Law:
+    def law(self, geolevel: str, query: str, of: Fraction | None = None) -> Law:
         """Law of the noise that query group gets there.
 
         Gaussian: variance = answers moved / (2 rho), which is 1 / rho under bounded neighbours.
         Laplace: scale = answers moved / epsilon.
 
+        Args:
+            geolevel: Whose query shares count.
+            query: The query group.
+            of: Share of the total that the geounit has, above 0; None for the geolevel's.
+
         Raises:
             BudgetError: the query is not measured there, or the noise would be larger than can be drawn.
         """
-        share = self.share(geolevel, query)
+        share = self.share(geolevel, query, of)
         if self.mechanism is Mechanism.DISCRETE_GAUSSIAN:
             return DiscreteGaussian(self.neighbours.answers_moved / (2 * share))
         return DiscreteLaplace(self.neighbours.answers_moved / share)
@@ -123,14 +133,18 @@ class Strategy:
             for query in self.queries(geolevel)
         )
 
-    def geolevel_event(self, geolevel: str) -> SequentialEvent:
+    def geolevel_event(self, geolevel: str, of: Fraction | None = None) -> SequentialEvent:
         """What this strategy measures at one geolevel.
+
+        Args:
+            geolevel: The geolevel.
+            of: Share of the total that a geounit has there, above 0; None for the geolevel's.
 
         Raises:
             BudgetError: the geolevel is not measured.
         """
         return SequentialEvent(
-            tuple(self._event_of(self.law(geolevel, query)) for query in self.queries(geolevel))
+            tuple(self._event_of(self.law(geolevel, query, of)) for query in self.queries(geolevel))
         )
 
     def event(self) -> SequentialEvent:

@@ -241,7 +241,13 @@ def _guarantee(
         from tallyveil.config.load import load_plan
 
         loaded = load_plan(plan)
-        return compose(loaded.event(), neighbours=loaded.strategy.neighbours, engine=engine)
+        event = loaded.event()
+        if loaded.spine is not None and loaded.spine.bypassing is not None:
+            from tallyveil.execution.inputs import read_allocation
+
+            # What bypassing does follows from the geography, which is public.
+            event = loaded.event(read_allocation(loaded).event())
+        return compose(event, neighbours=loaded.strategy.neighbours, engine=engine)
     if neighbours not in list(Neighbours):
         raise ConfigError(
             f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"

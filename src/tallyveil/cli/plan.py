@@ -12,6 +12,7 @@ from tallyveil.cli.arguments import split_names
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
 
 if TYPE_CHECKING:
+    from tallyveil.budget.allocation import Allocation
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
     from tallyveil.execution.resources import Resources
@@ -88,19 +89,24 @@ def plan(
             "--entities FAMILY,... and --entity-file FILE go together, for the release file has no [spine].",
             code="bad-flag",
         )
-    resources = _predicted(loaded, blocks, people, geography)
+    allocation = None
+    if geography:
+        from tallyveil.execution.inputs import read_allocation
+
+        allocation = read_allocation(loaded)
+    resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
     if entities is not None:
         deviations = deviations_of(
             loaded, entity_file, split_names(entities), split_names(queries) if queries else None
         )
     if as_json:
-        record = plan_record(loaded, resources)
+        record = plan_record(loaded, resources, allocation)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
         typer.echo(json.dumps(record, indent=2))
         return
-    _show(loaded, geography or deviations is not None)
+    _show(loaded, allocation, opened=geography or deviations is not None)
     if deviations is not None:
         show_deviations(deviations)
     if resources is not None:
@@ -108,20 +114,21 @@ def plan(
 
 
 def _predicted(
-    loaded: "ReleasePlan", blocks: int | None, people: int | None, geography: bool
+    loaded: "ReleasePlan", blocks: int | None, people: int | None, allocation: "Allocation | None"
 ) -> "Resources | None":
     """What a run will need, for the sizes asked for; None where none are."""
-    from tallyveil.execution.inputs import read_hierarchies
     from tallyveil.execution.resources import predict, sizes_of_blocks, sizes_of_spine
 
     if blocks is not None:
         return predict(loaded, sizes_of_blocks(len(loaded.geolevels), blocks, people))
-    if geography:
-        return predict(loaded, sizes_of_spine(read_hierarchies(loaded).spine, people))
+    if allocation is not None:
+        return predict(loaded, sizes_of_spine(allocation.spine, people))
     return None
 
 
-def plan_record(loaded: "ReleasePlan", resources: "Resources | None" = None) -> dict[str, Any]:
+def plan_record(
+    loaded: "ReleasePlan", resources: "Resources | None" = None, allocation: "Allocation | None" = None
+) -> dict[str, Any]:
     """Cost and expected error of a plan as plain data, and what a run needs where that is predicted."""
     from tallyveil.budget.expected import expected_errors
     from tallyveil.execution.guarantee import guarantee_of
@@ -129,7 +136,7 @@ def plan_record(loaded: "ReleasePlan", resources: "Resources | None" = None) -> 
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
-        "privacy": guarantee_of(loaded),
+        "privacy": guarantee_of(loaded, allocation),
         "confidence": str(CONFIDENCE),
         "expected": [
             {
@@ -181,7 +188,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _show(loaded: "ReleasePlan", geography: bool) -> None:
+def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
     from rich.console import Console
 
     from tallyveil.budget.expected import expected_errors
@@ -189,9 +196,9 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
     from tallyveil.execution.plan import STEP_KINDS
 
     console = Console()
-    guarantee = guarantee_of(loaded)
-    opened = "only the public geography was opened, no data" if geography else "no data was opened"
-    console.print(f"[bold]Plan of release {loaded.name}[/] ({opened})")
+    guarantee = guarantee_of(loaded, allocation)
+    what = "only the public geography was opened, no data" if opened else "no data was opened"
+    console.print(f"[bold]Plan of release {loaded.name}[/] ({what})")
     console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
@@ -215,9 +222,17 @@ def _show(loaded: "ReleasePlan", geography: bool) -> None:
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
-    if loaded.spine is not None and loaded.spine.steps:
-        kinds = ", ".join(STEP_KINDS[type(step)] for step in loaded.spine.steps)
-        console.print(f"spine       {', '.join(loaded.geolevels)} (by {kinds})", soft_wrap=True)
+    if loaded.spine is not None and loaded.spine.changes:
+        kinds = [STEP_KINDS[type(step)] for step in loaded.spine.steps]
+        kinds += ["groups by variance"] if loaded.spine.regroup is not None else []
+        kinds += ["bypassing"] if loaded.spine.bypassing is not None else []
+        console.print(f"spine       {', '.join(loaded.geolevels)} (by {', '.join(kinds)})", soft_wrap=True)
+        if loaded.spine.bypassing is not None:
+            console.print(
+                "            a bypassed geounit's share goes to one measurement of its area: less noise there than "
+                "below; the cost is the same",
+                soft_wrap=True,
+            )
     console.print("afterwards  estimation and everything after it cost nothing (post-processing)")
     console.print()
     console.print(_levels(loaded, exact))

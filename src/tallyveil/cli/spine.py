@@ -37,8 +37,6 @@ Exact = Annotated[
 ]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-GIVEN = "given "
-"""Stands before a geolevel's name where the geounits of the geography table are meant, not those of the new spine."""
 PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
 
@@ -126,13 +124,14 @@ def _built(
 ) -> "tuple[OptimisedSpine, Regrouped | None]":
     from dataclasses import replace
 
+    from tallyveil.budget.regroup import GIVEN
     from tallyveil.budget.spine_accuracy import geounits_as_entities
     from tallyveil.budget.spine_presets import load_spine_preset
     from tallyveil.cli.spine_inputs import read_families, read_geography, read_strategy
     from tallyveil.errors import ConfigError
-    from tallyveil.geography import optimise_spine, uniform_shares
+    from tallyveil.geography import Reshaped, optimise_spine, uniform_shares
     from tallyveil.geography.bypass import bypass as bypass_spine
-    from tallyveil.geography.optimise import origins_of
+    from tallyveil.geography.optimise import further
 
     if preset is not None and geolevels is not None:
         raise ConfigError("a preset names its geolevels: give --preset or --geolevels.", code="bad-flag")
@@ -153,21 +152,13 @@ def _built(
     plan, summed = read_strategy(strategy, schema) if strategy is not None else (None, {})
     if regroup is not None and plan is not None:
         groups = _regroup(made, families, plan, summed, exact, regroup, aim, cutoff, maximum)
-        rows = made.rows[groups.rows]
-        made = replace(made, spine=groups.spine, rows=rows, origins=origins_of(plain, groups.spine, rows))
+        made = further(plain, made, Reshaped(groups.spine, groups.rows))
     if plan is not None:
         shares = uniform_shares(made.spine, dict(plan.geolevel_shares))
         made = replace(made, shares=shares)
         if bypassing and steps is not None and steps.bypassing is not None:
             moved, shares = bypass_spine(made.spine, shares, steps.bypassing)
-            rows = made.rows[moved.rows]
-            made = replace(
-                made,
-                spine=moved.spine,
-                rows=rows,
-                origins=origins_of(plain, moved.spine, rows),
-                shares=shares,
-            )
+            made = further(plain, made, moved, shares)
     return made, groups
 
 
@@ -185,7 +176,7 @@ def _regroup(
     from fractions import Fraction
 
     from tallyveil.budget.precision import precision_of
-    from tallyveil.budget.regroup import Aim, Measure, group_by_variance
+    from tallyveil.budget.regroup import GIVEN, Aim, Measure, group_by_variance
     from tallyveil.cli.spine_inputs import weights
     from tallyveil.geography import FanOutLimit
 
@@ -280,6 +271,10 @@ def compare(
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
     out: Annotated[Path | None, typer.Option("--out", help="The same numbers (Parquet).")] = None,
+    each: Annotated[
+        Path | None,
+        typer.Option("--each", help="Of every geounit of the first and every entity, on both (Parquet)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Standard deviation of the total, on two spines: the first's geounits, every family, the second's geounits.
@@ -290,11 +285,13 @@ def compare(
     from tallyveil.cli.spine_tables import comparison, show_rows
     from tallyveil.storage.write import write_parquet
 
-    frame = comparison(
+    frame, areas = comparison(
         (first, second), (strategy, second_strategy or strategy), entities, family or [], schema, exact or []
     )
     if out is not None:
         write_parquet(out, frame, {"schema": schema})
+    if each is not None:
+        write_parquet(each, areas, {"schema": schema})
     show_rows(frame, as_json)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import typer
 
@@ -13,7 +14,8 @@ from tallyveil.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from tallyveil.budget.spine_accuracy import AreaAccuracy
-    from tallyveil.geography import Recipe, Spine
+    from tallyveil.budget.spine_variance import SpineVariances
+    from tallyveil.geography import EntityFamily, Recipe, Spine
 
 MEASURES = ("mean", "median", "q90", "greatest")
 PRINTED = {"mean": "mean", "q90": "90 %", "greatest": "max"}
@@ -26,8 +28,11 @@ def comparison(
     family: Sequence[str],
     schema: str,
     exact: Sequence[str],
-) -> pl.DataFrame:
-    """Standard deviations on two spines, a row for each kind of area.
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Standard deviations on two spines.
+
+    Returns:
+        A row for each kind of area; and a row for each area: every geounit of the first spine, every entity.
 
     Raises:
         GeographyError: the spines are not over the same blocks.
@@ -55,13 +60,32 @@ def comparison(
         spines.append(made)
     rows_on_first = _rows(spines[0], spines[1])
     first = [*geolevel_accuracies(found[0]), *family_accuracies(found[0], families[0])]
-    areas = [
-        geounits_as_entities(spines[0], level).reordered(rows_on_first) for level in range(spines[0].n_levels)
-    ]
-    second = [*family_accuracies(found[1], areas, "geolevel"), *family_accuracies(found[1], families[1])]
+    areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
+    moved = [area.reordered(rows_on_first) for area in areas]
+    second = [*family_accuracies(found[1], moved, "geolevel"), *family_accuracies(found[1], families[1])]
     rows = [_row("areas of the first", one, two) for one, two in zip(first, second, strict=True)]
     rows += [_row("geounits of the second", None, one) for one in geolevel_accuracies(found[1])]
-    return pl.DataFrame(rows, infer_schema_length=None)
+    each = [
+        _each(kind, family, found[0], found[1], rows_on_first)
+        for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
+        for family in families_on_first
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None), pl.concat(each)
+
+
+def _each(
+    kind: str, family: "EntityFamily", first: "SpineVariances", second: "SpineVariances", rows: Any
+) -> pl.DataFrame:
+    """Standard deviation of every area of a family on the first spine, on both."""
+    from tallyveil.budget.spine_variance import entity_variances
+
+    names = {"kind": [kind] * family.n_entities, "name": [family.name] * family.n_entities}
+    return pl.DataFrame(
+        {**names, "code": list(family.codes)}, schema=dict.fromkeys((*names, "code"), pl.String)
+    ).with_columns(
+        pl.Series("first", np.sqrt(entity_variances(first, family))),
+        pl.Series("second", np.sqrt(entity_variances(second, family.reordered(rows)))),
+    )
 
 
 def _rows(first: "Spine", second: "Spine") -> Any:

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tallyveil.budget.strategy import Strategy
+from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
-from tallyveil.geography.spine import Spine
+from tallyveil.errors import BudgetError
 from tallyveil.kernels.family_answers import add_counts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
 from tallyveil.universe.counts import Int64Array, rows_between
 from tallyveil.universe.query_group import QueryGroup
@@ -25,23 +27,21 @@ class Measurer:
 
     Attributes:
         histograms: True counts of every geolevel, root first. Confidential.
-        spine: The hierarchy.
         schema: The universe.
-        strategy: Which queries are measured where, with which law.
+        allocation: Which queries are measured where, with which law.
         noise: Addressed noise of this run, bound to the records, the geography and the plan.
 
-    Privacy: all answers together cost `strategy.total`, whichever of them are asked for, because every
+    Privacy: all answers together cost `allocation.event()`, whichever of them are asked for, because every
     answer asked for is one fixed draw (errata and DESIGN: addressed noise; Canonne, Kamath, Steinke 2020, Thm 4).
     """
 
     histograms: tuple[ConfidentialHistogram, ...]
-    spine: Spine
     schema: Schema
-    strategy: Strategy
+    allocation: Allocation
     noise: NoiseSource
 
     def __repr__(self) -> str:
-        return f"Measurer(geolevels={self.spine.geolevels!r}, histograms={REDACTED}, noise={REDACTED})"
+        return f"Measurer(geolevels={self.allocation.spine.geolevels!r}, histograms={REDACTED}, noise={REDACTED})"
 
     def measure(
         self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
@@ -50,27 +50,63 @@ class Measurer:
 
         Args:
             geolevel: Name of the geolevel.
-            query: A query the strategy measures there.
+            query: A query that is measured there.
             start: First geounit.
             stop: One past the last geounit.
             answers: Answer numbers of the query, ascending, distinct.
         Returns:
-            Values of shape (stop - start, len(answers)), int64; may be negative.
+            Values of shape (stop - start, len(answers)), int64; may be negative. Of a geounit that is not
+            measured nothing is told: its values are 0.
         """
-        level = self.spine.level_index(geolevel)
-        position = self.strategy.queries(geolevel).index(query)
-        law = self.strategy.law(geolevel, query)
+        level = self.allocation.spine.level_index(geolevel)
+        number = self.allocation.strategy.queries(geolevel).index(query)
         group = self.schema.query(query)
-        geounits = np.arange(start, stop, dtype=np.int64)
-        if len(answers) == group.size:
-            values = self.noise.dense(law, level, position, geounits, group.size).astype(np.int64)
-        else:
-            grid = np.repeat(geounits, len(answers)), np.tile(answers, len(geounits))
-            values = self.noise.at(law, level, position, *grid).astype(np.int64)
-            values = values.reshape(len(geounits), len(answers))
-        _add_true_answers(values, self.histograms[level], group, start, stop, answers)
+        position = self.allocation.positions(geolevel)[start:stop]
+        values = np.zeros((stop - start, len(answers)), dtype=np.int64)
+        # One law for each share; as a rule all geounits of a geolevel have the same.
+        for share, law in self.allocation.laws(geolevel, query).items():
+            rows = np.flatnonzero(position == share)
+            own = self._noise(law, (level, number), start + rows, group.size, answers)
+            _add_true_answers(own, self.histograms[level], group, start, stop, answers, rows)
+            if len(rows) == len(values):
+                values = own
+            else:
+                values[rows] = own
         values.setflags(write=False)
-        return NoisyMeasurements(geolevel, query, start, answers, values, law.variance_float())
+        variances = self.allocation.variances(geolevel, query, start, stop)
+        return NoisyMeasurements(geolevel, query, start, answers, values, variances)
+
+    def _draw(
+        self,
+        wanted: FamilyAnswers,
+        q: int,
+        position: NDArray[np.int32],
+        number: tuple[int, int],
+        out: Int64Array,
+    ) -> None:
+        """Noise of the values wanted of one query; `number` is that of its geolevel and its own."""
+        geounits, answers = wanted.addresses(q)
+        share_of = position[geounits]
+        drawn = 0
+        for share, law in self.allocation.laws(wanted.geolevel, wanted.queries[q].name).items():
+            here = share_of == share
+            n_here = int(np.count_nonzero(here))
+            if n_here == len(out):
+                out[:] = self.noise.at(law, *number, geounits, answers)
+            elif n_here:
+                out[here] = self.noise.at(law, *number, geounits[here], answers[here])
+            drawn += n_here
+        if drawn < len(out):
+            raise _unmeasured(wanted.geolevel)
+
+    def _noise(
+        self, law: Law, number: tuple[int, int], geounits: Int64Array, size: int, answers: Int64Array
+    ) -> Int64Array:
+        """Noise of some answers of a query of so many; `number` is that of its geolevel and its own."""
+        if len(answers) == size:
+            return self.noise.dense(law, *number, geounits, size).astype(np.int64, copy=False)
+        grid = np.repeat(geounits, len(answers)), np.tile(answers, len(geounits))
+        return self.noise.at(law, *number, *grid).reshape(len(geounits), len(answers))
 
     def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
         """Noisy values of the answers that consecutive families need: those of `measure`, in bulk.
@@ -80,17 +116,18 @@ class Measurer:
         Returns:
             Values laid out as `wanted` says; may be negative.
         """
-        level = self.spine.level_index(wanted.geolevel)
+        allocation = self.allocation
+        level = allocation.spine.level_index(wanted.geolevel)
         first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         truth = self.histograms[level]
         offsets, cells, counts = rows_between(truth.offsets, truth.cells, truth.counts, first, last)
         tables = answer_tables(wanted.queries, self.schema.size)
-        names = self.strategy.queries(wanted.geolevel)
+        names = allocation.strategy.queries(wanted.geolevel)
+        position = allocation.positions(wanted.geolevel)
         values = np.empty(wanted.n_values, dtype=np.int64)
         for q, group in enumerate(wanted.queries):
             own = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
-            law = self.strategy.law(wanted.geolevel, group.name)
-            own[:] = self.noise.at(law, level, names.index(group.name), *wanted.addresses(q))
+            self._draw(wanted, q, position, (level, names.index(group.name)), own)
             add_counts(
                 wanted.answers,
                 wanted.begin[q],
@@ -112,10 +149,26 @@ def _add_true_answers(
     start: int,
     stop: int,
     answers: Int64Array,
+    wanted: Int64Array,
 ) -> None:
-    """Add the true answers in place, in integers; answers that are not listed are passed over."""
+    """Add the true answers of some of the geounits start..stop in place, in integers.
+
+    Answers that are not listed, and geounits that are not wanted, are passed over.
+    """
     rows, cells, counts = histogram.rows(start, stop)
+    if len(wanted) < stop - start:
+        place = np.full(stop - start, -1, dtype=np.int64)
+        place[wanted] = np.arange(len(wanted))
+        kept = place[rows] >= 0
+        rows, cells, counts = place[rows[kept]], cells[kept], counts[kept]
     found = group.answers_of(cells)
     column = np.minimum(np.searchsorted(answers, found), max(len(answers) - 1, 0))
     listed = (answers[column] == found) if len(answers) else np.zeros(len(found), dtype=bool)
     np.add.at(values, (rows[listed], column[listed]), counts[listed])
+
+
+def _unmeasured(geolevel: str) -> BudgetError:
+    return BudgetError(
+        f"measurements are asked for of geounits of {geolevel} that have no share of the budget. Only single children "
+        "have none, and they are their parents: ask for the parent's."
+    )

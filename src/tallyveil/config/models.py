@@ -106,6 +106,18 @@ class BranchTable(Table):
     )
 
 
+class CutByEntitiesTable(Table):
+    """[[spine.steps]] kind = "cut_by_entities": prims, tract subsets."""
+
+    kind: Literal["cut_by_entities"]
+    families: list[Name] = Field(min_length=1, description="Families whose entities cut.")
+    geolevel: Name = Field(description="First geolevel to be cut.")
+    name: Name = Field(description="Name of the geolevel of parts.")
+    keep: bool = Field(
+        default=True, description="Keep the geolevel whole above its parts; otherwise they take its place."
+    )
+
+
 class GroupByMembershipTable(FanOutTable):
     """[[spine.steps]] kind = "group_by_membership": optimised block groups."""
 
@@ -128,20 +140,74 @@ class GroupByDistanceTable(FanOutTable):
     )
 
 
+class RegroupTable(FanOutTable):
+    """[spine.regroup]: groups chosen by the variances they lead to, never for the worse."""
+
+    geolevel: Name = Field(description="Geolevel of the groups; neither the finest nor the root.")
+    aim: dict[Name, Exact] = Field(
+        min_length=1,
+        description="Weight of each family or geolevel whose variances are to fall; the geolevel of the groups stands "
+        "for the geounits it has in the geography.",
+    )
+    measure: Literal["sum", "maximum"] = Field(
+        default="sum", description="Weighted sum of mean variances, or the greatest single one."
+    )
+
+
 StepTable = Annotated[
-    BranchTable | GroupByMembershipTable | GroupByDistanceTable, Field(discriminator="kind")
+    BranchTable | CutByEntitiesTable | GroupByMembershipTable | GroupByDistanceTable,
+    Field(discriminator="kind"),
 ]
 
 
 class SpineTable(Table):
     """[spine]: off-spine entities, and how the spine is made from the geography."""
 
-    entities: Name = Field(description="Parquet or CSV file with one row a finest geounit.")
+    entities: Name | None = Field(
+        default=None, description="Parquet or CSV file with one row a finest geounit."
+    )
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
     families: list[Name] = Field(
-        min_length=1, description="Columns naming the entity of each finest geounit (null: in none)."
+        default_factory=list,
+        description="Columns naming the entity of each finest geounit (null: in none); a preset's need not be named.",
+    )
+    overlapping: dict[Name, Name] = Field(
+        default_factory=dict,
+        description="Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest "
+        "geounit of each entity, with the columns of geocode and `entity`.",
+    )
+    preset: Name | None = Field(
+        default=None,
+        description='Steps of a production spine, such as "redistricting-persons-us"; instead of steps.',
+    )
+    parts: Name | None = Field(
+        default=None,
+        description="With a preset that branches: new geolevel for the parts of the geolevel it cuts, which then stays "
+        "whole above them, as it must where an invariant or bounds are stated for it.",
     )
     steps: list[StepTable] = Field(default_factory=list, description="What is done, in order.")
+    regroup: RegroupTable | None = Field(
+        default=None, description="Groups chosen by variance, after the steps."
+    )
+    bypass: bool | None = Field(
+        default=None,
+        description="Last: measure a geounit and its children once where that makes no estimate worse. Without it, "
+        "as the preset says, or not.",
+    )
+
+    @model_validator(mode="after")
+    def _preset_or_steps(self) -> Self:
+        if self.preset is not None and self.steps:
+            raise ValueError("give either preset or steps, and not both")
+        if self.parts is not None and self.preset is None:
+            raise ValueError("parts goes with a preset; a step of kind branch has parts of its own")
+        if (self.entities is None) != (self.preset is None and not self.families):
+            raise ValueError(
+                "give the entity table in entities, with families (a preset brings its own); only bypass needs neither"
+            )
+        if self.entities is None and not self.overlapping and not self.bypass:
+            raise ValueError("does nothing: give entities and families, a preset, or bypass = true")
+        return self
 
 
 class AttributeTable(Table):

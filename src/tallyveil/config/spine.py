@@ -1,32 +1,123 @@
 """The spine of a release file: its steps, and the names they leave."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tallyveil.config.models import BranchTable, GroupByMembershipTable, ReleaseFile, SpineTable, StepTable
+from tallyveil.budget.regroup import Measure
+from tallyveil.budget.spine_presets import SpinePreset, load_spine_preset
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.config.models import (
+    BranchTable,
+    CutByEntitiesTable,
+    GroupByMembershipTable,
+    RegroupTable,
+    ReleaseFile,
+    SpineTable,
+    StepTable,
+)
 from tallyveil.errors import ConfigError
-from tallyveil.execution.plan import SpineInput
+from tallyveil.execution.plan import Regroup, SpineInput
+from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.fan_out import FanOutLimit
-from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, Step, geolevels_after
+from tallyveil.geography.optimise import (
+    Branch,
+    CutByEntities,
+    GroupByDistance,
+    GroupByMembership,
+    Step,
+    geolevels_after,
+)
 
 
 def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
     """The entities and steps a release file names; None where it has no [spine].
 
     Raises:
-        ConfigError: a step or an output names no family, or a name stands for two things.
+        ConfigError: a step or an output names no family, a name stands for two things, or a preset does not fit.
+        BudgetError: there is no such preset.
         GeographyError: a step names a geolevel that is not there.
     """
     table = file.spine
     if table is None:
         _refuse_unknown(file.outputs.entities, (), "[outputs] entities")
         return None
-    steps = tuple(_step(item, table) for item in table.steps)
-    _refuse_repeated(
-        table.families, (*file.geography.geolevels, *geolevels_after(file.geography.geolevels, steps))
+    preset = None if table.preset is None else load_spine_preset(table.preset)
+    columns = _columns(table, preset)
+    families = (*columns, *table.overlapping)
+    steps = _preset_steps(table, preset, file.geography.geolevels) if preset else _own_steps(table, families)
+    geolevels = geolevels_after(file.geography.geolevels, steps)
+    _refuse_repeated(families, (*file.geography.geolevels, *geolevels))
+    _refuse_unknown(file.outputs.entities, families, "[outputs] entities")
+    return SpineInput(
+        None if table.entities is None else folder / table.entities,
+        table.geocode,
+        columns,
+        steps,
+        preset=table.preset,
+        overlapping=tuple((name, folder / path) for name, path in table.overlapping.items()),
+        regroup=_regroup(table.regroup, families, geolevels),
+        bypassing=_bypassing(table, preset, file.privacy.mechanism),
     )
-    _refuse_unknown(file.outputs.entities, table.families, "[outputs] entities")
-    return SpineInput(folder / table.entities, table.geocode, tuple(table.families), steps)
+
+
+def _columns(table: SpineTable, preset: SpinePreset | None) -> tuple[str, ...]:
+    """The columns named, and those that the preset needs, which need not be named."""
+    needed = () if preset is None else preset.families
+    return (*(name for name in needed if name not in table.families), *table.families)
+
+
+def _own_steps(table: SpineTable, families: Sequence[str]) -> tuple[Step, ...]:
+    return tuple(_step(item, families) for item in table.steps)
+
+
+def _preset_steps(table: SpineTable, preset: SpinePreset, geolevels: Sequence[str]) -> tuple[Step, ...]:
+    if preset.geolevels != tuple(geolevels):
+        raise ConfigError(
+            f"spine preset '{preset.name}' starts from {', '.join(preset.geolevels)}; [geography] has "
+            f"{', '.join(geolevels)}. Name the geolevels so, or write out steps of your own.",
+            code="unknown-geolevel",
+        )
+    if table.parts is None:
+        return preset.steps
+    if not any(isinstance(step, Branch) for step in preset.steps):
+        raise ConfigError(
+            f"[spine] parts is given, and spine preset '{preset.name}' has no branch. Leave parts out.",
+            code="unknown-geolevel",
+        )
+    return tuple(
+        replace(step, parts=table.parts) if isinstance(step, Branch) else step for step in preset.steps
+    )
+
+
+def _regroup(table: RegroupTable | None, families: Sequence[str], geolevels: Sequence[str]) -> Regroup | None:
+    if table is None:
+        return None
+    unknown = [name for name in (table.geolevel, *table.aim) if name not in (*families, *geolevels)]
+    if unknown or table.geolevel not in geolevels:
+        raise ConfigError(
+            f"[spine.regroup] names {', '.join(unknown or [table.geolevel])}; geolevels of the spine are "
+            f"{', '.join(geolevels)}, families {', '.join(families) or 'none'}. Use these names.",
+            code="unknown-entity",
+        )
+    return Regroup(
+        table.geolevel,
+        FanOutLimit(table.cutoff, table.at_most),
+        tuple(table.aim.items()),
+        Measure(table.measure),
+    )
+
+
+def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) -> BypassRule | None:
+    """The preset's rule, or that of the mechanism where no preset has one."""
+    rule = None if preset is None else preset.bypassing
+    if table.bypass is None:
+        return rule
+    if not table.bypass:
+        return None
+    return rule or (
+        BypassRule.SINGLE_CHILD if mechanism == Mechanism.DISCRETE_GAUSSIAN else BypassRule.PURE_DP
+    )
 
 
 def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], where: str) -> str:
@@ -50,12 +141,14 @@ def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], wher
     )
 
 
-def _step(item: StepTable, table: SpineTable) -> Step:
+def _step(item: StepTable, families: Sequence[str]) -> Step:
     named = [item.family] if isinstance(item, BranchTable) else item.families
-    _refuse_unknown(named, table.families, f"a step of kind {item.kind} in [[spine.steps]]")
+    _refuse_unknown(named, families, f"a step of kind {item.kind} in [[spine.steps]]")
     if isinstance(item, BranchTable):
         entities = tuple(item.entities) if item.entities is not None else None
         return Branch(item.family, item.geolevel, item.name, entities, item.parts)
+    if isinstance(item, CutByEntitiesTable):
+        return CutByEntities(tuple(item.families), item.geolevel, item.name, item.keep)
     limit = FanOutLimit(item.cutoff, item.at_most)
     if isinstance(item, GroupByMembershipTable):
         return GroupByMembership(tuple(item.families), item.geolevel, item.children, limit)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.budget.allocation import Allocation
 from tallyveil.estimation.problem import (
     EstimationPass,
     FamilyProblem,
@@ -34,7 +35,7 @@ class FamilyBuilder:
 
     Attributes:
         plan: The release.
-        spine: The hierarchy.
+        allocation: What every geounit is measured with.
         level: Number of the children's geolevel, 0 for the root.
         source: Where noisy answers come from.
         constraints: Every constraint of the release.
@@ -43,12 +44,17 @@ class FamilyBuilder:
     """
 
     plan: ReleasePlan
-    spine: Spine
+    allocation: Allocation
     level: int
     source: MeasurementSource
     constraints: tuple[ConstraintTable, ...]
     queries: tuple[QueryGroup, ...]
     rounding: tuple[tuple[QueryGroup, ...], ...]
+
+    @property
+    def spine(self) -> Spine:
+        """The hierarchy."""
+        return self.allocation.spine
 
     @property
     def geolevel(self) -> str:
@@ -98,13 +104,12 @@ class FamilyBuilder:
 
         Zero where a geounit is not measured.
         """
-        return 1.0 / self._variances(start, stop)
+        return 1.0 / self.variances(start, stop)
 
-    def _variances(self, start: int, stop: int) -> FloatArray:
-        """The same, as variances in persons squared."""
-        laws = [self.plan.strategy.law(self.geolevel, group.name) for group in self.queries]
-        each = np.array([law.variance_float() for law in laws], dtype=np.float64)
-        return np.repeat(each[:, None], stop - start, axis=1)
+    def variances(self, start: int, stop: int) -> FloatArray:
+        """The same, as variances in persons squared; infinite where a geounit is not measured."""
+        each = [self.allocation.variances(self.geolevel, group.name, start, stop) for group in self.queries]
+        return np.array(each, dtype=np.float64).reshape(len(self.queries), stop - start)
 
     def answers(self, first: int, last: int, counts: PublicCounts) -> FamilyAnswers:
         """The measurements that the families of parents first..last need."""
@@ -148,7 +153,7 @@ class FamilyBuilder:
         settings = self.plan.estimation_of(self.geolevel)
         # A single child is its parent, and an empty parent has empty children: nothing need be measured.
         trivial = parent_counts is not None and (stop - start == 1 or len(support) == 0)
-        variances = self._variances(start, stop)
+        variances = self.variances(start, stop)
         measured = tuple(
             self._measured(group, own, start, stop, support)
             for group, own in zip(self.queries, variances, strict=True)

@@ -4,9 +4,15 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.execution.plan import ReleasePlan
+
+MOST_KINDS = 4
+"""Kinds of paths whose pairs are composed exactly, a law for each; more are bounded by what they cost together."""
 
 if TYPE_CHECKING:
     from tallyveil.accounting.bounds import Bounds
@@ -24,8 +30,13 @@ POST_PROCESSING = (
 )
 
 
-def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
+def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dict[str, Any]:
     """The privacy guarantee of a plan as plain data.
+
+    Args:
+        plan: The plan.
+        allocation: What every geounit of its spine is measured with; None while the geography is not opened. Then
+            what bypassing will do is not known, and the exact epsilon is told from above only.
 
     Returns:
         Exact budget and cost as text, the reporting delta, `epsilon` at that delta (an upper bound; for pure
@@ -45,7 +56,7 @@ def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
         "spent": str(plan.spent),
         "delta": str(delta),
         "epsilon": epsilon,
-        "exact": _exact(plan),
+        "exact": _exact(plan, allocation),
         "post_processing": POST_PROCESSING,
         **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
@@ -53,23 +64,27 @@ def guarantee_of(plan: ReleasePlan) -> dict[str, Any]:
     }
 
 
-def _exact(plan: ReleasePlan) -> dict[str, Any]:
+def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
     """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
-    from tallyveil.accounting import compose
-
     strategy, levels = plan.strategy, []
     for geolevel in strategy.geolevels:
-        event = strategy.geolevel_event(geolevel)
-        budget = sum((strategy.share(geolevel, query) for query in strategy.queries(geolevel)), Fraction(0))
+        event: PrivacyEvent = strategy.geolevel_event(geolevel)
+        if allocation is not None:
+            event = allocation.geolevel_event(geolevel)
+        budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
+        # Shares rise, so that the last is the dearest.
+        found, _ = _epsilon(
+            plan, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
+        )
         levels.append(
             {
                 "geolevel": geolevel,
                 "spent": str(budget),
                 "classical_epsilon": _classical(strategy, budget, plan.delta),
-                "epsilon": compose(event, neighbours=strategy.neighbours).epsilon(plan.delta).to_mapping(),
+                "epsilon": found.to_mapping(),
             }
         )
-    epsilon, engines = _overall(plan)
+    epsilon, engines = _overall(plan, allocation)
     return {
         "delta": str(plan.delta),
         "epsilon": epsilon.to_mapping(),
@@ -78,23 +93,58 @@ def _exact(plan: ReleasePlan) -> dict[str, Any]:
     }
 
 
-def _overall(plan: ReleasePlan) -> "tuple[Bounds, list[str]]":
+def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
     """Epsilon of the whole release.
 
     Gaussian noise on a lattice has no one loss law, so a release with it is known from below by its measurements,
-    which compose exactly, and from above by its rho.
+    which compose exactly, and from above by its rho. So is one with many kinds of paths after bypassing, whose
+    pairs are too many to compose; and one whose geography has not been opened is known from above alone.
+    """
+    from tallyveil.accounting.bounds import Bounds
+
+    strategy = plan.strategy
+    if allocation is None and plan.spine is not None and plan.spine.bypassing is not None:
+        return Bounds(0.0, _classical(strategy, plan.spent, plan.delta)), [_classical_name(strategy)]
+    measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
+    # Of many kinds of paths: a record that stays on those of the first.
+    composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
+    if plan.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return _epsilon(plan, composed, plan.spent, None)
+    return _epsilon(plan, plan.event(composed), plan.spent, plan.event(measuring))
+
+
+def _is_of_many_kinds(event: PrivacyEvent) -> bool:
+    return isinstance(event, ParallelEvent) and len(event.events) > MOST_KINDS
+
+
+def _epsilon(
+    plan: ReleasePlan, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
+) -> "tuple[Bounds, list[str]]":
+    """Epsilon from both sides, and how it was found.
+
+    Args:
+        plan: The plan.
+        composed: What is composed: all there is, or a part or case of it.
+        budget: What all there is costs.
+        whole: All there is; where `composed` is something else, its epsilon bounds from below alone.
     """
     from tallyveil.accounting import compose
     from tallyveil.accounting.bounds import Bounds
 
-    strategy = plan.strategy
-    lattice_gaussian = bool(plan.subspace) and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    event = strategy.event() if lattice_gaussian else plan.event()
-    guarantee = compose(event, neighbours=strategy.neighbours)
+    guarantee = compose(composed, neighbours=plan.strategy.neighbours)
     found = guarantee.epsilon(plan.delta)
-    if not lattice_gaussian:
+    if composed == whole:
         return found, list(guarantee.engines)
-    return Bounds(found.lower, _classical(strategy, plan.spent, plan.delta)), [*guarantee.engines, "zcdp"]
+    # What the composition proves is below what the budget allows, up to the widths of both.
+    classical = _classical(plan.strategy, budget, plan.delta)
+    return Bounds(min(found.lower, classical), classical), [
+        *guarantee.engines,
+        _classical_name(plan.strategy),
+    ]
+
+
+def _classical_name(strategy: Strategy) -> str:
+    return "zcdp" if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else "pure"
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:

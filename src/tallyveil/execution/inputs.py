@@ -1,15 +1,24 @@
 """Opening the inputs of a plan: the public geography first, then the records behind the wall."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.execution.plan import GeographyInput, ReleasePlan, SpineInput
+from tallyveil.execution.spine_making import make_spine
 from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns
-from tallyveil.geography.optimise import optimise_spine
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect, require_text, scan_table
+
+ENTITY = "entity"
+"""Column that names the entity in the table of an overlapping family."""
 
 
 def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
@@ -18,21 +27,28 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     Raises:
         GeographyError: the geography is no tree, the entities do not fit it, a step does not fit, or something is
             stated for a geolevel that the steps cut or replace.
+        BudgetError: shares or variances do not fit the spine that the steps make.
         StoreError, ConfigError: a file or a column is missing or unreadable.
     """
     original = read_spine(plan.geography)
     if plan.spine is None:
         return plain_hierarchies(original)
     families = read_entities(plan.spine, original)
-    if not plan.spine.steps:
+    if not plan.spine.changes:
         return plain_hierarchies(original, families)
-    made = hierarchies_of(original, optimise_spine(original, families, plan.spine.steps), families)
+    made = hierarchies_of(original, make_spine(plan, original, families), families)
     for invariant in plan.invariants:
         for geolevel in invariant.geolevels:
             made.require_whole(geolevel, f"the invariant on '{invariant.query}'")
     for bounds in plan.bounds:
         made.require_whole(bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
     return made
+
+
+def read_allocation(plan: ReleasePlan) -> Allocation:
+    """What every geounit of a plan's spine will be measured with; raises as `read_hierarchies` does."""
+    made = read_hierarchies(plan)
+    return allocation_of(plan.strategy, made.spine, made.shares)
 
 
 def read_spine(geography: GeographyInput) -> Spine:
@@ -56,19 +72,37 @@ def read_spine(geography: GeographyInput) -> Spine:
 
 
 def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...]:
-    """The families of off-spine entities, on the spine of the geography table.
+    """The families of off-spine entities, on the spine of the geography table; none where no table is named.
 
     Raises:
-        GeographyError: the table does not have a row for every finest geounit, or has others.
+        GeographyError: the table does not have a row for every finest geounit, or has others; a table of pairs has
+            unknown or repeated ones.
         StoreError, ConfigError: the file or a column is missing or unreadable.
     """
+    disjoint = () if entities.entities is None else _disjoint_families(entities, entities.entities, spine)
+    return (
+        *disjoint,
+        *(_overlapping_family(entities, name, path, spine) for name, path in entities.overlapping),
+    )
+
+
+def _disjoint_families(entities: SpineInput, path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
     columns = [entities.geocode, *entities.families]
-    frame = scan_table(entities.entities, columns, "entities")
-    for column in dict.fromkeys(columns):
-        require_text(frame, column, entities.entities, "entities")
-    table = collect(frame, entities.entities, "entities")
+    table = _text_table(path, columns)
     by_name = {name: table[name] for name in columns}
     return entities_from_columns(spine, by_name, entities.families, entities.geocode)
+
+
+def _overlapping_family(entities: SpineInput, name: str, path: Path, spine: Spine) -> EntityFamily:
+    table = _text_table(path, [entities.geocode, ENTITY])
+    return entities_from_pairs(spine, name, table[entities.geocode], table[ENTITY])
+
+
+def _text_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    frame = scan_table(path, columns, "entities")
+    for column in dict.fromkeys(columns):
+        require_text(frame, column, path, "entities")
+    return collect(frame, path, "entities")
 
 
 def read_histograms(plan: ReleasePlan, spine: Spine) -> tuple[ConfidentialHistogram, ...]:

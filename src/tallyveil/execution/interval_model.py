@@ -18,9 +18,10 @@ from tallyveil.execution.drawn_rows import DrawnRows, drawn_queries
 from tallyveil.execution.plan import ReleasePlan, strategy_of_plan
 from tallyveil.execution.run_folder import MANIFEST
 from tallyveil.execution.subspace_query import SubspaceQuery
+from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
-from tallyveil.release.geography import read_geography
+from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
@@ -36,6 +37,7 @@ class FinishedRelease:
         schema: The universe.
         spine: The hierarchy.
         strategy: What was measured where.
+        shares: Share of every geounit, where geounits were bypassed; else None.
     """
 
     root: Path
@@ -43,6 +45,7 @@ class FinishedRelease:
     schema: Schema
     spine: Spine
     strategy: Strategy
+    shares: GeounitShares | None
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -70,9 +73,9 @@ def open_release(root: Path) -> FinishedRelease:
         )
     manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
     plan = manifest["plan"]
-    return FinishedRelease(
-        root, manifest, schema_from_mapping(plan["schema"]), read_geography(root), strategy_of_plan(plan)
-    )
+    spine = read_geography(root)
+    schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)
+    return FinishedRelease(root, manifest, schema, spine, strategy, read_shares(root, spine))
 
 
 def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:
@@ -96,19 +99,21 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         release.schema,
         release.spine,
         release.strategy,
+        shares=release.shares,
         invariants=_by_geolevel(stated, release.spine),
         zeros=zeros,
         besides=drawn_queries(release.schema, release.strategy, _drawn_items(plan)),
     )
 
 
-def plan_model(plan: ReleasePlan, spine: Spine) -> TreeModel:
+def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = None) -> TreeModel:
     """The model that the measurements of a plan will follow; raises as `release_model` does, for the input files."""
     stated = [(item.query, item.geolevels) for item in plan.invariants]
     return model_of_strategy(
         plan.schema,
         spine,
         plan.strategy,
+        shares=shares,
         invariants=_by_geolevel(stated, spine),
         zeros=public_zeros(plan, spine),
         besides=drawn_queries(plan.schema, plan.strategy, plan.subspace),

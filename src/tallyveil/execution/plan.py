@@ -10,11 +10,21 @@ from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.execution.subspace_query import SubspaceQuery
-from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, Step, geolevels_after
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.fan_out import FanOutLimit
+from tallyveil.geography.optimise import (
+    Branch,
+    CutByEntities,
+    GroupByDistance,
+    GroupByMembership,
+    Step,
+    geolevels_after,
+)
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -68,27 +78,74 @@ class SpineInput:
 
     Attributes:
         entities: Parquet or CSV file, one row a finest geounit.
-        geocode: Column holding the finest geocode.
+        geocode: Column holding the finest geocode, in all tables of entities.
         families: Columns that name the entity of each finest geounit; each is a family.
         steps: What is done to the geography's spine, in order; none leaves it as it is.
+        preset: Name of the production spine whose steps these are; None for steps of one's own.
+        overlapping: Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest
+            geounit of each entity.
+        regroup: Whose groups are then chosen by variance; None to leave all groups as they are.
+        bypassing: Rule by which geounits are bypassed, last; None to bypass nothing.
     """
 
-    entities: Path
+    entities: Path | None
     geocode: str
     families: tuple[str, ...]
     steps: tuple[Step, ...]
+    preset: str | None = None
+    overlapping: tuple[tuple[str, Path], ...] = ()
+    regroup: "Regroup | None" = None
+    bypassing: BypassRule | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the spine of the release is another than that of its geography, or has shares of its own."""
+        return bool(self.steps) or self.regroup is not None or self.bypassing is not None
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, without the path."""
+        # What is not asked for is left out, so that other plans keep their digest.
         return {
             "geocode": self.geocode,
             "families": list(self.families),
             "steps": [{"kind": STEP_KINDS[type(step)], **asdict(step)} for step in self.steps],
+            **({"preset": self.preset} if self.preset is not None else {}),
+            **({"overlapping": [name for name, _ in self.overlapping]} if self.overlapping else {}),
+            **({"regroup": self.regroup.to_mapping()} if self.regroup is not None else {}),
+            **({"bypassing": self.bypassing.value} if self.bypassing is not None else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup:
+    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), never for the worse.
+
+    Attributes:
+        geolevel: Whose geounits are the groups.
+        limit: Most children of a group.
+        aim: Weight of each family and geolevel that the variances are of; the geolevel itself stands for the
+            geounits it has in the geography.
+        measure: Weighted sum of mean variances, or the greatest.
+    """
+
+    geolevel: str
+    limit: FanOutLimit
+    aim: tuple[tuple[str, Fraction], ...]
+    measure: Measure
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "geolevel": self.geolevel,
+            "limit": asdict(self.limit),
+            "aim": {name: str(weight) for name, weight in self.aim},
+            "measure": self.measure.value,
         }
 
 
 STEP_KINDS: dict[type[Step], str] = {
     Branch: "branch",
+    CutByEntities: "cut_by_entities",
     GroupByMembership: "group_by_membership",
     GroupByDistance: "group_by_distance",
 }
@@ -220,12 +277,17 @@ class ReleasePlan:
         """The query group of that name."""
         return self.schema.query(name)
 
-    def event(self) -> PrivacyEvent:
-        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants."""
+    def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
+        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
+
+        Args:
+            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
+                spine on which nothing is bypassed, which cost the same.
+        """
         invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
         mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
         drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
-        return SequentialEvent((self.strategy.event(), *drawn, *invariants))
+        return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""

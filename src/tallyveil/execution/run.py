@@ -10,6 +10,7 @@ from typing import Any
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import StoreError, TallyveilError
@@ -135,6 +136,7 @@ class _Run:
     observer: Observer
     watch: Stopwatch
     hierarchies: Hierarchies
+    allocation: Allocation
     paths: str
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
@@ -150,7 +152,8 @@ class _Run:
         with watch.stage("read geography"):
             hierarchies = read_hierarchies(plan)
             spine = hierarchies.spine
-            paths = check_paths(plan, spine)
+            allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
+            paths = check_paths(allocation)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
         if warning is not None:
             observer.warned(warning)
@@ -170,6 +173,7 @@ class _Run:
             observer,
             watch,
             hierarchies,
+            allocation,
             paths,
             histograms,
             constraints,
@@ -192,9 +196,8 @@ class _Run:
         log.write("resumed" if resumed else "started", run=secrets.run_id, private=secrets.private)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         tags = secrets.file_tags()
-        measurer = Measurer(
-            self.histograms, self.spine, self.plan.schema, self.plan.strategy, NoiseSource(secrets.noise_key)
-        )
+        noise = NoiseSource(secrets.noise_key)
+        measurer = Measurer(self.histograms, self.plan.schema, self.allocation, noise)
         drawing = self.plan.schema, self.spine, self.histograms, secrets.noise_key
         self.constraints += draw_subspace(self.subspace, *drawing, folder.path, tags)
         counts: list[PublicCounts] = []
@@ -252,9 +255,8 @@ class _Run:
                     description="run with an insecure test key",
                     token=f"{secrets.run_id} test key",
                 )
-            ledger.spend(
-                self.plan.event(), description=f"release {self.plan.name}", token=f"{secrets.run_id} release"
-            )
+            event = self.plan.event(self.allocation.event())
+            ledger.spend(event, description=f"release {self.plan.name}", token=f"{secrets.run_id} release")
 
     def _measure(
         self, folder: RunFolder, level: int, source: MeasurementSource, tags: dict[str, str]
@@ -285,7 +287,7 @@ class _Run:
             return read_histogram(folder.path, geolevel, self.plan.schema, self.spine)
         builder = FamilyBuilder(
             plan=self.plan,
-            spine=self.spine,
+            allocation=self.allocation,
             level=level,
             source=source,
             constraints=self.constraints,
@@ -313,10 +315,9 @@ class _Run:
 
     def _keeper(self, folder: RunFolder, builder: FamilyBuilder, tags: dict[str, str]) -> KeepMeasurements:
         """Writes the measurements of a chunk, under the chunk's number."""
-        law = self.plan.strategy.law
-        variances = [law(builder.geolevel, group.name).variance_float() for group in builder.queries]
 
         def keep(number: int, wanted: FamilyAnswers, values: Int64Array) -> None:
+            variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
             write_support_measurements(folder.path, number, wanted, values, variances, self.spine, tags)
 
         return keep
@@ -352,8 +353,8 @@ class _Run:
             root=folder.path,
             plan=self.plan.to_mapping(),
             plan_digest=self.plan.digest().hex(),
-            privacy={**guarantee_of(self.plan), "paths": self.paths},
-            event=self.plan.event().to_mapping(),
+            privacy={**guarantee_of(self.plan, self.allocation), "paths": self.paths},
+            event=self.plan.event(self.allocation.event()).to_mapping(),
             run_id=secrets.run_id,
             private=secrets.private,
             input_commitment=secrets.commitment(self.records_digest),

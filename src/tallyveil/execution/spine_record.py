@@ -4,24 +4,32 @@ from typing import Any
 
 import numpy as np
 
+from tallyveil.budget.allocation import Allocation
+from tallyveil.errors import BudgetError
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.distance import off_spine_distances
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.shares import path_total, uniform_shares
+from tallyveil.geography.shares import path_total
 from tallyveil.geography.spine import Spine
 
 
-def check_paths(plan: ReleasePlan, spine: Spine) -> str:
+def check_paths(allocation: Allocation) -> str:
     """Refuse a spine on which some path from a root to a finest geounit spends other than the whole, exactly.
 
     Returns:
         A sentence for the guarantee.
     Raises:
-        BudgetError: the shares do not fit the spine, or sum to another number along some path.
+        BudgetError: the shares sum to another number than 1 along some path.
     Source: Cumings-Menon et al. 2023, Theorem 3.
     """
-    total = path_total(spine, uniform_shares(spine, dict(plan.strategy.geolevel_shares)))
+    spine = allocation.spine
+    total = path_total(spine, allocation.shares)
+    if total != 1:
+        raise BudgetError(
+            f"shares sum to {total} along every path from a root to a {spine.geolevels[-1]}; wanted exactly 1, the "
+            "whole of the strategy. Take the shares that the steps of the spine made."
+        )
     return (
         f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly {total}, for all "
         f"{spine.n_geounits(spine.finest):,}; checked in exact fractions before anything was spent"
@@ -34,18 +42,41 @@ def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] 
     Returns:
         `steps`; geounits and children of `original` and `made` by geolevel; `replaced`, the geolevels of the
         original that the spine does not have as they were; off-spine `distances` of every entity family and replaced
-        geolevel on both.
+        geolevel on both; `preset`, `regroup` and `bypassing` where the plan has them, the last with geounits
+        measured and not measured, and their shares, by geolevel.
     Privacy: computed from public geography only.
     """
     if plan.spine is None:
         return None
+    asked = plan.spine.to_mapping()
     areas = (*hierarchies.families, *hierarchies.replaced)
     return {
-        "steps": plan.spine.to_mapping()["steps"],
+        **{key: value for key, value in asked.items() if key in ("steps", "preset", "regroup")},
         "original": _levels(hierarchies.original),
         "made": _levels(hierarchies.spine),
         "replaced": list(hierarchies.replaced_names),
         "distances": {area.name: _distances(hierarchies, area) for area in areas},
+        **({"bypassing": _bypassed(asked["bypassing"], hierarchies)} if "bypassing" in asked else {}),
+    }
+
+
+def _bypassed(rule: str, hierarchies: Hierarchies) -> dict[str, Any]:
+    """Which geounits are measured, and with which share."""
+    spine, shares = hierarchies.spine, hierarchies.shares
+    if shares is None:
+        return {"rule": rule, "geolevels": []}
+    measured = [int(shares.measured(level).sum()) for level in range(spine.n_levels)]
+    return {
+        "rule": rule,
+        "geolevels": [
+            {
+                "geolevel": name,
+                "measured": measured[level],
+                "not_measured": spine.n_geounits(level) - measured[level],
+                "shares": {str(share): count for share, count in shares.tally(level).items()},
+            }
+            for level, name in enumerate(spine.geolevels)
+        ],
     }
 
 

@@ -10,6 +10,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.optimise import OptimisedSpine
+from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 
 
@@ -23,12 +24,14 @@ class Hierarchies:
         families: Families of entities, on `spine`.
         replaced: Geolevels of the original that `spine` does not have as they were, each as a family on `spine` with
             the geolevel's name: what was cut (counties), and what was made anew (block groups).
+        shares: Share of the budget of every geounit of `spine`, where geounits were bypassed; else None.
     """
 
     spine: Spine
     original: Spine
     families: tuple[EntityFamily, ...] = ()
     replaced: tuple[EntityFamily, ...] = ()
+    shares: GeounitShares | None = None
 
     @property
     def replaced_names(self) -> tuple[str, ...]:
@@ -96,9 +99,8 @@ def hierarchies_of(original: Spine, made: OptimisedSpine, families: Sequence[Ent
         for level in range(original.finest)
         if not _has_as_it_was(original, level, made)
     )
-    return Hierarchies(
-        made.spine, original, tuple(family.reordered(made.rows) for family in families), replaced
-    )
+    moved = tuple(family.reordered(made.rows) for family in families)
+    return Hierarchies(made.spine, original, moved, replaced, made.shares)
 
 
 def area_spine(family: EntityFamily) -> Spine:

@@ -165,9 +165,27 @@ def optimise_spine(
         made = _then(made, bypassed)
     if geounit_shares is not None:
         path_total(made.spine, geounit_shares)
+    return _optimised(spine, made, geounit_shares)
+
+
+def further(
+    original: Spine, made: OptimisedSpine, change: Reshaped, shares: GeounitShares | None = None
+) -> OptimisedSpine:
+    """A spine changed once more.
+
+    Args:
+        original: The spine that all steps started from.
+        made: What was made of it so far.
+        change: A spine made from `made.spine`.
+        shares: Share of every geounit of that.
+    """
+    return _optimised(original, _then(Reshaped(made.spine, made.rows), change), shares)
+
+
+def _optimised(original: Spine, made: Reshaped, shares: GeounitShares | None) -> OptimisedSpine:
     rows = made.rows.copy()
     rows.flags.writeable = False
-    return OptimisedSpine(made.spine, rows, origins_of(spine, made.spine, rows), geounit_shares)
+    return OptimisedSpine(made.spine, rows, origins_of(original, made.spine, rows), shares)
 
 
 def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[str, ...]:

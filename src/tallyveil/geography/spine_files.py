@@ -32,9 +32,8 @@ def write_spine(path: Path, spine: Spine, shares: GeounitShares | None = None) -
         for level, codes in enumerate(spine.geocodes)
     ]
     if shares is not None:
-        texts = pl.Series([str(value) for value in shares.values], dtype=pl.String)
         columns += [
-            texts.gather(shares.positions[level][spine.ancestors(level)]).alias(SHARE + name)
+            share_texts(shares, level).gather(spine.ancestors(level)).alias(SHARE + name)
             for level, name in enumerate(spine.geolevels)
         ]
     write_parquet(path, pl.DataFrame(columns), {"geolevels": json.dumps(list(spine.geolevels))})
@@ -60,10 +59,21 @@ def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
     rows = spine.locate(spine.finest, table[names[-1]])
     order = np.empty(len(rows), dtype=np.int64)
     order[rows] = np.arange(len(rows))
-    return spine, _shares(spine, [table[SHARE + name].gather(order) for name in names])
+    return spine, shares_of_columns(spine, [table[SHARE + name].gather(order) for name in names])
 
 
-def _shares(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShares:
+def share_texts(shares: GeounitShares, level: int) -> pl.Series:
+    """Share of every geounit of a geolevel as text, such as "104/4099"."""
+    texts = pl.Series([str(value) for value in shares.values], dtype=pl.String)
+    return texts.gather(shares.positions[level])
+
+
+def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShares:
+    """Shares from a column a geolevel, root first, of one text a finest geounit, in the spine's order.
+
+    Raises:
+        GeographyError: a geounit with two shares, or a text that is no exact fraction.
+    """
     texts = sorted({text for column in columns for text in column.unique().to_list()})
     values = sorted({_fraction(text) for text in texts})
     place = {text: values.index(_fraction(text)) for text in texts}

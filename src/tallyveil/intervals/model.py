@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import GeographyError
+from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
 from tallyveil.kernels.tree_transform import Floats, Int64s
@@ -82,36 +84,40 @@ def model_of_strategy(
     spine: Spine,
     strategy: Strategy,
     *,
+    shares: GeounitShares | None = None,
     invariants: Mapping[str, Sequence[str]] | None = None,
     zeros: Sequence[Zeros] = (),
     besides: Mapping[str, Sequence[tuple[QueryGroup, float]]] | None = None,
     largest_block: int = LARGEST_BLOCK,
 ) -> TreeModel:
-    """The model of a strategy that measures every geounit of a geolevel alike.
+    """The model of a strategy on a spine.
 
     Args:
         schema: The universe; its structural zeros hold everywhere.
         spine: The hierarchy; geolevels the strategy does not name are not measured.
         strategy: What is measured where.
+        shares: Share of every geounit, where those of a geolevel differ; None for the strategy's geolevel shares.
         invariants: Queries published exactly, by geolevel.
         zeros: Public zeros beyond the schema's.
         besides: By geolevel, queries measured beside those of the strategy, with their variance in persons squared.
         largest_block: See `derive_algebra`.
     Raises:
         GeographyError: a geolevel is unknown.
+        BudgetError: the shares do not fit the spine.
         SchemaError, ConstraintError: see `derive_algebra`.
     """
     levels = []
     for name in strategy.geolevels:
         spine.level_index(name)
+    own = None if shares is None else Allocation(strategy, spine, shares)
     for name in spine.geolevels:
         queries = strategy.queries(name) if name in strategy.geolevels else ()
-        precisions = [1.0 / strategy.law(name, query).variance_float() for query in queries]
-        more = (besides or {}).get(name, ())
-        precisions += [1.0 / variance for _, variance in more]
-        measured = (*map(schema.query, queries), *(group for group, _ in more))
         exact = tuple(schema.query(query) for query in (invariants or {}).get(name, ()))
-        levels.append(LevelModel(name, measured, np.array([precisions], np.float64), exact))
+        more = (besides or {}).get(name, ())
+        measured = (*map(schema.query, queries), *(group for group, _ in more))
+        precisions = _precisions(strategy, name, own)
+        drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
+        levels.append(LevelModel(name, measured, np.concatenate([precisions, drawn], axis=1), exact))
     return model_of_levels(
         schema,
         spine,
@@ -120,6 +126,17 @@ def model_of_strategy(
         gaussian=strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
         largest_block=largest_block,
     )
+
+
+def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None) -> Floats:
+    """Precisions of a geolevel, one row where all geounits are alike."""
+    queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
+    if allocation is None:
+        return np.array([[1.0 / strategy.law(geolevel, query).variance_float() for query in queries]])
+    n = len(allocation.positions(geolevel))
+    columns = [1.0 / allocation.variances(geolevel, query, 0, n) for query in queries]
+    found = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
+    return found[:1] if bool((found == found[:1]).all()) else np.ascontiguousarray(found)
 
 
 def model_of_levels(

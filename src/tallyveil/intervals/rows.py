@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import TreeModel
+from tallyveil.kernels.tree_transform import Int64s
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, query_folder
 from tallyveil.universe.query_group import QueryGroup
@@ -72,6 +73,25 @@ class StoredRows:
         """
         if not queries:
             return np.zeros((stop - start, 0), np.int16)
+        measured = self._measured(level, queries[0])
+        if measured is None:
+            return self._stored(level, queries, start, stop)
+        # Files have rows for measured geounits alone; the others' answers count for nothing.
+        first, last = np.searchsorted(measured, [start, stop]).tolist()
+        out = np.zeros((stop - start, sum(group.size for group in queries)), np.int32)
+        if last > first:
+            out[measured[first:last] - start] = self._stored(level, queries, first, last)
+        return narrowed(out)
+
+    def _measured(self, level: int, group: QueryGroup) -> Int64s | None:
+        """Geounits in which a query of the strategy is measured; None where all are."""
+        own = self._model.levels[level]
+        precisions = own.precisions[:, own.measured.index(group)]
+        measured = np.flatnonzero(precisions)
+        return None if len(measured) == len(precisions) else measured
+
+    def _stored(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+        """Rows start..stop of the files."""
         return np.concatenate([self._query(level, group, start, stop) for group in queries], axis=1)
 
     def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> AnswerArray:
@@ -100,7 +120,8 @@ class StoredRows:
             )
         heights = [pl.scan_parquet(part).select(pl.len()).collect().item() for part in parts]
         begins = np.cumsum([0, *heights]).tolist()
-        if begins[-1] != self._spine.n_geounits(level):
+        measured = self._measured(level, group)
+        if begins[-1] != (self._spine.n_geounits(level) if measured is None else len(measured)):
             raise self._mismatch(folder)
         return parts, begins
 
@@ -113,19 +134,23 @@ class StoredRows:
         self._held = {other: own for other, own in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
         frame = pl.read_parquet(parts[part])
+        geounits = np.arange(begins[part], begins[part + 1], dtype=np.int64)
+        measured = self._measured(level, group)
         codes = self._spine.geocodes[level].text[begins[part] : begins[part + 1]]
+        if measured is not None:
+            geounits = measured[geounits]
+            codes = self._spine.geocodes[level].text.gather(geounits)
         values = frame["values"].explode(empty_as_null=False)
         if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
             raise self._mismatch(parts[part].parent)
-        self._check_variances(level, group, begins[part], frame)
+        self._check_variances(level, group, geounits, frame)
         table = narrowed(values.to_numpy()).reshape(frame.height, group.size)
         self._held[key] = part, table
         return table
 
-    def _check_variances(self, level: int, group: QueryGroup, begin: int, frame: pl.DataFrame) -> None:
+    def _check_variances(self, level: int, group: QueryGroup, geounits: Int64s, frame: pl.DataFrame) -> None:
         """Refuse measurements that are less or more exact than the model says."""
         own = self._model.levels[level]
-        geounits = np.arange(begin, begin + frame.height, dtype=np.int64)
         precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
         off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
         if bool((off[precisions > 0] > SAME_VARIANCE).any()):

@@ -18,7 +18,8 @@ class NoisyMeasurements:
         first_geounit: Index of the geounit of row 0.
         answers: Which answer of the query each column holds, ascending; shape (n_answers,).
         values: True answer plus noise, may be negative; int64, shape (n_geounits, n_answers).
-        variance: Variance of the noise of every value, persons squared.
+        variances: Variance of the noise of each geounit's values, persons squared; shape (n_geounits,). Infinite
+            where a geounit is not measured: its values are 0 then and say nothing.
     """
 
     geolevel: str
@@ -26,4 +27,4 @@ class NoisyMeasurements:
     first_geounit: int
     answers: Int64Array
     values: Int64Array
-    variance: float
+    variances: NDArray[np.float64]

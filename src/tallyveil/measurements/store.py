@@ -2,7 +2,7 @@
 
 Layout: `measurements/<geolevel>/<query>/part-00000.parquet` with columns `geocode` (text), `values` (list of
 whole numbers, one an answer; int32, or int64 in a part where they do not fit) and `variance` (persons squared);
-`measurements/answers.parquet` names the answers.
+`measurements/answers.parquet` names the answers. A geounit that has no share of the budget is not measured and absent.
 Where only the answers on the support are kept there is a column `answers` before `values`: the numbers of the
 answers, a list as long as that of the values. Geounits that needed no measurement are absent then.
 A `*` in a query's name is written `.` in its folder.
@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.geocodes import Geocodes
+from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
@@ -68,7 +70,7 @@ def write_support_measurements(
     part: int,
     wanted: FamilyAnswers,
     values: Int64Array,
-    variances: Sequence[float],
+    variances: NDArray[np.float64],
     spine: Spine,
     metadata: Mapping[str, str],
 ) -> None:
@@ -79,7 +81,7 @@ def write_support_measurements(
         part: Number of the chunk.
         wanted: Which answers of which geounits.
         values: Noisy answers, laid out as `wanted` says.
-        variances: Variance of each query's noise.
+        variances: Variance of each query's noise in each geounit; shape (queries, geounits).
         spine: The hierarchy.
         metadata: Tags of the files.
     Raises:
@@ -97,7 +99,7 @@ def write_support_measurements(
                 "geocode": codes[geounits].text,
                 "answers": _lists(answers, lengths[measured], pl.Int32),
                 "values": _lists(own, lengths[measured], _whole_numbers(own)),
-                "variance": np.full(len(geounits), variances[q]),
+                "variance": variances[q][measured],
             }
         )
         path = root / FOLDER / wanted.geolevel / query_folder(group.name) / f"part-{part:05d}.parquet"
@@ -140,12 +142,14 @@ class _Stored:
     offsets: Int64Array
     answers: Int64Array
     values: Int64Array
-    variance: float
+    variances: NDArray[np.float64]
 
     def rows(self, start: int, stop: int, answers: Int64Array) -> Int64Array | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
-        found = np.empty((stop - start, len(answers)), dtype=np.int64)
+        found = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
+            if np.isinf(self.variances[geounit]):
+                continue  # not measured
             kept = slice(int(self.offsets[geounit]), int(self.offsets[geounit + 1]))
             place = np.searchsorted(self.answers[kept], answers)
             inside = np.minimum(place, max(kept.stop - kept.start - 1, 0))
@@ -158,9 +162,17 @@ class _Stored:
 class StoredMeasurements:
     """Measurements read back from the files of a run; holds the queries of one geolevel at a time."""
 
-    def __init__(self, root: Path, spine: Spine) -> None:
+    def __init__(self, root: Path, spine: Spine, shares: GeounitShares | None = None) -> None:
+        """Open the measurements of a run.
+
+        Args:
+            root: Release folder.
+            spine: The spine that was measured.
+            shares: Shares of its geounits, where some are not measured (`read_shares`).
+        """
         self._root = root
         self._spine = spine
+        self._shares = shares
         self._loaded: dict[tuple[str, str], _Stored] = {}
 
     def measure(
@@ -180,7 +192,7 @@ class StoredMeasurements:
                 'measurements = "full".',
                 code="measurements-missing",
             )
-        return NoisyMeasurements(geolevel, query, start, answers, values, stored.variance)
+        return NoisyMeasurements(geolevel, query, start, answers, values, stored.variances[start:stop])
 
     def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
         """Noisy values of the answers that families need, as written."""
@@ -206,7 +218,8 @@ class StoredMeasurements:
         level = self._spine.level_index(geolevel)
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns
-        if bool((rows < 0).any()) or (full and frame.height != self._spine.n_geounits(level)):
+        measured = self._measured(level)
+        if bool((rows < 0).any()) or (full and not np.array_equal(np.sort(rows), np.flatnonzero(measured))):
             raise StoreError(
                 f"the measurements in {folder} are of another geography than the one given.",
                 code="measurements-mismatch",
@@ -216,8 +229,15 @@ class StoredMeasurements:
         lengths[rows] = frame["values"].list.len().to_numpy()[np.argsort(np.argsort(rows))]
         answers = np.concatenate([np.arange(n) for n in lengths]) if full else _joined_lists(frame["answers"])
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        variance = float(frame["variance"][0]) if frame.height else float("nan")
-        return _Stored(offsets, answers, _joined_lists(frame["values"]), variance)
+        variances = np.full(self._spine.n_geounits(level), np.nan)
+        variances[~measured] = np.inf
+        variances[np.sort(rows)] = frame["variance"].to_numpy()
+        return _Stored(offsets, answers, _joined_lists(frame["values"]), variances)
+
+    def _measured(self, level: int) -> NDArray[np.bool_]:
+        if self._shares is not None:
+            return self._shares.measured(level)
+        return np.ones(self._spine.n_geounits(level), dtype=np.bool_)
 
 
 def _joined_lists(column: pl.Series) -> Int64Array:
@@ -225,12 +245,14 @@ def _joined_lists(column: pl.Series) -> Int64Array:
 
 
 def _frame(measured: NoisyMeasurements, geocodes: Geocodes) -> pl.DataFrame:
-    n_geounits, n_answers = measured.values.shape
-    values = pl.Series("values", measured.values.ravel()).reshape((n_geounits, n_answers))
+    kept = np.flatnonzero(np.isfinite(measured.variances))
+    own = measured.values[kept]
+    # A series of no rows has no shape.
+    values = pl.Series("values", own.ravel()).reshape(own.shape) if len(kept) else pl.Series([])
     return pl.DataFrame(
         {
-            "geocode": geocodes.text,
-            "values": values.cast(pl.List(_whole_numbers(measured.values))),
-            "variance": np.full(n_geounits, measured.variance),
+            "geocode": geocodes.text.gather(kept),
+            "values": values.cast(pl.List(_whole_numbers(own))),
+            "variance": measured.variances[kept],
         }
     )

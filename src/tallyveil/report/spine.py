@@ -12,13 +12,17 @@ class SpineView:
     """The spine of a release that has entities or steps.
 
     Attributes:
+        preset: Name of the production spine whose steps these are; None for others.
         steps: Each step in words.
+        bypassed: Whether geounits were bypassed, so that some have less noise than others of their geolevel.
         levels: By spine: title, and for each geolevel its name, geounits, mean and most children, as text.
         distances: Family; number of entities; mean (most) distance on the geography as given, and on the spine.
         replaced: Original geolevels that the spine does not have as they were, in words; None where it has all.
     """
 
+    preset: str | None
     steps: tuple[str, ...]
+    bypassed: bool
     levels: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]
     distances: tuple[tuple[str, str, str, str], ...]
     replaced: str | None
@@ -30,6 +34,10 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
     if record is None:
         return None
     steps = tuple(_step(step) for step in record["steps"])
+    if "regroup" in record:
+        steps += (_regroup(record["regroup"]),)
+    if "bypassing" in record:
+        steps += (_bypassing(record["bypassing"]),)
     spines = [("geography as given", record["original"])]
     if steps:
         spines.append(("spine of the release", record["made"]))
@@ -43,7 +51,9 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         for name, item in record["distances"].items()
     )
     return SpineView(
+        record.get("preset"),
         steps,
+        "bypassing" in record,
         tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
         tuple(distances),
         listed([geolevel_title(name) for name in record["replaced"]]) if record["replaced"] else None,
@@ -71,10 +81,41 @@ def _step(step: dict[str, Any]) -> str:
             f"{geolevel_title(step['family'])} ({entities}), {where}."
         )
     families = listed([geolevel_title(name) for name in step["families"]])
+    if step["kind"] == "cut_by_entities":
+        where = f"below {level}, which stays whole" if step["keep"] else f"in the place of {level}"
+        return (
+            f"{geolevel_title(step['name'])}: every geounit from {level} down is cut by the entities of {families}; "
+            f"the parts are a geolevel {where}."
+        )
     children = geolevel_title(step["children"])
-    limit = f"at most int(√n + {step['limit']['cutoff']}) each"
-    if step["limit"]["at_most"] is not None:
-        limit += f" and never more than {step['limit']['at_most']}"
+    limit = _limit(step["limit"])
     if step["kind"] == "group_by_membership":
         return f"{level}: groups of {children} geounits that are in the same entities of {families}, {limit}."
     return f"{level}: groups of {children} geounits, merged while no distance of {families} grows, {limit}."
+
+
+def _limit(limit: dict[str, Any]) -> str:
+    text = f"at most int(√n + {limit['cutoff']}) each"
+    return text if limit["at_most"] is None else f"{text} and never more than {limit['at_most']}"
+
+
+def _regroup(record: dict[str, Any]) -> str:
+    aim = listed([geolevel_title(name) for name in record["aim"]])
+    what = "the sum of mean variances" if record["measure"] == "sum" else "the greatest variance"
+    return (
+        f"{geolevel_title(record['geolevel'])}: groups chosen anew so that {what} of {aim} falls, "
+        f"{_limit(record['limit'])}; never for the worse."
+    )
+
+
+def _bypassing(record: dict[str, Any]) -> str:
+    without = grouped(sum(level["not_measured"] for level in record["geolevels"]))
+    if record["rule"] == "single_child":
+        return (
+            "Bypassing: a geounit with one child is the same area as the child; it is measured once, at the upper "
+            f"geolevel, with the shares of both. So {without} geounits have no measurement of their own."
+        )
+    return (
+        "Bypassing: a geounit is left out where no query of any geounit has a greater variance then; its children take "
+        f"its place and its share. So {without} geounits have no measurement of their own."
+    )

@@ -216,10 +216,10 @@ def _points_plot(
         # A degree of longitude is as wide as the cosine of the latitude says.
         stretch = float(np.cos(np.radians(y.mean()))) if len(y) else 1.0
         width = max(float(np.ptp(x)) * stretch, 1e-9) if len(x) else 1.0
-        height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 11.0))
+        height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 8.0))
         figure = new_figure(height)
         axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-        size = float(np.clip(9_000 / max(len(x), 1), 2.0, 36.0))
+        size = float(np.clip(40_000 / max(len(x), 1), 4.0, 60.0))
         for number, colour in enumerate(_COLOURS):
             mine = groups % len(_COLOURS) == number
             axes.scatter(x[mine], y[mine], s=size, color=colour, linewidths=0)

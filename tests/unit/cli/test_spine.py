@@ -81,13 +81,20 @@ def test_regrouping_is_never_worse(folder):
         run(
             *("compare", folder / "paper.parquet", folder / "ours.parquet", "--strategy", STRATEGY, "--json"),
             *("--exact", "US", "--entities", folder / "entities.parquet", "--family", "place"),
-            *("--out", folder / "compared.parquet"),
+            *("--out", folder / "compared.parquet", "--each", folder / "each.parquet"),
         )
     )
     assert pl.read_parquet(folder / "compared.parquet").height == len(answer)
     by_name = {row["name"]: row for row in answer if row["part"] == "areas of the first"}
     assert by_name["place"]["areas"] > 1
     assert by_name["US"]["first_mean"] == by_name["US"]["second_mean"] == 0
+    each = pl.read_parquet(folder / "each.parquet")
+    means = each.group_by("name").agg(pl.len(), pl.col("first", "second").mean())
+    for name, areas, first, second in means.rows():
+        assert by_name[name]["areas"] == areas
+        assert by_name[name]["first_mean"] == pytest.approx(first, rel=1e-9, abs=1e-9)
+        assert by_name[name]["second_mean"] == pytest.approx(second, rel=1e-9, abs=1e-9)
+    assert set(means["name"]) == set(by_name)
     # The first spine's block groups are not geounits of the second, and so are less exact there.
     assert by_name["Block_Group"]["second_mean"] >= by_name["Block_Group"]["first_mean"]
 

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.confidential.histogram import aggregate_all, histogram_from_triplets
 from tallyveil.confidential.measure import Measurer
+from tallyveil.errors import BudgetError
+from tallyveil.geography import BypassRule, uniform_shares
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.bypass import bypass
+from tallyveil.measurements.family_answers import answers_on_support, measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.universe.presets import load_preset
@@ -41,7 +46,8 @@ def measurer(request):
         rng.integers(1, 40, entries),
     )
     noise = NoiseSource(insecure_key("measure"))
-    return Measurer(aggregate_all(finest, SPINE), SPINE, SCHEMA, strategy(request.param), noise)
+    allocation = allocation_of(strategy(request.param), SPINE)
+    return Measurer(aggregate_all(finest, SPINE), SCHEMA, allocation, noise)
 
 
 @pytest.mark.parametrize("query", ["total", "race_ethnicity", "detailed"])
@@ -50,12 +56,12 @@ def test_a_measurement_is_the_truth_plus_the_addressed_noise(measurer, query):
     answers = np.arange(group.size)
     measured = measurer.measure("Town", query, 10, 20, answers)
     truth = measurer.histograms[1].answers(group, 10, 20)
-    position = measurer.strategy.queries("Town").index(query)
-    law = measurer.strategy.law("Town", query)
+    position = measurer.allocation.strategy.queries("Town").index(query)
+    law = measurer.allocation.strategy.law("Town", query)
     noise = measurer.noise.dense(law, 1, position, np.arange(10, 20), group.size)
     assert np.array_equal(measured.values, truth + noise)
     assert np.any(noise != 0)
-    assert measured.variance == law.variance_float()
+    assert np.all(measured.variances == law.variance_float())
 
 
 def test_parts_and_supports_give_what_the_whole_gives(measurer):
@@ -75,3 +81,44 @@ def test_values_cannot_be_changed_and_the_truth_is_not_shown(measurer):
     with pytest.raises(ValueError, match="read-only"):
         measured.values[0, 0] = 0
     assert "redacted" in repr(measurer)
+
+
+def bypassed(measurer):
+    """The same, on a spine where region Y has one town, which has no share of its own."""
+    spine = spine_from_prefixes([*(f"X{b:02d}" for b in range(30)), "Y00"], ("Region", "Town"), (1, 3))
+    plan = measurer.allocation.strategy
+    made, shares = bypass(spine, uniform_shares(spine, dict(plan.geolevel_shares)), BypassRule.SINGLE_CHILD)
+    truth = measurer.histograms[1].rows(0, 31)
+    histograms = aggregate_all(histogram_from_triplets("Town", 31, *truth), made.spine)
+    return Measurer(histograms, SCHEMA, allocation_of(plan, made.spine, shares), measurer.noise)
+
+
+def test_of_a_geounit_without_a_share_nothing_is_told(measurer):
+    own = bypassed(measurer)
+    measured = own.measure("Town", "detailed", 28, 31, np.arange(16))
+    assert np.isfinite(measured.variances).tolist() == [True, True, False]
+    assert not measured.values[2].any()
+    assert own.histograms[1].answers(SCHEMA.query("detailed"), 30, 31).any()  # though it has people
+    child_begin = np.array([30, 31])
+    offsets, cells = np.array([0, 2]), np.array([1, 4])
+    wanted = answers_on_support(
+        "Town", [SCHEMA.query("detailed")], child_begin, offsets, cells, np.array([False])
+    )
+    with pytest.raises(BudgetError, match="no share of the budget"):
+        own.measure_families(wanted)
+
+
+def test_families_get_what_each_geounit_gets_alone(measurer):
+    own = bypassed(measurer)
+    queries = [SCHEMA.query(name) for name in ("total", "detailed")]
+    wanted = answers_on_support(
+        "Region",
+        queries,
+        np.array([0, 1, 2]),
+        np.array([0, 3, 5]),
+        np.array([0, 4, 7, 2, 4]),
+        np.zeros(2, bool),
+    )
+    assert np.array_equal(own.measure_families(wanted), measure_one_by_one(own, wanted))
+    assert own.allocation.laws("Region", "total").keys() == set(own.allocation.positions("Region").tolist())
+    assert len(own.allocation.laws("Region", "total")) == 2

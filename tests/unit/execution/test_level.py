@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
@@ -34,11 +35,11 @@ class Country:
         self.spine = read_spine(self.plan.geography)
         self.histograms = read_histograms(self.plan, self.spine)
         self.constraints = compile_constraints(self.plan, self.spine, self.histograms)
+        self.allocation = allocation_of(self.plan.strategy, self.spine)
         self.source = Measurer(
             self.histograms,
-            self.spine,
             self.plan.schema,
-            self.plan.strategy,
+            self.allocation,
             NoiseSource(insecure_key("level")),
         )
 
@@ -49,7 +50,9 @@ class Country:
             tuple(self.plan.query(name) for name in stage)
             for stage in self.plan.estimation_of(geolevel).rounding
         )
-        return FamilyBuilder(self.plan, self.spine, level, self.source, self.constraints, queries, rounding)
+        return FamilyBuilder(
+            self.plan, self.allocation, level, self.source, self.constraints, queries, rounding
+        )
 
     def estimate(self, **options):
         counts = []

@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import tallyveil.execution.spine_record as module
+import tallyveil.budget.allocation as module
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
 from tallyveil.execution.inputs import read_hierarchies
@@ -17,15 +18,15 @@ from tallyveil.noise.key import insecure_key
 
 def test_every_path_is_summed_exactly(small_release):
     plan = load_plan(small_release)
-    spine = read_hierarchies(plan).spine
-    assert "sum to exactly 1, for all 48" in check_paths(plan, spine)
+    allocation = allocation_of(plan.strategy, read_hierarchies(plan).spine)
+    assert "sum to exactly 1, for all 48" in check_paths(allocation)
     assert spine_record(plan, read_hierarchies(plan)) is None
 
 
 def test_a_spine_of_other_geolevels_is_refused(small_release):
     spine = spine_from_prefixes(["a1", "a2"], ("Region", "Block"), (1, 2))
     with pytest.raises(BudgetError, match="Region, Block"):
-        check_paths(load_plan(small_release), spine)
+        allocation_of(load_plan(small_release).strategy, spine)
 
 
 def test_a_path_that_differs_stops_the_run_before_anything_is_written(small_release, tmp_path, monkeypatch):

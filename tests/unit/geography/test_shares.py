@@ -7,6 +7,7 @@ import pytest
 
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, path_total, spine_from_prefixes, uniform_shares
+from tallyveil.geography.shares import distinct_pairs
 
 SPINE = spine_from_prefixes(["a1", "a2", "b1"], ("Tract", "Block"), (1, 2))
 THIRD = {"Tract": Fraction(1, 3), "Block": Fraction(2, 3)}
@@ -76,3 +77,13 @@ def test_arrays_that_do_not_fit_are_refused():
         GeounitShares((0.5,), (np.zeros(1, np.int32),))
     with pytest.raises(BudgetError, match="do not fit the spine"):
         path_total(SPINE, shares(["1"], [0], [0, 0]))
+
+
+def test_distinct_pairs_are_those_of_unique():
+    rng = np.random.default_rng(12)
+    for _ in range(50):
+        first, second = rng.integers(0, 5, 40), rng.integers(0, 3, 40).astype(np.int32)
+        pairs, index = np.unique(first * 7 + second, return_inverse=True)
+        found = distinct_pairs(first, second, 7)
+        assert np.array_equal(found[0], pairs)
+        assert np.array_equal(found[1], index)

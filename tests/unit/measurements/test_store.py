@@ -24,7 +24,7 @@ class Counting:
     def measure(self, geolevel, query, start, stop, answers):
         self.asked += 1
         values = 1000 * np.arange(start, stop)[:, None] + answers - 5
-        return NoisyMeasurements(geolevel, query, start, answers, values, 2.5)
+        return NoisyMeasurements(geolevel, query, start, answers, values, np.full(stop - start, 2.5))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_reading_gives_what_was_measured(written):
     read = stored.measure("Block", QUERY.name, 2, 9, answers)
     measured = source.measure("Block", QUERY.name, 2, 9, answers)
     assert np.array_equal(read.values, measured.values)
-    assert read.variance == measured.variance
+    assert np.array_equal(read.variances, measured.variances)
 
 
 def test_other_geography_or_no_files_are_errors(written):

@@ -1,0 +1,126 @@
+"""What every single geounit is measured with: a strategy, and each geounit's own share of its total."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
+from tallyveil.budget.spine_matrices import require_affordable
+from tallyveil.budget.strategy import Strategy
+from tallyveil.geography import GeounitShares, Spine, uniform_shares
+from tallyveil.geography.shares import distinct_pairs
+from tallyveil.noise.laws import Law
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """A strategy on a spine whose geounits may have shares of their own, as bypassing leaves them.
+
+    A geounit with share 0 is not measured. Any other is measured by its geolevel's query groups, with its own
+    share of the strategy's total in the place of the geolevel's. Few shares differ, so geounits are told apart by
+    the position of theirs among `shares.values`.
+
+    Attributes:
+        strategy: Total, mechanism, and the query groups of each geolevel with their shares.
+        spine: The spine.
+        shares: Share of every geounit.
+
+    Raises:
+        BudgetError: shares of another spine, a path whose shares sum to more than 1, or a share at a geolevel where
+            the strategy measures nothing.
+
+    Privacy: measuring costs at most `strategy.total`, and exactly that where every path sums to 1 (`event`).
+    Source: Cumings-Menon et al. 2023, Theorem 3.
+    """
+
+    strategy: Strategy
+    spine: Spine
+    shares: GeounitShares
+    _used: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
+    """By geolevel, positions of the shares that occur there."""
+
+    def __post_init__(self) -> None:
+        require_affordable(self.spine, self.shares, self.strategy)
+        used = tuple(tuple(np.flatnonzero(np.bincount(one)).tolist()) for one in self.shares.positions)
+        object.__setattr__(self, "_used", used)
+
+    def positions(self, geolevel: str) -> NDArray[np.int32]:
+        """Position of each geounit's share among `shares.values`."""
+        return self.shares.positions[self.spine.level_index(geolevel)]
+
+    def measured(self, geolevel: str) -> NDArray[np.bool_]:
+        """Whether each geounit of a geolevel has a measurement."""
+        return self.shares.measured(self.spine.level_index(geolevel))
+
+    def laws(self, geolevel: str, query: str) -> dict[int, Law]:
+        """Law of a query's noise by the position of a geounit's share; geounits with share 0 have none."""
+        used, values = self._used[self.spine.level_index(geolevel)], self.shares.values
+        return {one: self.strategy.law(geolevel, query, values[one]) for one in used if values[one] > 0}
+
+    def variances(self, geolevel: str, query: str, start: int, stop: int) -> NDArray[np.float64]:
+        """Variance of a query's noise in geounits start..stop, counts squared; infinite where it is not measured."""
+        by_position = np.full(len(self.shares.values), np.inf)
+        for position, law in self.laws(geolevel, query).items():
+            by_position[position] = law.variance_float()
+        return by_position[self.positions(geolevel)[start:stop]]
+
+    def event(self) -> PrivacyEvent:
+        """Everything that is measured.
+
+        A record counts in the geounits of one path, so what it loses follows from the shares along that path. Paths
+        with the same shares are alike; where there are several kinds, each is a part of a parallel event. A geounit
+        that paths of two kinds share is in both parts with the same noise, so a record that goes from one
+        to the other moves half of the answers of each, as parallel parts say.
+        """
+        kinds = self._kinds_of_paths()
+        parts = tuple(
+            SequentialEvent(
+                tuple(
+                    event
+                    for geolevel, share in zip(self.spine.geolevels, kind, strict=True)
+                    if share > 0
+                    for event in self.strategy.geolevel_event(geolevel, share).events
+                )
+            )
+            for kind in kinds
+        )
+        return parts[0] if len(parts) == 1 else ParallelEvent(parts)
+
+    def geolevel_event(self, geolevel: str) -> PrivacyEvent:
+        """What is measured at one geolevel; nothing where none of its geounits is."""
+        tally = self.shares.tally(self.spine.level_index(geolevel))
+        parts = tuple(self.strategy.geolevel_event(geolevel, share) for share in tally if share > 0)
+        if not parts:
+            return SequentialEvent(())
+        return parts[0] if len(parts) == 1 else ParallelEvent(parts)
+
+    def _kinds_of_paths(self) -> tuple[tuple[Fraction, ...], ...]:
+        """Shares along each kind of path, root first."""
+        spine, values = self.spine, self.shares.values
+        kinds: list[tuple[Fraction, ...]] = [()]
+        kind_of = np.zeros(spine.n_geounits(0), dtype=np.int64)
+        for level in range(spine.n_levels):
+            above = kind_of if level == 0 else kind_of[spine.parents(level)]
+            # Few pairs of (shares so far, share here) occur.
+            pairs, index = distinct_pairs(above, self.shares.positions[level], len(values))
+            kinds = [(*kinds[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
+            kind_of = index
+        return tuple(kinds)
+
+
+def allocation_of(strategy: Strategy, spine: Spine, shares: GeounitShares | None = None) -> Allocation:
+    """A strategy on a spine.
+
+    Args:
+        strategy: What is measured.
+        spine: The spine.
+        shares: Share of every geounit; None for those of the strategy's geolevels.
+
+    Raises:
+        BudgetError: the shares, or the strategy's geolevels, do not fit the spine.
+    """
+    if shares is None:
+        shares = uniform_shares(spine, dict(strategy.geolevel_shares))
+    return Allocation(strategy, spine, shares)
