@@ -83,7 +83,7 @@ def choose_sampler(
 
 def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: float) -> SamplerChoice:
     if lattice.structure.sums_vanish:
-        blocks = block_proposal(laws, lattice.structure, lattice.n_cells)
+        blocks = block_proposal(laws, lattice.structure, lattice.n_cells, many_draws=True)
         kind = lattice.structure.kind.value
         reason = f"{kind}: every block of like cells sums to zero; blocks are split by tables of sums"
         return SamplerChoice(TrialSampler(blocks, lattice.n_cells), "split sums", reason, 1.0)

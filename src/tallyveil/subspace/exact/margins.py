@@ -64,5 +64,5 @@ class TwoColumnSampler:
 def two_column_sampler(law: Law, structure: Structure, n_cells: int) -> TwoColumnSampler:
     """Prepare a two-way structure with two columns, or two rows."""
     grid = structure.grid if structure.grid.shape[1] == 2 else structure.grid.T
-    splitter = BlockSplitter.build(doubled_rate(law), grid.shape[0])
+    splitter = BlockSplitter.build(doubled_rate(law), grid.shape[0], zero_sums=True)
     return TwoColumnSampler(splitter, np.ascontiguousarray(grid), structure.free, law, n_cells)

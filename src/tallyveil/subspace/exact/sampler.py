@@ -19,6 +19,9 @@ MOST_TRIALS: Final = 1 << 26
 ROUND_CELLS: Final = 1 << 20
 """Cells of all trials that run side by side."""
 
+CACHED_CELLS: Final = 1 << 16
+"""Cells drawn at a time where nothing is tried: few enough to stay in cache on their way."""
+
 
 class VectorSampler(Protocol):
     """Draws lattice vectors of one law."""
@@ -59,6 +62,12 @@ class TrialSampler:
         """
         wanted = np.asarray(draws, dtype=np.int64)
         out = np.empty((wanted.size, self.n_cells), dtype=np.int64)
+        if self.proposal.always_accepts:
+            at_once = max(1, CACHED_CELLS // self.n_cells)
+            for first in range(0, wanted.size, at_once):
+                some = wanted[first : first + at_once]
+                out[first : first + at_once] = self.proposal.trials(address, some, 0, 1)[0]
+            return out
         at_once = max(1, ROUND_CELLS // self.n_cells)
         for first in range(0, wanted.size, at_once):
             self._fill(address, wanted[first : first + at_once], out[first : first + at_once], at_once)
@@ -70,7 +79,7 @@ class TrialSampler:
         while left.size:
             if trial >= MOST_TRIALS:
                 raise SolverError(f"An exact sampler made {trial} trials of one draw. Use the chain sampler.")
-            n = 1 if self.proposal.always_accepts else max(1, min(1024, at_once // left.size))
+            n = max(1, min(1024, at_once // left.size))
             vectors, accepted = self.proposal.trials(address, draws[left], trial, n)
             hits = accepted.reshape(left.size, n)
             done = hits.any(axis=1)
