@@ -143,27 +143,32 @@ def split_by_alias(
         out: int64 [n_draws, n_splits + 1], the cells.
         open_draws: [n_draws], set where a split is not decided; the cells of that draw are then meaningless.
     """
-    n_splits = lefts.size
-    sums = np.zeros(2 * n_splits + 1, dtype=np.int64)
-    below = (np.uint64(1) << np.uint64(FRACTION_BITS)) - np.uint64(1)
+    # Indices are unsigned, which spares the compiled code a test for negative ones.
+    n_splits, one, word_bits = np.uint64(lefts.size), np.uint64(1), np.uint64(64)
+    digits = np.uint64(FRACTION_BITS)
+    below = (one << digits) - one
+    sums = np.zeros(2 * lefts.size + 1, dtype=np.int64)
     for draw in range(words.shape[0]):
         decided = True
-        for node in range(n_splits):
-            t, reach, bits = sums[node], reaches[node], column_bits[node]
-            if t > reach or t < -reach:
+        node = np.uint64(0)
+        while node < n_splits:
+            t, bits = sums[node], np.uint64(column_bits[node])
+            place = np.uint64(t + reaches[node])  # far above 2 reach where the sum lies below -reach
+            if place > np.uint64(2 * reaches[node]):
                 decided = False
                 break
             word = words[draw, node]
-            column = np.int64(word >> np.uint64(64 - bits))
-            fraction = word >> np.uint64(64 - FRACTION_BITS - bits) & below
-            entry = entries[starts[node] + (t + reach << bits) + column]
-            outcome = column if fraction < entry >> np.uint64(12) else np.int64(entry & np.uint64(4095))
-            decided &= outcome != 0
-            s = origins[node, t + reach] + outcome
-            sums[lefts[node]] = s
-            sums[rights[node]] = t - s
+            column = word >> (word_bits - bits)
+            fraction = word >> (word_bits - digits - bits) & below
+            entry = entries[np.uint64(starts[node]) + (place << bits) + column]
+            outcome = column if fraction < entry >> np.uint64(12) else entry & np.uint64(4095)
+            decided &= outcome != np.uint64(0)
+            s = origins[node, place] + np.int64(outcome)
+            sums[np.uint64(lefts[node])] = s
+            sums[np.uint64(rights[node])] = t - s
+            node += one
         open_draws[draw] = not decided
-        out[draw] = sums[n_splits:]
+        out[draw] = sums[lefts.size :]
 
 
 def split_by_alias_reference(

@@ -19,7 +19,7 @@ MOST_TRIALS: Final = 1 << 26
 ROUND_CELLS: Final = 1 << 20
 """Cells of all trials that run side by side."""
 
-CACHED_CELLS: Final = 1 << 16
+CACHED_CELLS: Final = 1 << 17
 """Cells drawn at a time where nothing is tried: few enough to stay in cache on their way."""
 
 
