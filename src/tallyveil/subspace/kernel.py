@@ -170,7 +170,7 @@ def sparse_columns(vectors: list[Entries], n_cells: int) -> Any:
     values = [value for vector in vectors for _, value in vector]
     if values and max(abs(v) for v in values) >= 1 << 62:
         raise ConstraintError(
-            "Lattice basis: an entry does not fit 64 bits. Divide rows by their common divisors, use fewer constraints, "
+            "Lattice basis: an entry does not fit 64 bits. Divide rows by their common divisors, use fewer constraints "
             "or ones that share fewer cells; disjoint and nested sums and two-way margins have short bases always.",
             code="subspace-constraints",
         )
