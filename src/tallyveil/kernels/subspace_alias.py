@@ -1,10 +1,11 @@
 """Kernels that split sums of noise by alias tables, one look-up a split, with their plain twins.
 
 A node holds n cells whose sum is t; the sum of its left part is s with probability L(s) R(t - s) / W(t). A table
-has 2**k columns of equal mass, in units of 2**-(k + FRACTION_BITS). Outcome i > 0 stands for s = origin + i and gets
-slightly less than its probability, a whole number of units proved to lie below it; outcome 0 gets all that is left, and
-means that the table does not decide. Outcomes are laid into columns exactly, in whole numbers: column c holds
-outcome c below its threshold and one other outcome above it (Walker 1977, Vose 1991).
+has 2**k columns of equal mass, in units of 2**-(k + FRACTION_BITS). Its parts being about equal, s is likeliest
+around t / 2: outcome i > 0 stands for s = floor(t / 2) - 2**(k - 1) + i. It gets slightly less than its probability, a
+whole number of units proved to lie below it; outcome 0 gets all that is left, and means that the table does not decide.
+Outcomes are laid into columns exactly, in whole numbers: column c holds outcome c below its threshold and one other
+outcome above it (Walker 1977, Vose 1991).
 """
 
 import numpy as np
@@ -27,7 +28,6 @@ def fill_alias(
     left: Floats,
     right: Floats,
     total: float,
-    first: int,
     t: int,
     column_bits: int,
     ignored: int,
@@ -39,7 +39,6 @@ def fill_alias(
         left: Probabilities of the left sum, -r .. r, each good to a relative 2**-49, or 0.
         right: Of the right sum.
         total: W(t), likewise, above 0.
-        first: The s of outcome 1.
         t: Sum of the node.
         column_bits: k.
         ignored: Digits that masses are rounded down to, from below; 0 but for tests, which want undecided splits.
@@ -52,7 +51,7 @@ def fill_alias(
     rest = capacity << column_bits
     scale = 2.0 ** (column_bits + FRACTION_BITS) * _SHORT / total
     for i in range(1, n):
-        s = first + i - 1
+        s = (t >> 1) - (n >> 1) + i
         if -reach <= s <= reach and -other <= t - s <= other:
             mass[i] = np.int64(left[s + reach] * right[t - s + other] * scale) >> ignored << ignored
             rest -= mass[i]
@@ -84,7 +83,6 @@ def fill_alias_reference(
     left: Floats,
     right: Floats,
     total: float,
-    first: int,
     t: int,
     column_bits: int,
     ignored: int,
@@ -92,6 +90,7 @@ def fill_alias_reference(
 ) -> None:
     """Twin of `fill_alias`."""
     n, capacity = 1 << column_bits, 1 << FRACTION_BITS
+    first = t // 2 - n // 2 + 1
     scale = 2.0 ** (column_bits + FRACTION_BITS) * _SHORT / total
 
     def at(values: Floats, s: int) -> float:
@@ -120,7 +119,6 @@ def split_by_alias(
     words: Words,
     entries: Words,
     starts: Integers,
-    origins: Integers,
     reaches: Integers,
     column_bits: Integers,
     lefts: Integers,
@@ -134,7 +132,6 @@ def split_by_alias(
         words: uint64 [n_draws, n_splits], the uniform number of each split: digits of the column, then the fraction.
         entries: All tables, one after the other.
         starts: [n_splits], table 0 of each inner node in `entries`; nodes of one size share theirs.
-        origins: [n_splits, 2 most reach + 1], the s that outcome 0 would stand for, by node and reach + t.
         reaches: [n_splits], the node's tables are of sums t = -reach .. reach.
         column_bits: [n_splits], k.
         lefts: [n_splits], left part of each inner node: below n_splits an inner node, else n_splits + cell. Parents
@@ -163,7 +160,7 @@ def split_by_alias(
             entry = entries[np.uint64(starts[node]) + (place << bits) + column]
             outcome = column if fraction < entry >> np.uint64(12) else entry & np.uint64(4095)
             decided &= outcome != np.uint64(0)
-            s = origins[node, place] + np.int64(outcome)
+            s = (t >> 1) - np.int64(one << (bits - one)) + np.int64(outcome)
             sums[np.uint64(lefts[node])] = s
             sums[np.uint64(rights[node])] = t - s
             node += one
@@ -175,7 +172,6 @@ def split_by_alias_reference(
     words: Words,
     entries: Words,
     starts: Integers,
-    origins: Integers,
     reaches: Integers,
     column_bits: Integers,
     lefts: Integers,
@@ -198,6 +194,6 @@ def split_by_alias_reference(
             if outcome == 0:
                 open_draws[draw] = True
                 break
-            s = int(origins[node, t + reach]) + outcome
+            s = t // 2 - 2 ** (bits - 1) + outcome
             sums[lefts[node]], sums[rights[node]] = s, t - s
         out[draw] = sums[n_splits:]

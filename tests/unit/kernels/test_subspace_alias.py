@@ -25,7 +25,7 @@ def test_layouts_agree(ignored, t):
     tables = []
     for fill in (fill_alias, fill_alias_reference):
         table = np.zeros(64, dtype=np.uint64)
-        fill(left, right, total, -30, t, 6, ignored, table)
+        fill(left, right, total, t, 6, ignored, table)
         tables.append(table)
     assert (tables[0] == tables[1]).all()
     assert (tables[0] >> np.uint64(12) <= 1 << FRACTION_BITS).all()
@@ -43,8 +43,8 @@ def test_splits_agree(ignored):
         cells = np.zeros((200, 11), dtype=np.int64)
         opened = np.zeros(200, dtype=np.bool_)
         split(
-            words, tables.entries, tables.starts, tables.origins, tables.reaches, tables.column_bits, tables.lefts,
-            tables.rights, cells, opened,
+            words, tables.entries, tables.starts, tables.reaches, tables.column_bits, tables.lefts, tables.rights,
+            cells, opened,
         )  # fmt: skip
         found.append((cells, opened))
     (cells, opened), (plain, plain_opened) = found

@@ -50,12 +50,11 @@ class AliasTables:
     """Tables of all splits of a block, by the inner nodes of its tree. Made by `alias_tables`.
 
     Attributes:
-        entries, starts, origins, reaches, column_bits, lefts, rights: As `split_by_alias` takes them.
+        entries, starts, reaches, column_bits, lefts, rights: As `split_by_alias` takes them.
     """
 
     entries: Words
     starts: Integers
-    origins: Integers
     reaches: Integers
     column_bits: Integers
     lefts: Integers
@@ -66,7 +65,7 @@ class AliasTables:
         out = np.empty((words.shape[0], self.lefts.size + 1), dtype=np.int64)
         open_draws = np.zeros(words.shape[0], dtype=np.bool_)
         split_by_alias(
-            words, self.entries, self.starts, self.origins, self.reaches, self.column_bits, self.lefts, self.rights,
+            words, self.entries, self.starts, self.reaches, self.column_bits, self.lefts, self.rights,
             out, open_draws,
         )  # fmt: skip
         return out, open_draws
@@ -80,7 +79,7 @@ class AliasTables:
         column, fraction = digits >> FRACTION_BITS, digits & ((1 << FRACTION_BITS) - 1)
         threshold, other = divmod(int(self._table(node, t)[column]), 4096)
         found = column if fraction < threshold else other
-        return int(self.origins[node, t + reach]) + found if found else None
+        return _origin(t, bits) + found if found else None
 
     def given(self, node: int, t: int) -> Given:
         """What the table of a node and a sum gives; nothing where there is none."""
@@ -95,7 +94,7 @@ class AliasTables:
         mass = np.zeros(table.size, dtype=np.int64)
         np.add.at(mass, columns, thresholds)
         np.add.at(mass, others, (1 << FRACTION_BITS) - thresholds)
-        origin = int(self.origins[node, t + int(self.reaches[node])])
+        origin = _origin(t, int(self.column_bits[node]))
         shares = {origin + i: int(mass[i]) for i in range(1, table.size) if mass[i]}
         return Given(FRACTION_BITS + int(self.column_bits[node]), shares, int(mass[1:].sum()))
 
@@ -125,23 +124,20 @@ def alias_tables(
     column_bits = np.array([bits for _, bits in shapes], dtype=np.int64)
     starts = np.cumsum([0, *lengths])[:-1].astype(np.int64)
     entries = np.empty(sum(lengths), dtype=np.uint64)
-    origins = np.zeros((distinct.size, 2 * int(reaches.max(initial=0)) + 1), dtype=np.int64)
     for kind, n in enumerate(distinct.tolist()):
         reach, bits = shapes[kind]
         left, right, whole = (floats_of(laws.table(part)) for part in (n // 2, n - n // 2, n))
         for t in range(-reach, reach + 1):
-            origin = centre(t, n // 2, n) - (1 << bits - 1)
-            origins[kind, t + reach] = origin
             first = int(starts[kind]) + ((t + reach) << bits)
             table = entries[first : first + (1 << bits)]
-            fill_alias(left, right, whole[whole.size // 2 + t], origin + 1, t, bits, ignored, table)
+            fill_alias(left, right, whole[whole.size // 2 + t], t, bits, ignored, table)
     entries.setflags(write=False)
-    return AliasTables(entries, starts[kinds], origins[kinds], reaches[kinds], column_bits[kinds], *parts)
+    return AliasTables(entries, starts[kinds], reaches[kinds], column_bits[kinds], *parts)
 
 
-def centre(t: int, left: int, n: int) -> int:
-    """The likeliest sum of the left cells, about, given that of all n."""
-    return (2 * t * left + n) // (2 * n)
+def _origin(t: int, column_bits: int) -> int:
+    """The s that outcome 0 would stand for."""
+    return t // 2 - (1 << column_bits - 1)
 
 
 def _shape(laws: SumLaws, n: int, *, is_root: bool) -> tuple[int, int]:
@@ -150,11 +146,10 @@ def _shape(laws: SumLaws, n: int, *, is_root: bool) -> tuple[int, int]:
     beyond = whole[whole.size // 2 :][::-1].cumsum()[::-1]  # P(sum >= t), t = 0, 1, ...
     reach = 0 if is_root else int(np.count_nonzero(beyond > _TAIL / 2))
     reach = min(reach, whole.size // 2)
-    around = centre(reach, n // 2, n)
     s = np.arange(-(left.size // 2), left.size // 2 + 1)
     s = s[np.abs(reach - s) <= right.size // 2]
     shares = left[s + left.size // 2] * right[reach - s + right.size // 2] / whole[whole.size // 2 + reach]
     bits = LEAST_COLUMN_BITS
-    while bits <= MOST_COLUMN_BITS and shares[np.abs(s - around) >= 1 << bits - 1].sum() > _TAIL:
+    while bits <= MOST_COLUMN_BITS and shares[np.abs(s - reach // 2) >= 1 << bits - 1].sum() > _TAIL:
         bits += 1
     return reach, bits

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace_sums import split_sums
 from tallyveil.noise.laws import Law
-from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, alias_tables, centre
+from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, alias_tables
 from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, FloatTables, SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 
@@ -253,7 +253,8 @@ def _decide(
     high = -(-(uniform + 1) * left * (mass + slack) >> digits)
     cumulated = 0
     error = 0
-    for i, s in enumerate(candidates(centre(total, parts[0], n))):
+    centre = (2 * total * parts[0] + n) // (2 * n)
+    for i, s in enumerate(candidates(centre)):
         p, q, share = here.at(s), there.at(total - s), given.shares.get(s, 0)
         cumulated += (p * q << given.bits) - share * mass
         # (p + a)(q + b) differs from p q by at most a q + b p + a b.
