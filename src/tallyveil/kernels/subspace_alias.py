@@ -123,6 +123,7 @@ def split_by_alias(
     column_bits: Integers,
     lefts: Integers,
     rights: Integers,
+    cells: Integers,
     out: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
@@ -137,7 +138,8 @@ def split_by_alias(
         lefts: [n_splits], left part of each inner node: below n_splits an inner node, else n_splits + cell. Parents
             come before parts.
         rights: [n_splits].
-        out: int64 [n_draws, n_splits + 1], the cells.
+        cells: [n_splits + 1], where in a row of `out` each cell goes.
+        out: int64 [n_draws, at least n_splits + 1], changed at `cells`.
         open_draws: [n_draws], set where a split is not decided; the cells of that draw are then meaningless.
     """
     # Indices are unsigned, which spares the compiled code a test for negative ones.
@@ -165,7 +167,8 @@ def split_by_alias(
             sums[np.uint64(rights[node])] = t - s
             node += one
         open_draws[draw] = not decided
-        out[draw] = sums[lefts.size :]
+        for cell in range(cells.size):
+            out[draw, cells[cell]] = sums[lefts.size + cell]
 
 
 def split_by_alias_reference(
@@ -176,6 +179,7 @@ def split_by_alias_reference(
     column_bits: Integers,
     lefts: Integers,
     rights: Integers,
+    cells: Integers,
     out: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
@@ -196,4 +200,4 @@ def split_by_alias_reference(
                 break
             s = t // 2 - 2 ** (bits - 1) + outcome
             sums[lefts[node]], sums[rights[node]] = s, t - s
-        out[draw] = sums[n_splits:]
+        out[draw, cells] = sums[n_splits:]

@@ -38,13 +38,14 @@ def test_splits_agree(ignored):
     tables = alias_tables(laws, tree.sizes[tree.inner], tree.inner_parts, ignored)
     words = np.random.default_rng(3).integers(0, 1 << 64, (200, 10), dtype=np.uint64)
     words[0], words[1] = 0, (1 << 64) - 1
+    places = np.random.default_rng(4).permutation(13)[:11]
     found = []
     for split in (split_by_alias, split_by_alias_reference):
-        cells = np.zeros((200, 11), dtype=np.int64)
+        cells = np.zeros((200, 13), dtype=np.int64)
         opened = np.zeros(200, dtype=np.bool_)
         split(
             words, tables.entries, tables.starts, tables.reaches, tables.column_bits, tables.lefts, tables.rights,
-            cells, opened,
+            places, cells, opened,
         )  # fmt: skip
         found.append((cells, opened))
     (cells, opened), (plain, plain_opened) = found

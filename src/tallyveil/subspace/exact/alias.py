@@ -60,15 +60,20 @@ class AliasTables:
     lefts: Integers
     rights: Integers
 
-    def split(self, words: Words) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Cells of many draws, [n, n_cells], and which of these mean nothing, because a split stayed open."""
-        out = np.empty((words.shape[0], self.lefts.size + 1), dtype=np.int64)
+    def split(self, words: Words, cells: Integers, out: Integers) -> npt.NDArray[np.bool_]:
+        """Write the cells of many draws; says which of these mean nothing, because a split stayed open.
+
+        Args:
+            words: [n, n_splits], the first 64 digits of the uniform number of each split.
+            cells: [n_splits + 1], where in a row of `out` each cell goes.
+            out: int64 [n, n_cells], changed at these.
+        """
         open_draws = np.zeros(words.shape[0], dtype=np.bool_)
         split_by_alias(
-            words, self.entries, self.starts, self.reaches, self.column_bits, self.lefts, self.rights,
+            words, self.entries, self.starts, self.reaches, self.column_bits, self.lefts, self.rights, cells,
             out, open_draws,
         )  # fmt: skip
-        return out, open_draws
+        return open_draws
 
     def outcome(self, node: int, t: int, word: int) -> int | None:
         """The left sum that a uniform number decides on by its first 64 digits; None if it does not."""

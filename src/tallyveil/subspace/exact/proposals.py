@@ -95,36 +95,21 @@ class BlockProposal:
         """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
         words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, self._n_sites)
         n = self.drawn.size
-        cells = np.empty((rows.size, 0), dtype=np.int64)
-        if n:
-            cells = address.cells(self.laws.law, draws, first_trial * n, n_trials * n).reshape(rows.size, n)
+        cells = address.cells(self.laws.law, draws, first_trial * n, n_trials * n).reshape(rows.size, n)
         sums, accepted = self._pivot_sums(cells)
         if not self.always_accepts:
             blocks = tuple(int(block.size) for block in self.pivots)
             accepted &= accepted_sums(self.laws, blocks, sums, words[:, 0], address, rows, sites)
-        # A slice takes views where an index would copy.
-        kept = slice(None) if self.always_accepts else np.flatnonzero(accepted)
-        parts = [cells]
+        vectors = np.zeros((rows.size, self.n_cells), dtype=np.int64)
+        kept = np.flatnonzero(accepted)
+        vectors[:, self.drawn] = cells
         column = 0 if self.always_accepts else 2
         for b, (block, splitter) in enumerate(zip(self.pivots, self.splitters, strict=True)):
             part = words[kept, column : column + block.size - 1]
-            parts.append(splitter.split(part, sums[kept, b], address, rows[kept], sites[kept] + column))
+            split = splitter.split(part, sums[kept, b], address, rows[kept], sites[kept] + column)
+            vectors[np.ix_(kept, block)] = split
             column += splitter.n_sites
-        return self._assembled(parts, kept, rows.size), accepted
-
-    def _assembled(self, parts: list[Integers], kept: slice | Integers, n: int) -> Integers:
-        """Vectors from the cells drawn freely and, for the trials kept, those of each pivot block."""
-        cells, *split = parts
-        if self._is_one_block:
-            return split[0]
-        vectors = np.zeros((n, self.n_cells), dtype=np.int64)
-        vectors[:, self.drawn] = cells
-        for block, found in zip(self.pivots, split, strict=True):
-            if isinstance(kept, slice):
-                vectors[:, block] = found
-            else:
-                vectors[np.ix_(kept, block)] = found
-        return vectors
+        return vectors, accepted
 
     def mass(self, single: arb, bits: int) -> arb:
         """A trial gives z with probability weight(z) / mass."""
@@ -133,13 +118,6 @@ class BlockProposal:
         for size in sizes:
             total = total * zero_sum(self.laws, size, bits)
         return total
-
-    @property
-    def _is_one_block(self) -> bool:
-        """Whether one pivot block holds all cells in their order, and its sum is zero."""
-        if not self.always_accepts or len(self.pivots) != 1 or self.drawn.size:
-            return False
-        return bool((self.pivots[0] == np.arange(self.n_cells)).all())
 
     @property
     def _n_sites(self) -> int:
@@ -225,16 +203,8 @@ def zero_sum(laws: SumLaws, n: int, bits: int) -> arb:
     return (arb(table.at(0)) + arb(0, table.error)) / arb(2) ** table.bits
 
 
-def block_proposal(
-    laws: SumLaws, structure: Structure, n_cells: int, *, many_draws: bool = False
-) -> BlockProposal:
+def block_proposal(laws: SumLaws, structure: Structure, n_cells: int) -> BlockProposal:
     """Trials by block sums for any structure; the largest blocks that can be are pivots.
-
-    Args:
-        laws: Of one cell.
-        structure: Of the constraints.
-        n_cells: Of the table.
-        many_draws: Whether alias tables are worth their making, where block sums vanish.
 
     Raises:
         SolverError: the pivots' sums have coefficients above 2**20.
@@ -250,11 +220,7 @@ def block_proposal(
     drawn = np.concatenate([*blocks, structure.free]).astype(np.int64)
     ends = np.cumsum([0, *(block.size for block in blocks)]).astype(np.int64)
     heads = ends if structure.free.size else ends[:-1]
-    zero_sums = many_draws and not others
-    by_size = {
-        size: BlockSplitter.build(laws, size, zero_sums=zero_sums)
-        for size in {int(block.size) for block in pivots}
-    }
+    by_size = {size: BlockSplitter.build(laws, size) for size in {int(block.size) for block in pivots}}
     splitters = tuple(by_size[int(block.size)] for block in pivots)
     return BlockProposal(laws, n_cells, drawn, heads, pivots, splitters, numerators, denominator)
 

@@ -145,6 +145,32 @@ class BlockSplitter:
             out[first : first + step] = self.split(words, totals[first : first + step], address, some, sites)
         return out
 
+    def fill(
+        self,
+        words: npt.NDArray[np.uint64],
+        address: NoiseAddress,
+        draws: Integers,
+        site: int,
+        cells: Integers,
+        out: Integers,
+    ) -> None:
+        """Write the cells of a block of sum zero to their places.
+
+        Args:
+            words: [n, n_cells - 1], the first 64 digits of the uniform numbers.
+            address: Where further digits lie.
+            draws: [n] numbers of the draws.
+            site: The first uniform number.
+            cells: [n_cells], where in a row of `out` each cell goes.
+            out: int64 [n, cells of the table], changed at these.
+        """
+        if self.alias is None:
+            zeros, sites = np.zeros_like(draws), np.full_like(draws, site)
+            out[:, cells] = self.split(words, zeros, address, draws, sites)
+            return
+        for i in np.flatnonzero(self.alias.split(words, cells, out)).tolist():
+            out[i, cells] = self._exactly(address, int(draws[i]), site, 0)[self.tree.leaves]
+
     def split(
         self,
         words: npt.NDArray[np.uint64],
@@ -163,7 +189,8 @@ class BlockSplitter:
             sites: [n] the first uniform number of each.
         """
         if self.alias is not None:
-            out, open_draws = self.alias.split(words)
+            out = np.empty((draws.size, self.n_cells), dtype=np.int64)
+            open_draws = self.alias.split(words, np.arange(self.n_cells), out)
             for i in np.flatnonzero(open_draws | (totals != 0)).tolist():
                 sums = self._exactly(address, int(draws[i]), int(sites[i]), int(totals[i]))
                 out[i] = sums[self.tree.leaves]
