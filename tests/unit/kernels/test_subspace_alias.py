@@ -11,7 +11,7 @@ from tallyveil.kernels.subspace_alias import (
     split_by_alias_reference,
 )
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
-from tallyveil.subspace.exact.alias import alias_tables
+from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, alias_tables
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
 from tallyveil.subspace.exact.split import split_tree
 
@@ -35,7 +35,7 @@ def test_layouts_agree(ignored, t):
 def test_splits_agree(ignored):
     tree = split_tree(11)
     laws = SumLaws(DiscreteGaussian(Fraction(5)))
-    tables = alias_tables(laws, tree.sizes[tree.inner], tree.inner_parts, ignored)
+    tables = alias_tables(laws, tree.sizes[tree.inner], tree.inner_parts, LARGEST_ENTRIES, ignored)
     words = np.random.default_rng(3).integers(0, 1 << 64, (200, 10), dtype=np.uint64)
     words[0], words[1] = 0, (1 << 64) - 1
     places = np.random.default_rng(4).permutation(13)[:11]

@@ -19,7 +19,7 @@ Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 LARGEST_ENTRIES: Final = 1 << 22
-"""Entries of all tables of a block, 8 bytes each; blocks that need more are split without."""
+"""Entries of all alias tables of a sampler, 8 bytes each; blocks that need more than their part are split without."""
 
 MOST_COLUMN_BITS: Final = 11
 LEAST_COLUMN_BITS: Final = 2
@@ -110,7 +110,7 @@ class AliasTables:
 
 
 def alias_tables(
-    laws: SumLaws, sizes: Integers, parts: tuple[Integers, Integers], ignored: int = 0
+    laws: SumLaws, sizes: Integers, parts: tuple[Integers, Integers], largest: int, ignored: int = 0
 ) -> AliasTables | None:
     """Lay out the tables of a block whose sum is zero; None where they would be too large.
 
@@ -118,12 +118,13 @@ def alias_tables(
         laws: Of one cell.
         sizes: [n_splits], cells below each inner node, the root's first. A node's left part has half of them.
         parts: [n_splits] left and right part of each, as `split_by_alias` takes them.
+        largest: Entries that the tables may have.
         ignored: Digits of masses that are rounded away; 0 but for tests.
     """
     distinct, kinds = np.unique(sizes, return_inverse=True)
     shapes = [_shape(laws, int(n), is_root=bool(sizes.size and n == sizes[0])) for n in distinct]
     lengths = [(2 * reach + 1) << bits for reach, bits in shapes]
-    if sum(lengths) > LARGEST_ENTRIES or any(bits > MOST_COLUMN_BITS for _, bits in shapes):
+    if sum(lengths) > largest or any(bits > MOST_COLUMN_BITS for _, bits in shapes):
         return None
     reaches = np.array([reach for reach, _ in shapes], dtype=np.int64)
     column_bits = np.array([bits for _, bits in shapes], dtype=np.int64)

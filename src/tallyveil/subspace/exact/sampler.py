@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.laws import Law
+from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.proposals import Proposal
@@ -133,7 +134,8 @@ def split_sampler(law: Law, structure: Structure, n_cells: int) -> SplitSampler:
     """Prepare a structure whose block sums all vanish (`Structure.sums_vanish`)."""
     laws = SumLaws(law)
     sizes = {int(block.size) for block in structure.blocks}
-    by_size = {size: BlockSplitter.build(laws, size, zero_sums=True) for size in sizes}
+    part = LARGEST_ENTRIES // max(len(sizes), 1)
+    by_size = {size: BlockSplitter.build(laws, size, alias_entries=part) for size in sizes}
     splitters = tuple(by_size[int(block.size)] for block in structure.blocks)
     return SplitSampler(law, n_cells, structure.free, structure.blocks, splitters)
 

@@ -96,14 +96,15 @@ class BlockSplitter:
 
     @classmethod
     def build(
-        cls, law: Law | SumLaws, n_cells: int, *, zero_sums: bool = False, ignored_digits: int = 0
+        cls, law: Law | SumLaws, n_cells: int, *, alias_entries: int = 0, ignored_digits: int = 0
     ) -> "BlockSplitter":
         """Certify the tables for blocks of n cells.
 
         Args:
             law: Of one cell.
             n_cells: Of the block.
-            zero_sums: Whether all sums asked for will be zero and many draws are wanted: pays for alias tables.
+            alias_entries: Entries that alias tables may have; 0 for none. Worth their making where all sums asked for
+                will be zero.
             ignored_digits: As the attribute.
         """
         laws = law if isinstance(law, SumLaws) else SumLaws(law)
@@ -111,8 +112,10 @@ class BlockSplitter:
         sizes, kinds = np.unique(tree.sizes, return_inverse=True)
         tables = laws.floats(tuple(int(n) for n in sizes))
         alias = None
-        if zero_sums:
-            alias = alias_tables(laws, tree.sizes[tree.inner], tree.inner_parts, ignored_digits)
+        if alias_entries:
+            alias = alias_tables(
+                laws, tree.sizes[tree.inner], tree.inner_parts, alias_entries, ignored_digits
+            )
         return cls(laws, tree, kinds.astype(np.int64), tables, alias, ignored_digits)
 
     @property

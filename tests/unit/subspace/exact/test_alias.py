@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
-from tallyveil.subspace.exact.alias import NOTHING_GIVEN, alias_tables
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, alias_tables
+from tallyveil.subspace.exact.choose import choose_sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter, exact_split, split_tree
+from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.mechanisms import GeneralisedGaussian
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("alias tables")), 1, 2)
 LAWS = (DiscreteLaplace(Fraction(5, 2)), DiscreteGaussian(Fraction(7)), DiscreteGaussian(Fraction(1, 5)))
@@ -17,7 +21,7 @@ def tables_of(law, n, ignored=0):
     tree = split_tree(n)
     laws = SumLaws(law)
     sizes = tree.sizes[tree.inner]
-    return laws, sizes, alias_tables(laws, sizes, tree.inner_parts, ignored)
+    return laws, sizes, alias_tables(laws, sizes, tree.inner_parts, LARGEST_ENTRIES, ignored)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
@@ -76,12 +80,14 @@ def test_what_a_table_leaves_is_drawn(law, t):
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_sums_other_than_zero_are_still_drawn(law):
     totals = np.array([0, 5, -3, 0])
-    cells = BlockSplitter.build(law, 6, zero_sums=True).draw(ADDRESS, np.arange(4), 0, totals)
+    cells = BlockSplitter.build(law, 6, alias_entries=LARGEST_ENTRIES).draw(ADDRESS, np.arange(4), 0, totals)
     assert (cells.sum(axis=1) == totals).all()
 
 
 def test_batches_change_nothing():
-    splitter = BlockSplitter.build(DiscreteLaplace(Fraction(4)), 9, zero_sums=True, ignored_digits=40)
+    splitter = BlockSplitter.build(
+        DiscreteLaplace(Fraction(4)), 9, alias_entries=LARGEST_ENTRIES, ignored_digits=40
+    )
     zeros = np.zeros(50, dtype=np.int64)
     whole = splitter.draw(ADDRESS, np.arange(50), 0, zeros)
     order = np.random.default_rng(1).permutation(50)
@@ -90,9 +96,23 @@ def test_batches_change_nothing():
 
 
 def test_one_cell_has_nothing_to_split():
-    assert BlockSplitter.build(LAWS[0], 1, zero_sums=True).draw(
+    assert BlockSplitter.build(LAWS[0], 1, alias_entries=LARGEST_ENTRIES).draw(
         ADDRESS, np.arange(2), 0, np.zeros(2, np.int64)
     ).tolist() == [[0], [0]]
+
+
+def test_blocks_of_many_sizes_share_what_tables_may_take():
+    """Fifty sizes: none has room for its own, and all are split by adding up."""
+    sets, first = [], 0
+    for size in range(2, 52):
+        sets.append(range(first, first + size))
+        first += size
+    lattice = lattice_of(ConstraintSystem.from_sets(sets, first))
+    sampler = choose_sampler(lattice, GeneralisedGaussian(Fraction(54))).sampler
+    with_tables = [splitter.n_cells for splitter in sampler.splitters if splitter.alias is not None]
+    assert 0 < len(with_tables) < 20
+    assert sum(s.alias.entries.size for s in sampler.splitters if s.alias is not None) <= LARGEST_ENTRIES
+    assert lattice.contains(sampler.draw(ADDRESS, range(20)).T)
 
 
 def test_wide_laws_do_without():
