@@ -34,11 +34,11 @@ SAME_VARIANCE = GeneralisedGaussian(Fraction(54))
 
 
 def exact_rate(sampler, batch=1000, batches=20):
-    """Draws a second, batch by batch, the best of ten."""
+    """Draws a second, batch by batch, the best of fifty."""
     address = NoiseAddress(NoiseSource(KEY), 0, 0)
     sampler.draw(address, range(batch))
     best = 0.0
-    for _ in range(10):
+    for _ in range(50):
         began = time.process_time()
         for number in range(batches):
             sampler.draw(address, range(number * batch, (number + 1) * batch))
