@@ -10,6 +10,7 @@ from scipy.stats import chi2
 
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.choose import choose_sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
@@ -17,6 +18,7 @@ from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import nearest_planes
 from tallyveil.subspace.exact.proposals import block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler
+from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, size_of
 
@@ -107,6 +109,36 @@ def test_every_way_to_a_law_gives_it():
     oblique = lattice_of(OBLIQUE)
     mixture = mixture_sampler(L2, 3, lambda laws: nearest_planes(oblique, laws.law.variance))
     assert p_value(oblique, L2, mixture.draw(ADDRESS, range(200_000)), 30) > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("law", "ignored"),
+    [
+        (DiscreteLaplace(Fraction(5, 4)), 0),
+        (DiscreteLaplace(Fraction(5, 4)), 42),
+        (DiscreteGaussian(Fraction(3)), 0),
+        (DiscreteGaussian(Fraction(3)), 41),
+    ],
+)
+def test_alias_tables_and_what_they_leave_out(law, ignored):
+    """Rounded so far that half of all draws leave the tables, splits still have the law."""
+    splitter = BlockSplitter.build(law, 3, alias_entries=LARGEST_ENTRIES, ignored_digits=ignored)
+    words = ADDRESS.numbers(np.arange(1000), 0, 2)
+    share = splitter.alias.split(words, np.arange(3), np.empty((1000, 3), dtype=np.int64)).mean()
+    assert 0.3 < share < 0.95 if ignored else share == 0
+    n = 20_000 if ignored else 1_000_000
+    noise = splitter.draw(ADDRESS, np.arange(n), 0, np.zeros(n, dtype=np.int64))
+    held = GeneralisedGaussian(law.variance) if law == DiscreteGaussian(Fraction(3)) else None
+    held = held or GeneralisedLaplace("l1", 1 / law.scale)
+    assert p_value(lattice_of(TRIANGLE), held, noise, 30) > 1e-5
+
+
+def test_ten_million_draws():
+    """Four cells in nested sums: every vector expected 20 times or more, of ten million."""
+    lattice = lattice_of(NESTED)
+    sampler = choose_sampler(lattice, L1).sampler
+    noise = np.concatenate([sampler.draw(ADDRESS, range(k << 20, (k + 1) << 20)) for k in range(10)])
+    assert p_value(lattice, L1, noise, 20) > 1e-5
 
 
 def test_a_narrow_gaussian_by_nearest_planes():

@@ -1,7 +1,9 @@
 """A release whose upper counts come from the integer-subspace mechanism, and stay as they were drawn."""
 
 import json
+import re
 import sys
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +68,14 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
 
     assert "on the lattice of the invariants" in tallyveil("plan", with_subspace)
     tallyveil("run", with_subspace, "--out", tmp_path / "out", "-q")
-    assert (tmp_path / "out" / "report.html").exists()
+    report = unescape(re.sub(r"<[^>]+>|\s+", " ", (tmp_path / "out" / "report.html").read_text()))
+    report = " ".join(report.split())
+    assert "Counts drawn under the invariants" in report
+    assert "total at Town Drawn 8 counts, of which the invariants leave 6 free" in report
+    assert "Law of the noise generalised Gaussian, variance 4, on" in report
+    assert "total of Region P; total of Region Q" in report
+    assert "from 10,000 other draws of the same law" in report
+    assert "has no one loss law" in report  # so no exact epsilon is claimed for the whole
 
 
 def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monkeypatch):

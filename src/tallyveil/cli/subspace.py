@@ -82,7 +82,8 @@ def diagnose(
     A chain's distance from its law is measured on pairs of chains, and refused where it costs more delta than allowed.
     """
     from tallyveil.config.subspace import load_subspace_plan
-    from tallyveil.execution.subspace_release import noise_of, noise_record
+    from tallyveil.execution.subspace_record import noise_record
+    from tallyveil.execution.subspace_release import noise_of
     from tallyveil.subspace.noise_plan import guarantee_record
 
     plan = load_subspace_plan(table_file)

@@ -41,6 +41,7 @@ from tallyveil.execution.run_log import RunLog
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, prepare_subspace
+from tallyveil.execution.subspace_record import drawn_record
 from tallyveil.execution.unsolved import UNSOLVED
 from tallyveil.execution.warm_up import compile_kernels
 from tallyveil.geography.areas import Hierarchies
@@ -360,6 +361,7 @@ class _Run:
             input_commitment=secrets.commitment(self.records_digest),
             geography_digest=self.geography_digest.hex(),
             spine=spine_record(self.plan, self.hierarchies),
+            drawn=[drawn_record(self.plan, draw) for draw in self.subspace],
             sizes=published_sizes(counts),
             solver={
                 stage.removeprefix("estimate "): record["solver"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,13 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.noise_plan import NoisePlan
 from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
     from tallyveil.subspace.exact.sampler import VectorSampler
-    from tallyveil.subspace.lattice import Lattice
 
 KEY_PURPOSE = "integer-subspace"
 
@@ -45,16 +46,18 @@ class SubspaceDraw:
         level: Number of its geolevel.
         places: int64 [n_cells], position of each cell of the lattice among geounits times answers; answers that only
             structural zeros reach have none.
-        lattice: Of the invariants on these cells.
-        sampler: Exact.
+        noise: On the lattice of the invariants on these cells; exact.
+        sampler: That draws it.
+        expected_trials: Of one draw.
     """
 
     item: SubspaceQuery
     number: int
     level: int
     places: Int64Array
-    lattice: "Lattice"
+    noise: NoisePlan
     sampler: "VectorSampler"
+    expected_trials: float
 
 
 def prepare_subspace(plan: ReleasePlan, spine: Spine) -> tuple[SubspaceDraw, ...]:
@@ -96,7 +99,7 @@ def draw_subspace(
     for draw in prepared:
         group = schema.query(draw.item.query)
         vector = draw.sampler.draw(NoiseAddress(source, draw.level, draw.number), range(1))[0]
-        if not draw.lattice.contains(vector):
+        if not draw.noise.lattice.contains(vector):
             raise SolverError(
                 f"final check failed: the noise of {draw.item.name} changes an invariant. Nothing was published; "
                 "please report this.",
@@ -118,14 +121,16 @@ def _prepared(plan: ReleasePlan, spine: Spine, item: SubspaceQuery, number: int)
     geounits = np.arange(spine.n_geounits(level), dtype=np.int64)
     places = (geounits[:, None] * group.size + possible[None, :]).ravel()
     lattice = lattice_of(_system(plan, spine, level, group, places))
-    choice = choose_sampler(lattice, item.law(plan.strategy.mechanism, plan.strategy.neighbours))
+    law = item.law(plan.strategy.mechanism, plan.strategy.neighbours)
+    choice = choose_sampler(lattice, law)
     if choice.sampler is None or choice.sampler.total_variation:
         raise SolverError(
             f"{item.name} at {item.geolevel}: {choice.reason}. A release draws these counts exactly or not at all: fix "
             "fewer invariants on the query, or draw it at another geolevel. Nothing was spent.",
             code="subspace-no-sampler",
         )
-    return SubspaceDraw(item, number, level, places, lattice, choice.sampler)
+    noise = NoisePlan(lattice, law, choice.name, choice.reason, choice.sampler, None, Fraction(0))
+    return SubspaceDraw(item, number, level, places, noise, choice.sampler, choice.expected_trials)
 
 
 def _system(
@@ -147,7 +152,9 @@ def _system(
         columns.append(inside)
         labels = plan.query(query).labels()
         codes = spine.geocodes[at]
-        names += [f"{query} {labels[r % size]} of {codes[r // size]}" for r in used.tolist()]
+        named = [query if size == 1 else f"{query} {label}" for label in labels]
+        place = spine.geolevels[at]
+        names += [f"{named[r % size]} of {place} {codes[r // size]}" for r in used.tolist()]
     none = np.zeros(0, dtype=np.int64)
     where = np.concatenate([none, *rows]), np.concatenate([none, *columns])
     ones = np.ones(len(where[0]), dtype=np.int64)
@@ -196,10 +203,15 @@ def _ancestors(spine: Spine, level: int, above: int) -> Int64Array:
     return np.asarray(found, dtype=np.int64)
 
 
+def drawn_path(item: SubspaceQuery) -> str:
+    """File of the noisy counts, within the release folder."""
+    return f"{FOLDER}/{item.geolevel}/integer-subspace.{query_folder(item.query)}.parquet"
+
+
 def _write(
     root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array, tags: dict[str, str]
 ) -> None:
-    path = root / FOLDER / draw.item.geolevel / f"integer-subspace.{query_folder(group.name)}.parquet"
+    path = root / drawn_path(draw.item)
     if path.exists():  # a resumed run draws the same counts
         return
     codes = [str(code) for code in spine.geocodes[draw.level]]

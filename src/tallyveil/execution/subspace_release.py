@@ -32,6 +32,7 @@ from tallyveil.execution.run_folder import (
 )
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
+from tallyveil.execution.subspace_record import noise_record
 from tallyveil.storage.read import collect
 from tallyveil.storage.write import file_digest, write_file, write_json, write_parquet
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
@@ -227,36 +228,6 @@ def _manifest(
         "versions": {"tallyveil": tallyveil.__version__},
         "performance": watch.stages,
     }
-
-
-def noise_record(noise: NoisePlan) -> dict[str, Any]:
-    """Which lattice and sampler, and how far a chain is from its law, as plain data."""
-    lattice = noise.lattice
-    record: dict[str, Any] = {
-        "structure": lattice.structure.kind.value,
-        "cells": lattice.n_cells,
-        "dimension": lattice.dimension,
-        "basis": lattice.basis_kind,
-        "notes": list(lattice.notes),
-        "sampler": noise.name,
-        "reason": noise.reason,
-        "total_variation": float(noise.total_variation),
-    }
-    if noise.chain is not None:
-        bound = noise.chain.bound
-        record["chain"] = {
-            "sweeps": bound.sweeps,
-            "lag": bound.lag,
-            "pairs": bound.pairs,
-            "estimate": bound.estimate,
-            "standard_error": bound.standard_error,
-            "confidence": bound.confidence,
-            "measured": bound.measured,
-            "extrapolated": bound.extrapolated,
-            "used": "extrapolated" if noise.chain.settings.extrapolate else "measured",
-            "allowed_delta": str(noise.chain.settings.allowed_delta),
-        }
-    return record
 
 
 def _already_finished(plan: SubspacePlan, out: Path) -> SubspaceOutcome:

@@ -38,7 +38,8 @@ _WIDEST: Final = 1 << 31
 _LOW: Final = np.uint64(0xFFFFFFFF)
 
 
-@njit(nogil=True, cache=True)
+# Inlined, as is add_column: handing arrays to a function counts references, which takes longer than the work here.
+@njit(nogil=True, cache=True, inline="always")
 def draw_slack(words: Words, first: int, thresholds: Words, guide: Integers) -> int:
     """G from the words first, first + 1, ...: one base-256 digit each, by inversion."""
     slack = 0
@@ -134,7 +135,7 @@ def slice_ends(
     return -((root + inner) // square), (root - inner) // square
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def add_column(
     kind: int, state: Integers, rows: Integers, steps: Integers, start: int, end: int, times: int
 ) -> int:
@@ -229,16 +230,7 @@ def slice_sweeps(
         place = sweep * per_sweep
         for k in range(starts.size - 1):
             start, end = int(starts[k]), int(ends[k])
-            # draw_slack and add_column, written out: handing arrays to a function counts references, which takes
-            # longer than they do.
-            slack = 0
-            for digit in range(digits):
-                u = words[place + digit]
-                value = guide[digit, u >> np.uint64(56)]
-                while value < 255 and thresholds[digit, value] <= u:
-                    value += 1
-                slack += value << (8 * digit)
-            height = level_of(kind, scale, size) + slack
+            height = level_of(kind, scale, size) + draw_slack(words, place, thresholds, guide)
             budget = size_budget(kind, scale, limit, size, height)
             low, high = slice_ends(kind, state, rows, steps, start, end, budget)
             u = words[place + digits]
@@ -247,14 +239,7 @@ def slice_sweeps(
             if high - low >= _WIDEST or u * n < (np.uint64(0) - n) % n:
                 continue
             times = low + int(high_product(u, n))
-            for i in range(start, end):
-                before = state[rows[i]]
-                after = before + times * steps[i]
-                state[rows[i]] = after
-                if kind == ABSOLUTE:
-                    size += abs(after) - abs(before)
-                else:
-                    size += after * after - before * before
+            size += add_column(kind, state, rows, steps, start, end, times)
             for i in range(end, starts[k + 1]):
                 state[rows[i]] += times * steps[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
@@ -314,8 +299,7 @@ def jump_sweeps(
             for i in range(state.size):
                 saved[i] = state[i]
             for k in range(first, last):
-                # draw_jump and add_column, written out: handing arrays to a function counts references, which
-                # takes longer than the whole update.
+                # draw_jump, written out: the call takes as long as the rest of the update.
                 bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
                 law = laws[k]
                 at_zero = np.uint64(masses[law, 0])
@@ -328,25 +312,11 @@ def jump_sweeps(
                     jump += 1
                 if rest & np.uint64(1) == np.uint64(0):
                     jump = -jump
-                for i in range(starts[k], ends[k]):
-                    before = state[rows[i]]
-                    after = before + jump * steps[i]
-                    state[rows[i]] = after
-                    if kind == ABSOLUTE:
-                        growth += abs(after) - abs(before)
-                    else:
-                        growth += after * after - before * before
+                growth += add_column(kind, state, rows, steps, starts[k], ends[k], jump)
                 for i in range(ends[k], starts[k + 1]):
                     state[rows[i]] += jump * steps[i]
-            slack = 0
-            for digit in range(digits):
-                u = words[slack_place + digit]
-                value = guide[digit, u >> np.uint64(56)]
-                while value < 255 and thresholds[digit, value] <= u:
-                    value += 1
-                slack += value << (8 * digit)
+            height = level_of(kind, scale, size) + draw_slack(words, slack_place, thresholds, guide)
             slack_place += digits
-            height = level_of(kind, scale, size) + slack
             if size + growth <= limit and level_of(kind, scale, size + growth) <= height:
                 size += growth
                 accepted += 1

@@ -2,22 +2,18 @@
 
 As `tallyveil.kernels.subspace_sums`, in two dimensions: a node's rows have the sums (s, t) in their first two
 columns, and candidates for its left part are visited in square rings around the likeliest. Floats decide with a
-margin or not at all.
+margin or not at all; the tables' errors and those of a step are as there, with a step for each candidate.
 """
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.kernels.subspace_sums import MARGIN, UNIT
+
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-MARGIN = 2.0**-46
-"""Relative to the weight of the node's sums: covers the errors of the tables, below 2**-47.4."""
-
-UNIT = 2.0**-51
-"""Added to the margin for every candidate: covers the rounding of its sum, and of the comparison."""
 
 MOST_RINGS = 1 << 12
 LEAST_TOTAL = 2.0**-40

@@ -31,6 +31,7 @@ def make_manifest(
     checks: Sequence[Mapping[str, Any]],
     stages: Sequence[Mapping[str, Any]],
     spine: Mapping[str, Any] | None = None,
+    drawn: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything worth knowing about a finished release, as plain data.
 
@@ -47,6 +48,7 @@ def make_manifest(
         checks: What was verified on the written files.
         stages: Seconds and memory by stage.
         spine: How the spine was made, and how far areas are from it; None where there are no entities and no steps.
+        drawn: Counts that keep the invariants by their noise: law, guarantee, sampler.
     Privacy: nothing here is computed from true counts, but for the keyed commitment; seconds and memory are
         those of a run whose noise does not depend on the data in time.
     """
@@ -64,6 +66,7 @@ def make_manifest(
         "event": dict(event),
         "inputs": {"records_keyed_hash": input_commitment, "geography_sha256": geography_digest},
         **({} if spine is None else {"spine": dict(spine)}),
+        **({"drawn": [dict(item) for item in drawn]} if drawn else {}),
         "sizes": dict(sizes),
         "solver": dict(solver),
         "checks": [dict(check) for check in checks],

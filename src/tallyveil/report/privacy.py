@@ -100,6 +100,7 @@ class PrivacyStatement:
         delta: Delta at which epsilon is quoted, in words; None for pure differential privacy.
         epsilon: Certified upper bound, rounded up.
         exact_epsilon: The exact epsilon, rounded up, and the delta it belongs to, in words.
+        exact_below: The epsilon of the measurements alone, where that of the whole is not known exactly; otherwise "".
         geolevels: For each geolevel alone: title, budget, epsilon by the classical accountant, exact epsilon.
         pairs: Other (delta, epsilon) that hold at once, in words; empty for pure differential privacy.
         invariants: What is published exactly: query and geolevels, in words.
@@ -118,6 +119,7 @@ class PrivacyStatement:
     delta: str | None
     epsilon: str
     exact_epsilon: tuple[str, str]
+    exact_below: str
     geolevels: tuple[tuple[str, str, str, str], ...]
     pairs: tuple[tuple[str, str], ...]
     invariants: tuple[tuple[str, str], ...]
@@ -142,6 +144,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         delta=power_of_ten(delta) if gaussian else None,
         epsilon=_epsilon(files.spent, delta) if gaussian else rounded_up(files.spent),
         exact_epsilon=(rounded_up(at_once["epsilon"]["upper"], 4), power_of_ten(Fraction(at_once["delta"]))),
+        exact_below=rounded(at_once["epsilon"]["lower"], 5) if gaussian and "drawn" in files.manifest else "",
         geolevels=tuple(
             (
                 geolevel_title(level["geolevel"]),

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
+from tallyveil.report.drawn_counts import drawn_counts
 from tallyveil.report.making import file_lines, solver_table, stages, total_time
 from tallyveil.report.page import write_page
 from tallyveil.report.population import attribute_names, geolevel_sizes
@@ -48,6 +49,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "geolevels": [geolevel_title(level) for level in files.geolevels],
         "tables": [query_title(query) for query in files.plan["tables"]],
         "privacy": privacy_statement(files),
+        "drawn": drawn_counts(files),
         "post_processing": files.manifest["privacy"]["post_processing"],
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),

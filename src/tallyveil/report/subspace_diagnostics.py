@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tallyveil.report.wording import rounded
 from tallyveil.storage.write import write_file
 from tallyveil.studies.draw import write_plot
 from tallyveil.studies.drawing import Box, BoxPanel, BoxPlot, BoxSeries, Line, LinePanel, LinePlot, Role
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, ChainWay, NoisePlan
 
 MOST_BOXES: Final = 120
@@ -37,8 +39,8 @@ def write_diagnostics(
     vectors = plan.draw(PUBLIC_KEY, range(draws))
     written = [out / "noise.csv", out / f"noise.{plot_format}"]
     _write_csv(written[0], noise_table(vectors, labels))
-    title = f"Noise of {draws:,} draws ({plan.law})"
-    write_plot(written[1], noise_plot(vectors[:, :MOST_BOXES], labels[:MOST_BOXES], str(plan.name)), title)
+    drawn = noise_plot(vectors[:, :MOST_BOXES], labels[:MOST_BOXES], f"{law_title(plan.law)} ({plan.name})")
+    write_plot(written[1], drawn, f"Noise of {draws:,} draws")
     if plan.chain is not None:
         curve = total_variation_curve(plan.chain)
         written += [out / "total-variation.csv", out / f"total-variation.{plot_format}"]
@@ -47,6 +49,13 @@ def write_diagnostics(
         written.append(out / "scale-reduction.csv")
         _write_csv(written[-1], scale_reduction(plan.chain, labels))
     return tuple(written)
+
+
+def law_title(law: LatticeLaw) -> str:
+    """A law in a few words, its parameter rounded."""
+    if isinstance(law, GeneralisedGaussian):
+        return f"Gaussian, variance {rounded(float(law.variance))}"
+    return f"{law.norm.value} Laplace, ε {rounded(float(law.epsilon))}"
 
 
 def noise_table(vectors: npt.NDArray[np.int64], labels: Sequence[str]) -> pl.DataFrame:

@@ -329,6 +329,7 @@ def _draw_boxes(axes: "Axes", series: BoxSeries, shift: float, width: float) -> 
         )
         axes.plot([x - width / 2, x + width / 2], [box.middle] * 2, color=colour, linewidth=1.4, zorder=3)
         outside = [end for end, whisker in zip((box.low, box.high), ends, strict=True) if end != whisker]
-        axes.scatter([x] * len(outside), outside, s=7, marker="x", linewidths=0.7, color=colour, zorder=2)
+        if outside:
+            axes.scatter([x] * len(outside), outside, s=7, marker="x", linewidths=0.7, color=colour, zorder=2)
         if box.one is not None:
-            axes.scatter([x], [box.one], s=9, marker="s", color=INK, linewidths=0, zorder=4)
+            axes.scatter([x], [box.one], s=9, marker="s", color=INK, linewidths=0, zorder=4, label="one draw")

@@ -40,7 +40,8 @@ class ConstraintSystem:
                 wrong number of names.
         """
         rows = sp.csr_matrix(matrix) if sp.issparse(matrix) else sp.csr_matrix(_dense(matrix))
-        values = _whole(rows)
+        labels = _names(names, rows.shape[0])
+        values = _whole(rows, labels)
         checked = sp.csr_matrix((values, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
         checked.sum_duplicates()
         checked.eliminate_zeros()
@@ -50,7 +51,7 @@ class ConstraintSystem:
                 "Name the cells that the noise is added to.",
                 code="subspace-constraints",
             )
-        return cls(_frozen(checked), _names(names, checked.shape[0]))
+        return cls(_frozen(checked), labels)
 
     @classmethod
     def from_sets(
@@ -154,7 +155,7 @@ def _dense(matrix: Any) -> npt.NDArray[Any]:
     return array
 
 
-def _whole(rows: Any) -> npt.NDArray[np.int64]:
+def _whole(rows: Any, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
     values: npt.NDArray[Any] = rows.data
     if values.dtype.kind == "f":
         whole = np.isfinite(values) & (values == np.rint(values))
@@ -162,8 +163,8 @@ def _whole(rows: Any) -> npt.NDArray[np.int64]:
             place = int(np.flatnonzero(~whole)[0])
             row = int(np.searchsorted(rows.indptr, place, side="right")) - 1
             raise ConstraintError(
-                f"Constraint matrix: row {row}, column {int(rows.indices[place])} holds {values[place]!r}, wanted "
-                "a whole number. Multiply the row by its denominator: the invariant stays the same.",
+                f"Constraint '{names[row]}': cell {int(rows.indices[place])} counts {float(values[place])} times, "
+                "wanted a whole number. Multiply the row by its denominator: the invariant stays the same.",
                 code="subspace-not-integer",
             )
     if values.size and not -LARGEST_COEFFICIENT < values.min() <= values.max() < LARGEST_COEFFICIENT:

@@ -107,7 +107,8 @@ def pivot_columns(columns: Integers) -> PivotColumns:
     """
     whole = flint_matrix(columns)
     rows = independent_columns(whole.transpose())
-    order = np.argsort(np.count_nonzero(columns, axis=0), kind="stable")
+    # Sparse columns with small entries first: 1 and -1 by themselves generate their row, and leave nothing to mend.
+    order = np.lexsort((np.abs(columns).max(axis=0, initial=0), np.count_nonzero(columns, axis=0)))
     kept = columns[rows][:, order]
     chosen = independent_columns(flint_matrix(kept))
     everything = flint_matrix(kept)
@@ -117,10 +118,10 @@ def pivot_columns(columns: Integers) -> PivotColumns:
             fmpz_mat([[hermite[i, j] for j in range(rank)] for i in range(rank)]) if rank else fmpz_mat(0, 0)
         )
         inverse = square.inv() if rank else fmpz_mat(0, 0)
-        missing = _first_fractional(inverse * everything) if rank else None
-        if missing is None:
+        missing = _first_fractional(inverse * everything) if rank else []
+        if not missing:
             break
-        chosen = [*chosen, missing]
+        chosen = [*chosen, *missing]
     return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), square, transform, inverse)
 
 
@@ -169,8 +170,8 @@ def sparse_columns(vectors: list[Entries], n_cells: int) -> Any:
     values = [value for vector in vectors for _, value in vector]
     if values and max(abs(v) for v in values) >= 1 << 62:
         raise ConstraintError(
-            "Lattice basis: an entry does not fit 64 bits. Use the reduced basis, or divide rows of the "
-            "constraints by their common divisors.",
+            "Lattice basis: an entry does not fit 64 bits. Divide rows by their common divisors, use fewer constraints "
+            "or ones that share fewer cells; disjoint and nested sums and two-way margins have short bases always.",
             code="subspace-constraints",
         )
     cells = np.array([cell for vector in vectors for cell, _ in vector], dtype=np.int64)
@@ -190,12 +191,14 @@ def _differences(structure: Structure) -> list[Entries]:
     return [[(int(a), 1), (int(b), -1)] for block in structure.blocks for a, b in pairwise(block)]
 
 
-def _first_fractional(coordinates: Any) -> int | None:
+def _first_fractional(coordinates: Any) -> list[int]:
+    """For each coordinate the first column where it is no whole number, each column once."""
     numerators, denominator = coordinates.numer_denom()
     if denominator == 1:
-        return None
-    rows = numerators.tolist()
-    for column in range(numerators.ncols()):
-        if any(fmpz(row[column]) % denominator != 0 for row in rows):
-            return column
-    return None
+        return []
+    found: dict[int, None] = {}
+    for row in numerators.tolist():
+        column = next((j for j, value in enumerate(row) if fmpz(value) % denominator != 0), None)
+        if column is not None:
+            found[column] = None
+    return list(found)

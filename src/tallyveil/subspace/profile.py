@@ -1,13 +1,18 @@
 """The exact privacy profile of lattice Gaussian noise for one pair of tables.
 
 For tables that differ by v the loss at noise z is (|v|^2 - 2 <z, v>) / (2 variance), so the profile needs the law of
-the whole number <z, v> only. Two ways give it: where block sums vanish, by convolution over the cells that v
-touches, the other cells entering through certified tables of sums; else by listing the lattice vectors of a box,
-with the mass outside bounded.
+the whole number <z, v> only. Two ways give it. Where block sums vanish, convolution: cells of a block with the same
+entry of v enter by their sum, of which there are certified tables. Else, in small lattices, a list of all vectors up to
+a length, beyond which the mass is bounded: for Gram-Schmidt vectors b* of a basis and any s in (0, 1), the sum of
+exp(-a |z|^2) over |z| > R is at most
+
+    exp(-(1 - s) a R^2) prod_j (1 + sqrt(pi / (s a)) / |b*_j|),
+
+since a sum of exp(-a (k + shift)^2) over whole k is largest for shift 0 (Poisson summation), coordinate by coordinate.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -21,11 +26,17 @@ from tallyveil.errors import BudgetError, ConstraintError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.convolution import SumLaws
+from tallyveil.subspace.kernel import flint_matrix
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
+from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
 _BITS = 192
-_MOST_TERMS = 20_000_000
+_MOST_TERMS = 4_000_000
+_MOST_LISTED = 4_000_000
+_MOST_LISTED_DIMENSION = 12
+_LISTED_NATS = 40.0
+"""Of the weight left out of a list, relative to that of the vector 0: exp(-40), 4e-18."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +88,13 @@ def pair_profile(lattice: Lattice, law: GeneralisedGaussian, difference: npt.Arr
     """The exact losses between tables that differ by a vector.
 
     Args:
-        lattice: Whose block sums all vanish (`Structure.sums_vanish`).
+        lattice: Any whose block sums all vanish (`Structure.sums_vanish`); others up to about 4 million vectors within
+            the radius that holds nearly all of the mass (dimension 4 at a variance of 4, for one).
         law: Gaussian.
         difference: v, a nonzero lattice vector.
     Raises:
-        ConstraintError: v is not in the lattice: the tables do not agree on the invariants.
-        BudgetError: v is zero, the structure is not of that kind, or v touches too many cells for its size.
+        ConstraintError: v is zero, or not in the lattice: the tables do not agree on the invariants.
+        BudgetError: v moves cells of a block by too many different counts, or the lattice is too large to list.
     """
     v = np.asarray(difference, dtype=np.int64)
     if not lattice.contains(v):
@@ -91,20 +103,98 @@ def pair_profile(lattice: Lattice, law: GeneralisedGaussian, difference: npt.Arr
             "nothing is promised between them. Give a pair that agrees.",
             code="subspace-pair",
         )
-    if not v.any() or not lattice.structure.sums_vanish:
-        raise BudgetError(
-            f"Profile of a pair: needs a nonzero difference and sums over blocks of cells, and this is "
-            f"'{lattice.structure.kind.value}'. Use rho, which holds for every pair and lattice.",
-            code="subspace-no-law",
+    if not v.any():
+        raise ConstraintError(
+            "Pair of tables: their difference is zero, so they are the same table. Give two tables that differ.",
+            code="subspace-pair",
         )
-    laws = SumLaws(DiscreteGaussian(law.variance))
+    inner, left_out = (
+        _by_sums(lattice, law, v) if lattice.structure.sums_vanish else _by_listing(lattice, law, v)
+    )
+    ordered = sorted(inner)
+    return PairProfile(law.variance, int(v @ v), tuple(ordered), tuple(inner[t] for t in ordered), left_out)
+
+
+def _by_sums(
+    lattice: Lattice, law: GeneralisedGaussian, v: npt.NDArray[np.int64]
+) -> tuple[dict[int, arb], arb]:
+    """(probability of each <z, v>, a bound of what is left out), where block sums vanish."""
     with precision(_BITS + 64):
-        inner, error = _inner_products(laws, lattice, v)
-        ordered = sorted(inner)
-        masses = tuple(inner[t] + arb(0, error) for t in ordered)
-        held = sum((inner[t] for t in ordered), arb(0)) - len(ordered) * error
-        left_out = 1 - held
-    return PairProfile(law.variance, int(v @ v), tuple(ordered), masses, left_out)
+        inner, error = _inner_products(SumLaws(DiscreteGaussian(law.variance)), lattice, v)
+        held = sum(inner.values(), arb(0)) - len(inner) * error
+        return {t: mass + arb(0, error) for t, mass in inner.items()}, 1 - held
+
+
+def _by_listing(
+    lattice: Lattice, law: GeneralisedGaussian, v: npt.NDArray[np.int64]
+) -> tuple[dict[int, arb], arb]:
+    """The same, from a list of all lattice vectors up to a length."""
+    basis = _short_basis(lattice)
+    squares = [float(square) for square in gram_schmidt(basis)[1]]
+    with precision(_BITS):
+        squared_radius, outside = _radius(squares, law.variance)
+        vectors = _within(basis, squared_radius)
+        found, counts = np.unique(
+            np.column_stack([vectors @ v, (vectors * vectors).sum(axis=1)]), axis=0, return_counts=True
+        )
+        weights: dict[int, arb] = defaultdict(lambda: arb(0))
+        for (t, size), n in zip(found.tolist(), counts.tolist(), strict=True):
+            weights[t] += n * rational(Fraction(-size) / (2 * law.variance)).exp()
+        inside = sum(weights.values(), arb(0))
+        whole = inside + between_zero_and(outside)
+        return {t: weight / whole for t, weight in weights.items()}, outside / inside
+
+
+def _short_basis(lattice: Lattice) -> npt.NDArray[np.int64]:
+    if lattice.dimension > _MOST_LISTED_DIMENSION:
+        raise BudgetError(
+            f"Profile of a pair: '{lattice.structure.kind.value}' of dimension {lattice.dimension}; vectors are listed "
+            f"up to dimension {_MOST_LISTED_DIMENSION}. Use rho, which holds for every pair and lattice.",
+            code="subspace-too-large",
+        )
+    reduced = lll_reduced(lattice.sparse_basis)
+    return np.asarray((lattice.sparse_basis if reduced is None else reduced).toarray(), dtype=np.int64)
+
+
+def _radius(squares: list[float], variance: Fraction) -> tuple[int, arb]:
+    """(R^2, a bound of the weight beyond it), for the least R^2 that a grid of s finds."""
+    least: tuple[int, arb] | None = None
+    for step in range(1, 16):
+        s = Fraction(step, 16)
+        # Floats are low by far less than this shrinks them.
+        roots = [arb(square * (1 - 1e-9)).sqrt() for square in squares]
+        width = (2 * arb.pi() * rational(variance / s)).sqrt()
+        volume = arb(1)
+        for root in roots:
+            volume *= 1 + width / root
+        nats = float(volume.log()) + _LISTED_NATS
+        squared = math.ceil(2 * float(variance) * nats / float(1 - s))
+        beyond = volume * rational(-(1 - s) * squared / (2 * variance)).exp()
+        if least is None or squared < least[0]:
+            least = squared, beyond.abs_upper()
+    assert least is not None
+    return least
+
+
+def _within(basis: npt.NDArray[np.int64], squared_radius: int) -> npt.NDArray[np.int64]:
+    """All lattice vectors with |z|^2 at most R^2; coefficient j is at most R times the length of dual vector j."""
+    gram = flint_matrix(basis.T @ basis)
+    inverse = gram.inv()
+    bounds = [
+        math.isqrt(squared_radius * int(inverse[j, j].p) // int(inverse[j, j].q))
+        for j in range(basis.shape[1])
+    ]
+    if math.prod(2 * bound + 1 for bound in bounds) > _MOST_LISTED:
+        raise BudgetError(
+            f"Profile of a pair: a list of all vectors of length {math.sqrt(squared_radius):.3g} in dimension "
+            f"{basis.shape[1]} is too long. Use rho, which holds for every pair and lattice.",
+            code="subspace-too-large",
+        )
+    vectors = np.zeros((1, basis.shape[0]), dtype=np.int64)
+    for j, bound in enumerate(bounds):
+        steps = np.arange(-bound, bound + 1)[:, None] * basis[:, j]
+        vectors = (vectors[:, None, :] + steps[None, :, :]).reshape(-1, basis.shape[0])
+    return np.asarray(vectors[(vectors * vectors).sum(axis=1) <= squared_radius], dtype=np.int64)
 
 
 def _inner_products(laws: SumLaws, lattice: Lattice, v: npt.NDArray[np.int64]) -> tuple[dict[int, arb], arb]:
@@ -126,28 +216,30 @@ def _inner_products(laws: SumLaws, lattice: Lattice, v: npt.NDArray[np.int64]) -
 
 def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
     """Law of sum of c_i z_i over the touched cells, given that all n cells sum to zero."""
-    single = laws.table(1)
-    joint: dict[tuple[int, int], int] = {(0, 0): 1 << single.bits}
-    kept = _kept_reach(single.reach, len(touched))
-    for c in touched:
+    bits = laws.table(1).bits
+    joint: dict[tuple[int, int], int] = {(0, 0): 1 << bits}
+    alike = Counter(touched)
+    for c, cells in alike.items():
+        table = laws.table(cells)
+        kept = _kept_reach(table.reach, len(alike))
         if len(joint) * (2 * kept + 1) > _MOST_TERMS:
             raise BudgetError(
-                f"Profile of a pair: it moves {len(touched)} cells of one block, too many to list with this variance. "
-                "Use rho, which holds for every pair.",
+                f"Profile of a pair: it moves cells of one block by {len(alike)} different counts, too many to list "
+                "with this variance. Use rho, which holds for every pair.",
                 code="subspace-too-large",
             )
         after: dict[tuple[int, int], int] = defaultdict(int)
         for (t, s), mass in joint.items():
             for x in range(-kept, kept + 1):
-                after[t + c * x, s + x] += mass * single.at(x)
-        joint = {key: mass >> single.bits for key, mass in after.items() if mass >> single.bits}
+                after[t + c * x, s + x] += mass * table.at(x)
+        joint = {key: mass >> bits for key, mass in after.items() if mass >> bits}
     rest = n - len(touched)
     whole = laws.table(n).at(0)
     out: dict[int, int] = defaultdict(int)
     for (t, s), mass in joint.items():
-        other = laws.table(rest).at(-s) if rest else int(s == 0) << single.bits
+        other = laws.table(rest).at(-s) if rest else int(s == 0) << bits
         out[t] += mass * other
-    return {t: arb(mass) / arb(whole) * arb(2) ** -single.bits for t, mass in out.items() if mass}
+    return {t: arb(mass) / arb(whole) * arb(2) ** -bits for t, mass in out.items() if mass}
 
 
 def _kept_reach(reach: int, n: int) -> int:

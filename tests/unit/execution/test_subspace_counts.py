@@ -32,7 +32,7 @@ def prepared(small_release):
         noise = np.zeros((spine.n_geounits(draw.level), plan.query(query).size), dtype=np.int64)
         vector = draw.sampler.draw(NoiseAddress(NoiseSource(insecure_key("x")), 0, 0), range(1))[0]
         noise.reshape(-1)[draw.places] = vector
-        return draw.lattice, noise
+        return draw.noise.lattice, noise
 
     return prepare
 

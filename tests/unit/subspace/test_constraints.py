@@ -22,7 +22,11 @@ def test_totals_are_exact():
 @pytest.mark.parametrize(
     ("make", "code", "said"),
     [
-        (lambda: ConstraintSystem.from_matrix([[0.5, 1]]), "subspace-not-integer", "row 0, column 0 holds"),
+        (
+            lambda: ConstraintSystem.from_matrix([[0.5, 1]]),
+            "subspace-not-integer",
+            "'constraint 1': cell 0 counts 0.5 times",
+        ),
         (
             lambda: ConstraintSystem.from_matrix([[np.nan, 1]]),
             "subspace-not-integer",

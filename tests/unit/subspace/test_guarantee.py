@@ -90,12 +90,54 @@ def test_profiles_that_are_not_to_be_had():
     with pytest.raises(ConstraintError, match="not agree on the invariants") as caught:
         pair_profile(SUM, GAUSSIAN, [1, 0, 0, 0])
     assert caught.value.code == "subspace-pair"
-    with pytest.raises(BudgetError, match="nonzero"):
+    with pytest.raises(ConstraintError, match="same table"):
         pair_profile(SUM, GAUSSIAN, [0, 0, 0, 0])
+    cells = np.arange(25).reshape(5, 5)
+    large = lattice_of(ConstraintSystem.from_sets([*cells.tolist(), *cells.T.tolist()], 25))
+    move = np.zeros(25, dtype=np.int64)
+    move[[0, 1, 5, 6]] = 1, -1, -1, 1
+    with pytest.raises(BudgetError, match="dimension 16") as caught_budget:
+        pair_profile(large, GAUSSIAN, move)
+    assert caught_budget.value.code == "subspace-too-large"
     crossing = lattice_of(ConstraintSystem.from_sets([[0, 1, 2], [1, 2, 3]], 4))
-    with pytest.raises(BudgetError) as caught_budget:
-        pair_profile(crossing, GAUSSIAN, [0, 1, -1, 0])
-    assert caught_budget.value.code == "subspace-no-law"
+    with pytest.raises(BudgetError, match="too long") as caught_budget:
+        pair_profile(crossing, GeneralisedGaussian(Fraction(10**6)), [0, 1, -1, 0])
+    assert caught_budget.value.code == "subspace-too-large"
+    many = lattice_of(ConstraintSystem.from_sets([range(20)], 20))
+    with pytest.raises(BudgetError, match="9 different counts"):
+        pair_profile(many, GeneralisedGaussian(Fraction(50)), [*range(1, 9), -36, *[0] * 11])
+
+
+def test_profiles_of_two_way_tables_and_crossing_sums():
+    """Lists of vectors: certified tightly, and the Renyi divergence is that of rho at whole orders."""
+    cells = np.arange(6).reshape(2, 3)
+    table = lattice_of(ConstraintSystem.from_sets([*cells.tolist(), *cells.T.tolist()], 6))
+    crossing = lattice_of(ConstraintSystem.from_sets([[0, 1, 2], [1, 2, 3]], 4))
+    law = GeneralisedGaussian(Fraction(5, 2))
+    for lattice, v in ((table, [1, -1, 0, -1, 1, 0]), (crossing, [1, -1, 0, 1]), (crossing, [0, 1, -1, 0])):
+        profile = pair_profile(lattice, law, v)
+        assert profile.renyi(2) == pytest.approx(float(2 * gaussian_rho(law, int(np.dot(v, v)))))
+        box = np.stack(np.meshgrid(np.arange(-25, 26), np.arange(-25, 26)), axis=-1).reshape(-1, 2)
+        z = box @ lattice.basis.T
+        weights = np.exp(-(z * z).sum(axis=1) / 5)
+        weights /= math.fsum(weights)
+        other = np.exp(-(int(np.dot(v, v)) - 2 * (z @ v)) / 5) * weights
+        for epsilon in (Fraction(0), Fraction(1), Fraction(3)):
+            listed = np.maximum(weights - math.exp(epsilon) * other, 0).sum()
+            bounds = profile.delta(epsilon)
+            assert bounds.lower <= listed + 1e-12
+            assert bounds.upper >= listed - 1e-12
+            assert bounds.width < 1e-15
+
+
+def test_a_profile_lists_sums_of_cells_moved_alike():
+    """Sixty cells moved one way and forty the other: two sums, not a hundred cells."""
+    lattice = lattice_of(ConstraintSystem.from_sets([range(102)], 102))
+    v = [2] * 20 + [-1] * 40 + [0] * 42
+    law = GeneralisedGaussian(Fraction(6))
+    profile = pair_profile(lattice, law, v)
+    assert profile.renyi(2) == pytest.approx(float(2 * gaussian_rho(law, 120)))
+    assert profile.delta(Fraction(4)).width < 1e-12
 
 
 def test_disjoint_sums_and_free_cells_in_a_profile():

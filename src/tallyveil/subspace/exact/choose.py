@@ -14,7 +14,7 @@ from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
-from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate
+from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
 from tallyveil.subspace.exact.three_columns import three_column_sampler
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
@@ -78,15 +78,15 @@ def choose_sampler(
         if three is not None:
             reason = "a two-way table with three columns is split row by row, by tables of pairs of sums"
             return SamplerChoice(three, "dynamic programming", reason, 1.0)
+    if lattice.structure.sums_vanish:
+        split = split_sampler(cell, lattice.structure, lattice.n_cells)
+        kind = lattice.structure.kind.value
+        reason = f"{kind}: every block of like cells sums to zero; blocks are split by tables of sums"
+        return SamplerChoice(split, "split sums", reason, 1.0)
     return _by_trials(lattice, law, SumLaws(cell), most_trials)
 
 
 def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: float) -> SamplerChoice:
-    if lattice.structure.sums_vanish:
-        blocks = block_proposal(laws, lattice.structure, lattice.n_cells)
-        kind = lattice.structure.kind.value
-        reason = f"{kind}: every block of like cells sums to zero; blocks are split by tables of sums"
-        return SamplerChoice(TrialSampler(blocks, lattice.n_cells), "split sums", reason, 1.0)
     planes = _planes(lattice, law)
     if planes is not None:
         share = f"{planes.least_acceptance:.2g}"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.structure import Structure
@@ -64,5 +65,5 @@ class TwoColumnSampler:
 def two_column_sampler(law: Law, structure: Structure, n_cells: int) -> TwoColumnSampler:
     """Prepare a two-way structure with two columns, or two rows."""
     grid = structure.grid if structure.grid.shape[1] == 2 else structure.grid.T
-    splitter = BlockSplitter.build(doubled_rate(law), grid.shape[0])
+    splitter = BlockSplitter.build(doubled_rate(law), grid.shape[0], alias_entries=LARGEST_ENTRIES)
     return TwoColumnSampler(splitter, np.ascontiguousarray(grid), structure.free, law, n_cells)

@@ -20,7 +20,7 @@ normaliser of any v, by the tangent of the exponent.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Final
@@ -30,10 +30,10 @@ import numpy.typing as npt
 from flint import arb
 
 from tallyveil.errors import SolverError
-from tallyveil.noise.balls import certified_floor, power_of_two, precision, rational
+from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.choice import ChoiceTable, is_below
-from tallyveil.subspace.exact.convolution import SumLaws
+from tallyveil.subspace.exact.convolution import SumLaws, unit_float
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.proposals import Proposal, single_mass
 from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS
@@ -48,6 +48,8 @@ _OWN_SITES: Final = 1 << 46
 """Where the two numbers of each trial's own decisions lie, beyond those of the Gaussian trials."""
 
 _MOST_COMPONENTS: Final = 2000
+
+_MARGIN: Final = 2.0**-43
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,14 @@ class MixtureSampler:
         n_cells: Of the table.
         components: By rising intervals, without a gap from u = 0 on.
         chosen: Which component a trial uses.
+        heights: float64, a of each component, good to a relative 2**-47.
     """
 
     law: GeneralisedLaplace
     n_cells: int
     components: tuple[Component, ...]
     chosen: ChoiceTable
-    _floors: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+    heights: npt.NDArray[np.float64]
 
     @property
     def total_variation(self) -> Fraction:
@@ -143,25 +146,36 @@ class MixtureSampler:
             found, accepted = component.proposal.trials(address, draws[places], trial, 1)
             sizes = (found * found).sum(axis=1)
             accepted &= (component.least <= sizes) & (sizes <= component.most)
-            for i in np.flatnonzero(accepted).tolist():
+            kept, unclear = self._kept(k, sizes, words[places, 1])
+            for i in np.flatnonzero(accepted & unclear).tolist():
                 place = int(places[i])
-                word = int(words[place, 1])
-                accepted[i] = self._keeps(k, int(sizes[i]), word, partial(digits, place, 1))
+                kept[i] = self._exactly(k, int(sizes[i]), int(words[place, 1]), partial(digits, place, 1))
             vectors[places] = found
-            done[places] = accepted
+            done[places] = accepted & kept
         return vectors, done
 
-    def _keeps(self, k: int, u: int, word: int, digits: Callable[[], Iterator[int]]) -> bool:
+    def _kept(
+        self, k: int, sizes: Integers, words: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which uniform numbers lie below r_k(u), in floats; and those too near to it for floats to tell.
+
+        Sizes outside the interval may be answered in any way.
+        """
+        variance, height = float(self.components[k].variance), self.heights[k]
+        slope, root = sizes / (2 * variance), float(self.law.epsilon) * np.sqrt(sizes)
+        with np.errstate(over="ignore"):
+            ratio = np.exp(slope - root - height)
+        # Each of the three terms is off by a relative 2**-47 at most, and r is at most 1; the last bits of exp vary
+        # between machines, far within the margin.
+        margin = _MARGIN * (1 + slope + root + abs(height))
+        uniform = unit_float(words)
+        kept = np.asarray(uniform + 2.0**-53 <= ratio - margin)
+        return kept, np.asarray(~kept & (uniform < ratio + margin))
+
+    def _exactly(self, k: int, u: int, word: int, digits: Callable[[], Iterator[int]]) -> bool:
         component = self.components[k]
-        if u in (component.least, component.most) and component.least == component.most:
+        if component.least == component.most:
             return True
-        floor = self._floors.get((k, u))
-        if floor is None:
-            with precision(160):
-                certain = certified_floor(component.kept(self.law.epsilon, u) * power_of_two(64))
-            floor = self._floors[k, u] = -1 if certain is None else certain
-        if floor >= 0 and word != floor:
-            return word < floor
         return is_below(lambda: component.kept(self.law.epsilon, u), word, digits)
 
 
@@ -193,7 +207,9 @@ def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -
         return shares
 
     chosen = ChoiceTable.build(cumulated, certain=True)
-    return MixtureSampler(law, n_cells, tuple(components), chosen)
+    with precision(160):
+        heights = np.array([certified_float(component.log_height(law.epsilon)) for component in components])
+    return MixtureSampler(law, n_cells, tuple(components), chosen, heights)
 
 
 def _component(law: GeneralisedLaplace, least: int, make: MakeProposal) -> Component:

@@ -121,7 +121,7 @@ class NearestPlanesProposal:
         centre = Fraction(-residue, self.denominators[i])
         n = _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS)
         if table is None:
-            table = self._tables[i, residue] = self._table(i, centre, n)
+            table = self._tables[i, residue] = self._table(i, centre, _FIRST_CANDIDATES_BITS)
         picks = table.choose(words, digits)
         nearest = _candidates(centre, n)
         outcomes = np.array([*nearest, _FAILED, _FAILED], dtype=np.int64)[picks]
@@ -143,29 +143,36 @@ class NearestPlanesProposal:
             n = _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS << doubling)
             first = next(again())
             pick = int(
-                self._table(i, centre, n).choose(np.array([first], dtype=np.uint64), lambda _: again())[0]
+                self._table(i, centre, _FIRST_CANDIDATES_BITS << doubling).choose(
+                    np.array([first], dtype=np.uint64), lambda _: again()
+                )[0]
             )
             if pick != n:
                 return _FAILED if pick > n else _candidates(centre, n)[pick]
         raise SolverError("A draw lies beyond all candidates; random digits never do this. Check the cipher.")
 
-    def _table(self, i: int, centre: Fraction, n: int) -> ChoiceTable:
-        """Boundaries of the n nearest candidates, then that of all: beyond it the trial fails."""
+    def _table(self, i: int, centre: Fraction, bits: int) -> ChoiceTable:
+        """Boundaries of the nearest candidates, then that of all: beyond it the trial fails.
+
+        By Poisson summation a trial fails with probability below 5 exp(-2 pi^2 variance). Where that is below
+        2**-(bits + 64) the last boundary is left to `_far`, which looks again with more bits: telling it from 1 takes
+        as many digits as it has nines.
+        """
         variance = self.variances[i]
-        nearest = _candidates(centre, n)
+        nearest = _candidates(centre, _n_candidates(variance, bits))
+        never_fails = centre == 0 or 28 * variance > bits + 67  # 2 pi^2 / ln 2 = 28.47...
 
         def cumulated() -> list[arb]:
             from flint import ctx
 
-            bits = ctx.prec
-            total = _theta(variance, Fraction(0), bits)
+            total = _theta(variance, Fraction(0), ctx.prec)
             so_far, shares = arb(0), []
             for x in nearest:
                 so_far = so_far + (-(rational(x - centre) ** 2) / (2 * rational(variance))).exp()
                 shares.append(so_far / total)
-            if centre == 0:
+            if never_fails:
                 return shares
-            return [*shares, _theta(variance, centre, bits) / total]
+            return [*shares, _theta(variance, centre, ctx.prec) / total]
 
         return ChoiceTable.build(cumulated, certain=False)
 

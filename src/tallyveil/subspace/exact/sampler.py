@@ -1,4 +1,4 @@
-"""Exact samplers: trials repeated until they succeed, and the l2 Laplace law as a mixture of Gaussians."""
+"""Exact samplers: trials repeated until they succeed, and split sums, where none fails."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,8 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.errors import SolverError
+from tallyveil.noise.laws import Law
+from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
+from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.proposals import Proposal
+from tallyveil.subspace.exact.split import BlockSplitter
+from tallyveil.subspace.structure import Structure
 
 Integers = npt.NDArray[np.int64]
 
@@ -18,6 +23,9 @@ MOST_TRIALS: Final = 1 << 26
 
 ROUND_CELLS: Final = 1 << 20
 """Cells of all trials that run side by side."""
+
+CACHED_CELLS: Final = 1 << 16
+"""Cells drawn at a time by split sums: their uniform numbers stay in cache."""
 
 
 class VectorSampler(Protocol):
@@ -78,6 +86,58 @@ class TrialSampler:
             out[left[done]] = vectors.reshape(left.size, n, -1)[np.flatnonzero(done), first[done]]
             left = left[~done]
             trial += n
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitSampler:
+    """Draws the cells of every block given that they sum to zero, and all others freely. Made by `split_sampler`.
+
+    Attributes:
+        law: Of one cell.
+        n_cells: Of the table.
+        free: Cells of no block.
+        blocks: Cells of each block.
+        splitters: Of each block.
+    """
+
+    law: Law
+    n_cells: int
+    free: Integers
+    blocks: tuple[Integers, ...]
+    splitters: tuple[BlockSplitter, ...]
+
+    @property
+    def total_variation(self) -> Fraction:
+        """Zero: nothing is cut."""
+        return Fraction(0)
+
+    def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
+        """Vectors of the draws with these numbers, int64 [n, n_cells]."""
+        wanted = np.asarray(draws, dtype=np.int64)
+        out = np.empty((wanted.size, self.n_cells), dtype=np.int64)
+        at_once = max(1, CACHED_CELLS // self.n_cells)
+        for first in range(0, wanted.size, at_once):
+            self._fill(address, wanted[first : first + at_once], out[first : first + at_once])
+        return out
+
+    def _fill(self, address: NoiseAddress, draws: Integers, out: Integers) -> None:
+        if self.free.size:
+            out[:, self.free] = address.cells(self.law, draws, 0, self.free.size)
+        words = address.numbers(draws, 0, sum(splitter.n_sites for splitter in self.splitters))
+        site = 0
+        for block, splitter in zip(self.blocks, self.splitters, strict=True):
+            splitter.fill(words[:, site : site + block.size - 1], address, draws, site, block, out)
+            site += splitter.n_sites
+
+
+def split_sampler(law: Law, structure: Structure, n_cells: int) -> SplitSampler:
+    """Prepare a structure whose block sums all vanish (`Structure.sums_vanish`)."""
+    laws = SumLaws(law)
+    sizes = {int(block.size) for block in structure.blocks}
+    part = LARGEST_ENTRIES // max(len(sizes), 1)
+    by_size = {size: BlockSplitter.build(laws, size, alias_entries=part) for size in sizes}
+    splitters = tuple(by_size[int(block.size)] for block in structure.blocks)
+    return SplitSampler(law, n_cells, structure.free, structure.blocks, splitters)
 
 
 def acceptance_rate(proposal: Proposal, address: NoiseAddress, n_trials: int = 4096) -> float:

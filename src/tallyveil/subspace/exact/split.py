@@ -1,8 +1,8 @@
 """Cells of a block given their sum: exact, by divide and conquer over certified tables of sums.
 
-The kernel decides nearly every split in floats with a margin. What it leaves open is decided here in whole
-numbers, with more digits of the same uniform numbers and finer tables as needed, so the outcome is always that of
-inversion of the exact law; the support is not cut anywhere.
+A kernel decides nearly every split: by alias tables (`exact.alias`) for a block of sum zero where they are small,
+else in floats with a margin. What it leaves open is decided here in whole numbers, with more digits of the same
+uniform numbers and finer tables as needed, so every split has exactly its law; the support is not cut anywhere.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace_sums import split_sums
 from tallyveil.noise.laws import Law
+from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, alias_tables
 from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, FloatTables, SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 
@@ -39,6 +40,20 @@ class SplitTree(NamedTuple):
     rights: Integers
     sizes: Integers
     leaves: Integers
+
+    @property
+    def inner(self) -> Integers:
+        """int64 [n - 1], the nodes that are split, parents before parts."""
+        return np.flatnonzero(self.lefts >= 0)
+
+    @property
+    def inner_parts(self) -> tuple[Integers, Integers]:
+        """Parts of each inner node, renumbered: inner nodes 0 .. n - 2 in order, then cells from n - 1 on."""
+        place = np.empty(self.sizes.size, dtype=np.int64)
+        inner = self.inner
+        place[inner] = np.arange(inner.size)
+        place[self.leaves] = inner.size + np.arange(self.leaves.size)
+        return place[self.lefts[inner]], place[self.rights[inner]]
 
 
 def split_tree(n: int) -> SplitTree:
@@ -66,24 +81,42 @@ class BlockSplitter:
         laws: Tables of the cell's law.
         tree: Over the block's cells.
         kinds: Table of each node.
-        tables: As floats.
-        ignored_digits: Digits of every word that are not looked at in floats; 0 but for tests of what follows.
+        tables: As floats; where there are no alias tables.
+        alias: Alias tables, for blocks of sum zero only.
+        ignored_digits: Digits of every word, or of alias tables, that are not looked at; 0 but for tests of what
+            follows.
     """
 
     laws: SumLaws
     tree: SplitTree
     kinds: Integers
     tables: FloatTables
+    alias: AliasTables | None
     ignored_digits: int
 
     @classmethod
-    def build(cls, law: Law | SumLaws, n_cells: int, *, ignored_digits: int = 0) -> "BlockSplitter":
-        """Certify the tables for blocks of n cells."""
+    def build(
+        cls, law: Law | SumLaws, n_cells: int, *, alias_entries: int = 0, ignored_digits: int = 0
+    ) -> "BlockSplitter":
+        """Certify the tables for blocks of n cells.
+
+        Args:
+            law: Of one cell.
+            n_cells: Of the block.
+            alias_entries: Entries that alias tables may have; 0 for none. Worth their making where all sums asked for
+                will be zero.
+            ignored_digits: As the attribute.
+        """
         laws = law if isinstance(law, SumLaws) else SumLaws(law)
         tree = split_tree(n_cells)
         sizes, kinds = np.unique(tree.sizes, return_inverse=True)
         tables = laws.floats(tuple(int(n) for n in sizes))
-        return cls(laws, tree, kinds.astype(np.int64), tables, ignored_digits)
+        alias = None
+        if alias_entries:
+            alias = alias_tables(
+                laws, tree.sizes[tree.inner], tree.inner_parts, alias_entries, ignored_digits
+            )
+        return cls(laws, tree, kinds.astype(np.int64), tables, alias, ignored_digits)
 
     @property
     def n_cells(self) -> int:
@@ -115,6 +148,32 @@ class BlockSplitter:
             out[first : first + step] = self.split(words, totals[first : first + step], address, some, sites)
         return out
 
+    def fill(
+        self,
+        words: npt.NDArray[np.uint64],
+        address: NoiseAddress,
+        draws: Integers,
+        site: int,
+        cells: Integers,
+        out: Integers,
+    ) -> None:
+        """Write the cells of a block of sum zero to their places.
+
+        Args:
+            words: [n, n_cells - 1], the first 64 digits of the uniform numbers.
+            address: Where further digits lie.
+            draws: [n] numbers of the draws.
+            site: The first uniform number.
+            cells: [n_cells], where in a row of `out` each cell goes.
+            out: int64 [n, cells of the table], changed at these.
+        """
+        if self.alias is None:
+            zeros, sites = np.zeros_like(draws), np.full_like(draws, site)
+            out[:, cells] = self.split(words, zeros, address, draws, sites)
+            return
+        for i in np.flatnonzero(self.alias.split(words, cells, out)).tolist():
+            out[i, cells] = self._exactly(address, int(draws[i]), site, 0)[self.tree.leaves]
+
     def split(
         self,
         words: npt.NDArray[np.uint64],
@@ -132,6 +191,13 @@ class BlockSplitter:
             draws: [n] numbers of the draws.
             sites: [n] the first uniform number of each.
         """
+        if self.alias is not None:
+            out = np.empty((draws.size, self.n_cells), dtype=np.int64)
+            open_draws = self.alias.split(words, np.arange(self.n_cells), out)
+            for i in np.flatnonzero(open_draws | (totals != 0)).tolist():
+                sums = self._exactly(address, int(draws[i]), int(sites[i]), int(totals[i]))
+                out[i] = sums[self.tree.leaves]
+            return out
         tree, tables = self.tree, self.tables
         sums = np.zeros((draws.size, tree.sizes.size), dtype=np.int64)
         sums[:, 0] = totals
@@ -148,22 +214,27 @@ class BlockSplitter:
         tree = self.tree
         sums = np.zeros(tree.sizes.size, dtype=np.int64)
         sums[0] = total
-        site = first_site
-        for node in range(tree.sizes.size):
+        for place, node in enumerate(tree.inner.tolist()):
             left, right = int(tree.lefts[node]), int(tree.rights[node])
-            if left < 0:
-                continue
             t = int(sums[node])
-            s = exact_split(
-                self.laws, (int(tree.sizes[left]), int(tree.sizes[right])), t, address, draw, site
-            )
+            s = self._split_exactly(place, t, address, draw, first_site + place)
             sums[left], sums[right] = s, t - s
-            site += 1
         return sums
+
+    def _split_exactly(self, place: int, t: int, address: NoiseAddress, draw: int, site: int) -> int:
+        n = int(self.tree.sizes[self.tree.inner[place]])
+        digits = address.all_digits(draw, site)
+        if self.alias is None:
+            return exact_split(self.laws, (n // 2, n - n // 2), t, digits)
+        found = self.alias.outcome(place, t, next(digits))
+        if found is not None:
+            return found
+        # The digits that follow are independent of those that chose to leave the table.
+        return exact_split(self.laws, (n // 2, n - n // 2), t, digits, self.alias.given(place, t))
 
 
 def exact_split(
-    laws: SumLaws, parts: tuple[int, int], total: int, address: NoiseAddress, draw: int, site: int
+    laws: SumLaws, parts: tuple[int, int], total: int, digits: Iterator[int], given: Given = NOTHING_GIVEN
 ) -> int:
     """The sum of the left part, given that of both, by inversion in whole numbers.
 
@@ -171,17 +242,17 @@ def exact_split(
         laws: Of one cell.
         parts: Cells on the left and on the right.
         total: Sum of both.
-        address: Of the release.
-        draw: Number of the draw.
-        site: Of the uniform number.
+        digits: Of the uniform number, 64 at a time.
+        given: Probabilities that are taken off the outcomes; what is drawn is what they leave.
     """
-    words = 1
-    while words <= MOST_WORDS:
-        uniform, digits = prefix(address.all_digits(draw, site), words)
-        found = _decide(laws, parts, total, uniform, digits, digits + FLOAT_TABLE_BITS)
+    uniform, words, wanted = 0, 0, 1
+    while wanted <= MOST_WORDS:
+        more, count = prefix(digits, wanted - words)
+        uniform, words = uniform << count | more, wanted
+        found = _decide(laws, parts, total, uniform, 64 * words, given)
         if found is not None:
             return found
-        words *= 2
+        wanted *= 2
     raise SolverError(
         f"{laws.law!r}: no outcome after {64 * words} digits of one draw; random digits never do this. Check that "
         "the digits come from a cipher."
@@ -197,25 +268,28 @@ def candidates(centre: int) -> Iterator[int]:
 
 
 def _decide(
-    laws: SumLaws, parts: tuple[int, int], total: int, uniform: int, digits: int, bits: int
+    laws: SumLaws, parts: tuple[int, int], total: int, uniform: int, digits: int, given: Given
 ) -> int | None:
     """The outcome of every uniform number with these digits, or None where more are needed."""
+    bits = digits + FLOAT_TABLE_BITS
     here, there = laws.table(parts[0], bits), laws.table(parts[1], bits)
     n = parts[0] + parts[1]
     whole = laws.table(n, bits)
     mass = whole.at(total) << bits  # in units of 4**-bits, as products are
     slack = whole.error << bits
+    left = (1 << given.bits) - given.total
     # u mass / 2**digits lies in [low, high) for all u that begin so and all masses within the error.
-    low = (uniform * max(mass - slack, 0)) >> digits
-    high = -(-(uniform + 1) * (mass + slack) >> digits)
+    low = (uniform * left * max(mass - slack, 0)) >> digits
+    high = -(-(uniform + 1) * left * (mass + slack) >> digits)
     cumulated = 0
     error = 0
     centre = (2 * total * parts[0] + n) // (2 * n)
     for i, s in enumerate(candidates(centre)):
-        p, q = here.at(s), there.at(total - s)
-        cumulated += p * q
+        p, q, share = here.at(s), there.at(total - s), given.shares.get(s, 0)
+        cumulated += (p * q << given.bits) - share * mass
         # (p + a)(q + b) differs from p q by at most a q + b p + a b.
-        error += here.error * q + there.error * p + here.error * there.error
+        error += here.error * q + there.error * p + here.error * there.error << given.bits
+        error += share * slack
         if cumulated + error > low:
             return s if cumulated - error >= high else None
         if i > 2 * (whole.reach + here.reach + there.reach) + 2:

@@ -1,10 +1,11 @@
 """Two-way tables with three columns: dynamic programming over the rows, in two dimensions.
 
-A row that sums to zero is (x, y, -x - y), of weight p(x) p(y) p(x + y). The weights of the first two sums of n such
-rows are square tables, made from n = 1 by convolution in whole numbers with proved errors: for weights that add
-up to less than 1, entries of a product are off by at most the sum of the errors and two units, as for sums of
-cells. A table whose margins are zero is drawn by splitting its rows, as `tallyveil.subspace.exact.split` splits
-cells; what floats leave open is decided on finer tables with more digits, so nothing is cut.
+A row that sums to zero is (x, y, -x - y), of weight p(x) p(y) p(x + y), times a constant that makes these add up to
+slightly less than 1. The weights of the first two sums of n such rows are square tables, made from n = 1 by convolution
+in whole numbers with proved errors: for weights that add up to less than 1, entries of a product are off by at most the
+sum of the errors and two units, as for sums of cells. A table whose margins are zero is drawn by splitting its rows, as
+`tallyveil.subspace.exact.split` splits cells; what floats leave open is decided on finer tables with more digits, so
+nothing is cut.
 """
 
 import math
@@ -188,11 +189,24 @@ def _table(laws: SumLaws, n: int, bits: int, made: dict[tuple[int, int], PairTab
 
 
 def _single(laws: SumLaws, bits: int) -> PairTable:
+    """One row, its weights scaled so that they add up to a little less than 1: else those of many rows vanish."""
+    numerator, denominator = _scale(laws)
+    values = [[value * numerator // (denominator << 2 * bits) for value in row] for row in _raw(laws, bits)]
+    # Three factors of at most 1, each off by the cell's error, times the scale, and the floor.
+    cell = laws.table(1, bits)
+    return _trimmed(PairTable(cell.reach, (3 * cell.error + 2) * (numerator // denominator + 1) + 2, values))
+
+
+def _raw(laws: SumLaws, bits: int) -> list[list[int]]:
+    """p(x) p(y) p(x + y) in units of 8**-bits."""
     cell = laws.table(1, bits)
     axis = range(-cell.reach, cell.reach + 1)
-    values = [[cell.at(x) * cell.at(y) * cell.at(x + y) >> 2 * bits for y in axis] for x in axis]
-    # Three factors of at most 1, each off by the cell's error, and the floor.
-    return _trimmed(PairTable(cell.reach, 3 * cell.error + 2, values))
+    return [[cell.at(x) * cell.at(y) * cell.at(x + y) for y in axis] for x in axis]
+
+
+def _scale(laws: SumLaws) -> tuple[int, int]:
+    """The constant of the weights, one for all precisions: 1 - 2**-32 over their sum as it is known."""
+    return ((1 << 32) - 1) << (3 * _BITS - 32), sum(map(sum, _raw(laws, _BITS)))
 
 
 def _joined(left: PairTable, right: PairTable, bits: int) -> PairTable:

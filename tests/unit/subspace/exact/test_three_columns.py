@@ -29,6 +29,7 @@ def test_tables_of_pairs(law):
     pair = np.array(
         [[p[a] * p[b] * (p[a + b - 40] if 0 <= a + b - 40 < 81 else 0) for b in range(81)] for a in range(81)]
     )
+    pair /= pair.sum()
     double = np.zeros((161, 161))
     for a in range(81):
         for b in range(81):
@@ -51,6 +52,18 @@ def test_whole_number_decisions_agree_with_floats(law, ignored):
     quick = three_column_sampler(law, structure(4), 12)
     slow = three_column_sampler(law, structure(4), 12, ignored_digits=ignored)
     assert (quick.draw(ADDRESS, range(40)) == slow.draw(ADDRESS, range(40))).all()
+
+
+def test_tables_of_many_rows_hold_their_mass():
+    """Forty rows: the weights of so many still add up to 1, and the tables decide nearly every split."""
+    sampler = three_column_sampler(DiscreteGaussian(Fraction(4)), structure(40), 120)
+    whole = sampler._tables[40, 160]
+    assert sum(map(sum, whole.values)) == pytest.approx(1 << 160, rel=1e-8)
+    noise = sampler.draw(ADDRESS, range(300)).reshape(300, 40, 3)
+    assert not noise.sum(axis=1).any()
+    assert not noise.sum(axis=2).any()
+    # Two of three cells of a row, and all but one row in forty, are free.
+    assert noise.var() == pytest.approx(4 * 2 / 3 * 39 / 40, rel=0.03)
 
 
 def test_large_tables_are_left_to_trials():

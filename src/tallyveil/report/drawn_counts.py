@@ -1,0 +1,85 @@
+"""Counts of a release that were drawn with noise on the lattice of the invariants, in words and numbers."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from tallyveil.report.privacy import Exact, exact
+from tallyveil.report.release_files import ReleaseFiles
+from tallyveil.report.wording import geolevel_title, grouped, query_title, rounded
+
+_NAMES_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnCounts:
+    """One query at one geolevel whose counts were drawn and then fixed.
+
+    Attributes:
+        query, geolevel: In words.
+        counts: How many.
+        dimension: Of the lattice: how many of them the invariants leave free.
+        law: Of the noise: its name with its parameter's, and the parameter.
+        symbol: Of the budget.
+        budget: Exact.
+        invariants: The first few by name, the number of the others.
+        statement: The guarantee in a sentence.
+        sampler, reason: How the noise was drawn, and why so.
+        spread: Standard deviation of a count's noise, least to greatest if they differ, its mean absolute value, and
+            the draws both come from; None where draws are too slow to look at many.
+        path: File that holds the counts.
+    """
+
+    query: str
+    geolevel: str
+    counts: str
+    dimension: str
+    law: tuple[str, Exact]
+    symbol: str
+    budget: Exact
+    invariants: tuple[tuple[str, ...], str]
+    statement: str
+    sampler: str
+    reason: str
+    spread: tuple[str, str, str] | None
+    path: str
+
+
+def drawn_counts(files: ReleaseFiles) -> tuple[DrawnCounts, ...]:
+    """What the manifest says of them; nothing where there are none."""
+    return tuple(_drawn(files, item) for item in files.manifest.get("drawn", []))
+
+
+def _drawn(files: ReleaseFiles, item: dict[str, Any]) -> DrawnCounts:
+    noise, privacy = item["noise"], item["privacy"]
+    names = privacy["invariants"]
+    more = len(names) - _NAMES_SHOWN
+    return DrawnCounts(
+        query_title(item["query"]),
+        geolevel_title(item["geolevel"]),
+        grouped(noise["cells"]),
+        grouped(noise["dimension"]),
+        _law(item["law"]),
+        "ρ" if files.declaration.budget_unit == "rho" else "ε",
+        exact(Fraction(item["budget"])),
+        (tuple(names[:_NAMES_SHOWN]), grouped(more) if more > 0 else ""),
+        privacy["statement"],
+        noise["sampler"],
+        noise["reason"],
+        _spread(noise["spread"]),
+        item["path"],
+    )
+
+
+def _law(law: dict[str, str]) -> tuple[str, Exact]:
+    if "variance" in law:
+        return f"{law['kind']}, variance", exact(Fraction(law["variance"]))
+    return f"{law['kind']}, {law['norm']} norm, ε by unit of distance", exact(Fraction(law["epsilon"]))
+
+
+def _spread(spread: dict[str, Any] | None) -> tuple[str, str, str] | None:
+    if spread is None:
+        return None
+    least, greatest = (rounded(spread["standard_deviation"][name]) for name in ("least", "greatest"))
+    between = least if least == greatest else f"{least} to {greatest}"
+    return between, rounded(spread["mean_absolute"]), grouped(spread["draws"])
