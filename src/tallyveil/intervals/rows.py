@@ -86,6 +86,9 @@ class StoredRows:
     def _measured(self, level: int, group: QueryGroup) -> Int64s | None:
         """Geounits in which a query of the strategy is measured; None where all are."""
         own = self._model.levels[level]
+        if group not in own.measured:
+            # Its absent files tell.
+            return None
         precisions = own.precisions[:, own.measured.index(group)]
         measured = np.flatnonzero(precisions)
         return None if len(measured) == len(precisions) else measured

@@ -54,7 +54,7 @@ def test_values_take_four_bytes_where_they_fit(tmp_path, monkeypatch):
         def measure(self, geolevel, query, start, stop, answers):
             found = super().measure(geolevel, query, start, stop, answers)
             values = found.values + (2**40 if start >= 6 else 0)
-            return NoisyMeasurements(geolevel, query, start, answers, values, 2.5)
+            return NoisyMeasurements(geolevel, query, start, answers, values, np.full(stop - start, 2.5))
 
     list(store.write_measurements(tmp_path, Large(), SPINE, "Block", QUERY, {}))
     parts = sorted((tmp_path / "measurements" / "Block" / "voting_age.race_ethnicity").iterdir())
