@@ -36,6 +36,7 @@ from family_grid import Source, grid
 from numba import njit
 from scipy import sparse
 
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
@@ -97,13 +98,14 @@ def families(release: Source) -> Iterator[FamilyProblem]:
     """Every family of a release that needs solving, in the order of the run."""
     plan, spine, truth, constraints = release.plan, release.spine, release.truth, release.constraints
     noise = NoiseSource(insecure_key("benchmark"))
-    source = Measurer(truth, spine, plan.schema, plan.strategy, noise)
+    allocation = allocation_of(plan.strategy, spine, None)
+    source = Measurer(truth, plan.schema, allocation, noise)
     above = None
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         stages = plan.estimation_of(geolevel).rounding
         rounding = tuple(tuple(plan.query(name) for name in stage) for stage in stages)
-        builder = FamilyBuilder(plan, spine, level, source, constraints, queries, rounding)
+        builder = FamilyBuilder(plan, allocation, level, source, constraints, queries, rounding)
         met = (
             [builder.root(0)] if above is None else map(partial(builder.family, counts=above), parents(above))
         )

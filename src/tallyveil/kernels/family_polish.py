@@ -30,6 +30,9 @@ ROUGH_PERSONS, ROUGH_SIGN = 1e-3, 1e-2
 STIFFER, NEAR_PERSONS = 2.0**-10, 4e-3
 """Factor of the rows' compliance once a settled face's residual is this small."""
 
+FEW_WRONG, NEARER = 3, 0.125
+"""Where more than a few signs are wrong once rows are stiff, the residual must be so many times smaller first."""
+
 STIFFEST, SOFTEST = 2.0**-30, 1.0
 STUCK = 0.95
 MOST_REFINEMENTS = 3
@@ -71,7 +74,8 @@ def polish(
     tolerance, exact = 1e-9 + 1e-13 * largest, _exact(largest)
     found, found_unmet, last, last_unmet = np.inf, np.inf, np.inf, np.inf
     stiffest, stride, step, known = STIFFEST, 1.0, int(np.int64(0)), True
-    soft, rough, refining = row_compliance, side.size > 0, False
+    soft, rough, refining, near = row_compliance, side.size > 0, False, NEAR_PERSONS
+    soft_free, soft_side = free.copy(), side.copy()
     while step < full_swaps + single_swaps:
         while not ok:
             # rounding errors outweigh the compliance: soften
@@ -112,22 +116,32 @@ def polish(
         step += 1
         if n_wrong > 0:
             last, last_unmet, stride, known = np.inf, np.inf, 1.0, False
-            set_rows(centre_x, point_x)
-            row_compliance, rough, refining = soft, True, False
+            if row_compliance < soft and n_wrong > FEW_WRONG:
+                # stiff too soon: back to where soft rows had settled
+                set_rows(free, soft_free)
+                set_to(side, soft_side)
+                near *= NEARER
+                rough = False
+            else:
+                set_rows(centre_x, point_x)
+                rough = True
+            row_compliance, refining = soft, False
             if step < full_swaps + single_swaps:
-                _free_a_child(program, free, point_x)
+                _free_a_child(program, free, centre_x)
                 ok, face = list_face(program, free, side, row_compliance, whole)
             continue
         refining = rough
         if rough:
             now, unmet = violation(program, point_x, costs, activity, point_row)
-            rough = row_compliance == soft and face.rows.size > 0 and now <= NEAR_PERSONS
+            rough = row_compliance == soft and face.rows.size > 0 and now <= near
             if rough:
                 # near enough to go on with stiff rows, as rough still
                 row_compliance, refining, known = max(row_compliance * STIFFER, stiffest), False, True
                 set_rows(centre_x, point_x)
                 set_to(centre_cell, point_cell)
                 set_to(centre_row, point_row)
+                set_rows(soft_free, free)
+                set_to(soft_side, side)
                 ok, face = list_face(program, free, side, row_compliance, whole)
             continue
         if _clip(point_x, centre_x):
@@ -154,8 +168,10 @@ def polish(
         _stride(stride, point_cell, centre_cell)
         _stride(stride, point_row, centre_row)
         known = stride == 1.0
-        if better and now <= NEAR_PERSONS and row_compliance > stiffest and face.rows.size > 0:
+        if better and now <= near and row_compliance > stiffest and face.rows.size > 0:
             # soft rows find the face, stiff ones its prices
+            set_rows(soft_free, free)
+            set_to(soft_side, side)
             row_compliance = max(row_compliance * STIFFER, stiffest)
             ok, face = list_face(program, free, side, row_compliance, whole)
         last, last_unmet = now, unmet
