@@ -5,7 +5,7 @@ They are for that comparison only: nothing here is private or fit to be publishe
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -14,12 +14,14 @@ import numpy as np
 import polars as pl
 from scipy import linalg, sparse
 
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.execution.inputs import read_histograms, read_spine
 from tallyveil.execution.plan import ReleasePlan
+from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.measurements import MeasurementSource
 from tallyveil.noise.source import NoiseSource
@@ -284,9 +286,11 @@ def project(x: np.ndarray, types: np.ndarray, lower: np.ndarray) -> np.ndarray:
 
 def whole_budget(world: World, key: bytes) -> Measurer:
     """The blocks measured with the budget of all geolevels together."""
-    name = world.spine.geolevels[-1]
-    shares = dict(world.plan.strategy.query_shares)[name]
-    strategy = replace(
-        world.plan.strategy, geolevel_shares=((name, Fraction(1)),), query_shares=((name, shares),)
+    spine = world.spine
+    positions = tuple(
+        np.full(spine.n_geounits(level), level == spine.finest, dtype=np.int32)
+        for level in range(spine.n_levels)
     )
-    return Measurer(world.histograms, world.spine, world.schema, strategy, NoiseSource(key))
+    shares = GeounitShares((Fraction(0), Fraction(1)), positions)
+    allocation = allocation_of(world.plan.strategy, spine, shares)
+    return Measurer(world.histograms, world.schema, allocation, NoiseSource(key))

@@ -154,7 +154,7 @@ def polish(
             set_rows(x, centre_x)
             set_to(cell_price, point_cell)
             set_to(row_price, point_row)
-        if now <= exact:
+        if now <= min(exact, CERTIFIED_PERSONS):
             return found, step
         better = now <= STUCK * last or exact < unmet <= STUCK * last_unmet
         if not better:
