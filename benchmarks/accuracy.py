@@ -49,7 +49,7 @@ from scipy import sparse
 from tallyveil.evaluation.size_class import SizeClass, size_classes
 from tallyveil.execution.plan import GeolevelEstimation, ReleasePlan
 from tallyveil.execution.run import run_release
-from tallyveil.measurements.measurements import MeasurementSource
+from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.histograms import read_histogram

@@ -23,7 +23,7 @@ from tallyveil.execution.inputs import read_histograms, read_spine
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.measurements import MeasurementSource
+from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.noise.source import NoiseSource
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
@@ -133,7 +133,7 @@ def normal_equations(world: World, source: MeasurementSource, geolevel: str, que
     n_cells, level = world.schema.size, world.spine.level_index(geolevel)
     groups = [world.schema.query(name) for name in queries]
     labels = [group.answers_of(np.arange(n_cells)) for group in groups]
-    first = [source.measure(geolevel, g.name, 0, 1, np.arange(g.size)).variance for g in groups]
+    first = [source.measure(geolevel, g.name, 0, 1, np.arange(g.size)).variances[0] for g in groups]
     hessian = sum((one[:, None] == one[None, :]) / v for one, v in zip(labels, first, strict=True))
 
     def right() -> Iterator[tuple[np.ndarray, np.ndarray]]:
