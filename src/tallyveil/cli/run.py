@@ -96,6 +96,7 @@ def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -
     memory = max((stage["peak_memory_mib"] for stage in manifest["performance"]), default=0)
     table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
-    table.add_row("microdata", str(out / "microdata"))
-    table.add_row("tables", str(out / "tables"))
+    for folder in ("microdata", "tables", "intervals"):
+        if (out / folder).is_dir():
+            table.add_row(folder, str(out / folder))
     console.print(table)
