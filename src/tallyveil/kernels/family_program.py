@@ -12,7 +12,7 @@ Integers = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
 Booleans = npt.NDArray[np.bool_]
 
-DENSE_CELLS = 128
+DENSE_CELLS = 64
 """With more cells than this, H is never written out; its products go through the answers' sums, which are fewer."""
 
 MOST_ENTRIES = 2**20
