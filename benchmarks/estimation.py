@@ -20,11 +20,9 @@ import argparse
 import dataclasses
 import json
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,30 +30,19 @@ import clarabel
 import numpy as np
 import osqp
 import piqp
-from family_grid import Source, grid
+from family_grid import grid
 from numba import njit
+from release_families import families, made_up
 from scipy import sparse
 
-from tallyveil.budget.allocation import allocation_of
-from tallyveil.cli.synth import write_country
-from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
 from tallyveil.estimation import FamilyProblem
 from tallyveil.estimation import interior_point as lifted_form
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import BlockProgram
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
-from tallyveil.execution.constraints import compile_constraints
-from tallyveil.execution.families import FamilyBuilder
-from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.level import estimate_level
-from tallyveil.execution.observer import SilentObserver
 from tallyveil.kernels.family_program import PassArrays
 from tallyveil.kernels.family_solver import Answer, solve_arrays, solve_pass
-from tallyveil.noise.key import insecure_key
-from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.counts import PublicCounts
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 SAME_PERSONS = 0.01
@@ -82,39 +69,6 @@ class Instance:
     rows: sparse.csc_matrix
     lower: np.ndarray
     upper: np.ndarray
-
-
-def made_up(counts: Path) -> Source:
-    """A release of a made-up population whose blocks are real."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_country(Path(folder), blocks=None, schema="pl94-persons", like=counts, seed=1)
-        plan = load_plan(Path(folder) / "release.toml")
-        spine = read_spine(plan.geography)
-        truth = read_histograms(plan, spine)
-        return Source(plan, spine, truth, compile_constraints(plan, spine, truth))
-
-
-def families(release: Source) -> Iterator[FamilyProblem]:
-    """Every family of a release that needs solving, in the order of the run."""
-    plan, spine, truth, constraints = release.plan, release.spine, release.truth, release.constraints
-    noise = NoiseSource(insecure_key("benchmark"))
-    allocation = allocation_of(plan.strategy, spine, None)
-    source = Measurer(truth, plan.schema, allocation, noise)
-    above = None
-    for level, geolevel in enumerate(spine.geolevels):
-        queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
-        stages = plan.estimation_of(geolevel).rounding
-        rounding = tuple(tuple(plan.query(name) for name in stage) for stage in stages)
-        builder = FamilyBuilder(plan, allocation, level, source, constraints, queries, rounding)
-        met = (
-            [builder.root(0)] if above is None else map(partial(builder.family, counts=above), parents(above))
-        )
-        yield from (one for one in met if one.measured and one.n_cells)
-        above = estimate_level(builder, above, SilentObserver()).counts
-
-
-def parents(above: PublicCounts) -> range:
-    return range(above.n_geounits)
 
 
 def last_pass(problem: FamilyProblem) -> Instance:

@@ -6,11 +6,10 @@ of the geounits' geolevel ("weights"); the noise is a normal law's, rounded, on 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from release_families import Source
 
-from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.estimation import (
     UNBOUNDED,
     EstimationPass,
@@ -19,23 +18,10 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.execution.constraints import ConstraintTable
-from tallyveil.execution.plan import ReleasePlan
-from tallyveil.geography.spine import Spine
 from tallyveil.universe.query_group import QueryGroup
 
 SUPPORTS = (20, 50, 100, 200, 500)
 CHILDREN = (5, 20, 80)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A release's plan, spine, true counts and constraints."""
-
-    plan: ReleasePlan
-    spine: Spine
-    truth: tuple[ConfidentialHistogram, ...]
-    constraints: tuple[ConstraintTable, ...]
 
 
 def grid(source: Source, geolevel: str) -> Iterator[FamilyProblem]:

@@ -12,44 +12,32 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import highspy
 import numpy as np
+from release_families import families, made_up
 from scipy import sparse
 
-from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.estimation import family as family_module
 from tallyveil.estimation.integer_program import branch_and_bound, solve_integer
+from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
 from tallyveil.estimation.rounding import round_counts, snap
 from tallyveil.estimation.rounding_program import ONE, Fixing, stage_program
-from tallyveil.execution.run import run_release
-from tallyveil.noise.key import insecure_key
 
 Family = tuple[FamilyProblem, np.ndarray, np.ndarray]
 
 
-def families(like: Path, seed: int) -> list[Family]:
-    """Every family that was rounded in the release of one population, as the rounding gets it."""
-    found: list[Family] = []
-
-    def observed(problem: FamilyProblem, allowed: np.ndarray, estimate: np.ndarray) -> Any:
-        found.append((problem, allowed, estimate.copy()))
-        return round_counts(problem, allowed, estimate)
-
-    with tempfile.TemporaryDirectory() as folder, patch.object(family_module, "round_counts", observed):
-        write_country(Path(folder), blocks=None, schema="pl94-persons", like=like, seed=seed)
-        plan = load_plan(Path(folder) / "release.toml")
-        run_release(plan, Path(folder) / "out", test_key=insecure_key(f"rounding {seed}"))
-    return found
+def rounded_families(like: Path, seed: int) -> Iterator[Family]:
+    """Every family of the release of one population, as the rounding gets it."""
+    for problem in families(made_up(like, seed), f"rounding {seed}"):
+        allowed = problem.allowed()
+        yield problem, allowed, solve_passes(problem, allowed.copy()).estimate
 
 
 def seconds(call: Any, rounds: int = 1) -> tuple[float, Any]:
@@ -84,16 +72,15 @@ def compare(problem: FamilyProblem, allowed: np.ndarray, estimate: np.ndarray) -
             integer += taken
             linear += seconds(lambda program=program: solve_integer(program, problem.where))[0]
             held[columns] = found[: columns.size]
-        exact = np.zeros(allowed.shape, dtype=np.int64)
-        exact[snapped.child, snapped.cell] = (snapped.floor + held) * ONE - (
-            snapped.floor * ONE + snapped.part
-        )
-        own = np.zeros_like(exact)
-        own[snapped.child, snapped.cell] = (
-            rounded.counts[snapped.child, snapped.cell] - snapped.floor
-        ) * ONE - snapped.part
+        exact, own, part = (np.zeros(allowed.shape, dtype=np.int64) for _ in range(3))
+        place = snapped.child, snapped.cell
+        exact[place], own[place], part[place] = held, rounded.counts[place] - snapped.floor, snapped.part
         for _, labels in stage.labels:
-            gap += int(np.abs(answers(labels, own)).sum() - np.abs(answers(labels, exact)).sum())
+            target = answers(labels, part)
+            if stage.target == "nearest":
+                target = np.rint(target / ONE).astype(np.int64) * ONE
+            mine, best = (np.abs(answers(labels, up) * ONE - target).sum() for up in (own, exact))
+            gap += int(mine - best)
             fixings.append(Fixing(labels, answers(labels, rounded.counts)))
     method = rounded.outcome.method.value + (" widened" if rounded.outcome.widened else "")
     return {
@@ -182,12 +169,8 @@ def textbook_model(n: int, base: Any, matrix: sparse.csr_matrix, target: np.ndar
 
 def gathered(like: Path, wanted: int) -> Iterator[Family]:
     """Families of population after population, until there are enough."""
-    seed, given = 1, 0
-    while given < wanted:
-        for one in families(like, seed)[: wanted - given]:
-            given += 1
-            yield one
-        seed += 1
+    populations = (rounded_families(like, seed) for seed in count(1))
+    return islice(chain.from_iterable(populations), wanted)
 
 
 def main() -> None:

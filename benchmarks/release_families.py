@@ -1,0 +1,67 @@
+"""The families that a release of a made-up population meets, its blocks real, for benchmarks of single families."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tallyveil.budget.allocation import allocation_of
+from tallyveil.cli.synth import write_country
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.measure import Measurer
+from tallyveil.config.load import load_plan
+from tallyveil.estimation import FamilyProblem
+from tallyveil.execution.constraints import ConstraintTable, compile_constraints
+from tallyveil.execution.families import FamilyBuilder
+from tallyveil.execution.inputs import read_histograms, read_spine
+from tallyveil.execution.level import estimate_level
+from tallyveil.execution.observer import SilentObserver
+from tallyveil.execution.plan import ReleasePlan
+from tallyveil.geography.spine import Spine
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.universe.counts import PublicCounts
+
+
+@dataclass(frozen=True)
+class Source:
+    """A release's plan, spine, true counts and constraints."""
+
+    plan: ReleasePlan
+    spine: Spine
+    truth: tuple[ConfidentialHistogram, ...]
+    constraints: tuple[ConstraintTable, ...]
+
+
+def made_up(counts: Path, seed: int = 1) -> Source:
+    """A release of a made-up population whose blocks are real."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_country(Path(folder), blocks=None, schema="pl94-persons", like=counts, seed=seed)
+        plan = load_plan(Path(folder) / "release.toml")
+        spine = read_spine(plan.geography)
+        truth = read_histograms(plan, spine)
+        return Source(plan, spine, truth, compile_constraints(plan, spine, truth))
+
+
+def families(release: Source, key: str = "benchmark") -> Iterator[FamilyProblem]:
+    """Every family of a release that needs solving, in the order of the run."""
+    plan, spine, truth, constraints = release.plan, release.spine, release.truth, release.constraints
+    noise = NoiseSource(insecure_key(key))
+    allocation = allocation_of(plan.strategy, spine, None)
+    source = Measurer(truth, plan.schema, allocation, noise)
+    above = None
+    for level, geolevel in enumerate(spine.geolevels):
+        queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
+        stages = plan.estimation_of(geolevel).rounding
+        rounding = tuple(tuple(plan.query(name) for name in stage) for stage in stages)
+        builder = FamilyBuilder(plan, allocation, level, source, constraints, queries, rounding)
+        met = (
+            [builder.root(0)] if above is None else map(partial(builder.family, counts=above), parents(above))
+        )
+        yield from (one for one in met if one.measured and one.n_cells)
+        above = estimate_level(builder, above, SilentObserver()).counts
+
+
+def parents(above: PublicCounts) -> range:
+    return range(above.n_geounits)
