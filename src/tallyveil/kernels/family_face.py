@@ -212,13 +212,13 @@ def project(face: Face, gradient: Floats, direction: Floats, price: Floats) -> N
     cells = face.cells
     for i in range(price.size):
         price[i] = 0.0
-    if face.cell_stiffness.size > 0:
-        give_way(face, gradient, direction)
-        for t in range(direction.size):
-            price[cells[t]] += direction[t]
-        price_sums(face, price)
-        for t in range(direction.size):
-            gradient[t] -= price[cells[t]]
+    give_way(face, gradient, direction)
+    for t in range(direction.size):
+        price[cells[t]] += direction[t]
+    # at a root nothing is stiff, and prices are zero
+    price_sums(face, price)
+    for t in range(direction.size):
+        gradient[t] -= price[cells[t]]
     give_way(face, gradient, direction)
 
 
