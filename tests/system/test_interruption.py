@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import tallyveil.storage.write as writing
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.run import run_release
@@ -18,10 +17,6 @@ from tallyveil.noise.key import insecure_key
 
 KEY_TEXT = "interruption"
 KEY = insecure_key(KEY_TEXT)
-
-
-class Killed(BaseException):
-    """Stands for the process ending at once: nothing in the package may catch it."""
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -43,36 +38,15 @@ def spends(out: Path) -> int:
     return sum(line["kind"] == "spend" for line in lines)
 
 
-def kill_at(monkeypatch, write_number: int, *, before: bool) -> None:
-    """End the process at its n-th write, before the bytes are written or just after they are in place."""
-    original, calls = writing.write_file, [0]
-
-    def write_file(path, write):
-        calls[0] += 1
-        if calls[0] == write_number and before:
-            raise Killed
-        original(path, write)
-        if calls[0] == write_number:
-            raise Killed
-
-    monkeypatch.setattr(writing, "write_file", write_file)
-
-
 @pytest.mark.parametrize("before", [True, False])
-def test_killed_at_every_write(small_release, tmp_path, monkeypatch, before):
+def test_killed_at_every_write(small_release, tmp_path, killed_at, before):
     plan = load_plan(small_release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
-    number, finished = 0, False
-    while not finished:
+    number, killed = 0, True
+    while killed:
         number += 1
         out = tmp_path / f"killed-{number}"
-        with monkeypatch.context() as patch:
-            kill_at(patch, number, before=before)
-            try:
-                run_release(plan, out, test_key=KEY)
-                finished = True
-            except Killed:
-                pass
+        killed = killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY), before=before)
         run_release(plan, out, test_key=KEY)
         assert contents(out) == expected
         assert spends(out) == 1
@@ -102,13 +76,10 @@ def test_killed_by_the_system_at_random_moments(small_release, tmp_path):
         assert spends(out) == 1
 
 
-def test_an_interrupted_real_run_keeps_its_key(small_release, tmp_path, monkeypatch):
+def test_an_interrupted_real_run_keeps_its_key(small_release, tmp_path, killed_at):
     """With a key from the operating system, what was measured before the kill is what is published after it."""
     plan, out = load_plan(small_release), tmp_path / "out"
-    with monkeypatch.context() as patch:
-        kill_at(patch, 9, before=False)
-        with pytest.raises(Killed):
-            run_release(plan, out)
+    assert killed_at(9, lambda: run_release(plan, out))
     before = {p: p.read_bytes() for p in out.rglob("*.parquet")}
     assert len(before) >= 4
     assert (out / "private").stat().st_mode & 0o777 == 0o700
@@ -120,12 +91,9 @@ def test_an_interrupted_real_run_keeps_its_key(small_release, tmp_path, monkeypa
 
 
 @pytest.fixture
-def interrupted(small_release, tmp_path, monkeypatch):
+def interrupted(small_release, tmp_path, killed_at):
     out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        kill_at(patch, 9, before=False)
-        with pytest.raises(Killed):
-            run_release(load_plan(small_release), out, test_key=KEY)
+    assert killed_at(9, lambda: run_release(load_plan(small_release), out, test_key=KEY))
     return out
 
 

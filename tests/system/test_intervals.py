@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from scipy.special import ndtri
 
-import tallyveil.storage.write as writing
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, StoreError
@@ -113,24 +112,10 @@ def test_the_same_release_gives_the_same_bytes(run):
 
 
 @pytest.mark.parametrize("at", [1, 4, 11])
-def test_interrupted_intervals_leave_the_earlier_ones(run, monkeypatch, at):
+def test_interrupted_intervals_leave_the_earlier_ones(run, killed_at, at):
     make_intervals(run, tables=["total"], workers=1)
     before = contents(run / "intervals")
-    original, calls = writing.write_file, [0]
-
-    class Killed(BaseException):
-        """Ends the process at once."""
-
-    def write_file(path, write):
-        calls[0] += 1
-        if calls[0] == at:
-            raise Killed
-        original(path, write)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writing, "write_file", write_file)
-        with pytest.raises(Killed):
-            make_intervals(run, workers=1)
+    assert killed_at(at, lambda: make_intervals(run, workers=1), before=True)
     assert contents(run / "intervals") == before
     make_intervals(run, workers=1)
     assert (run / "intervals/Block/age/part-00000.parquet").exists()

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import tallyveil.storage.write as writing
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
@@ -429,29 +428,13 @@ def contents(out) -> dict[str, bytes]:
     return {**found, "manifest.json": json.dumps(manifest).encode(), "log.jsonl": b""}
 
 
-class Killed(BaseException):
-    """Stands for the process ending at once."""
-
-
-def test_killed_resumed_or_shared_among_threads_it_is_the_same_release(release, tmp_path, monkeypatch):
+def test_killed_resumed_or_shared_among_threads_it_is_the_same_release(release, tmp_path, killed_at):
     plan = load_plan(release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY, workers=1).path)
     assert contents(run_release(plan, tmp_path / "threads", test_key=KEY, workers=3).path) == expected
-    original = writing.write_file
     for number in (3, 10, 20, 30):
-        calls = [0]
-
-        def write_file(path, write, calls=calls, number=number):
-            calls[0] += 1
-            original(path, write)
-            if calls[0] == number:
-                raise Killed
-
         out = tmp_path / f"killed-{number}"
-        with monkeypatch.context() as patch:
-            patch.setattr(writing, "write_file", write_file)
-            with pytest.raises(Killed):
-                run_release(plan, out, test_key=KEY)
+        assert killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY))
         assert contents(run_release(plan, out, test_key=KEY).path) == expected
 
 

@@ -204,24 +204,12 @@ def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
     assert "reserve" in write_evaluation_report(outcome.path, frame).read_text()
 
 
-def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, monkeypatch):
+def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, killed_at):
     plan = load_plan(spine_release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
-    original = writing.write_file
     for number in (3, 9, 20, 33, 45, 60, 64):
-        calls = [0]
-
-        def write_file(path, write, calls=calls, number=number):
-            calls[0] += 1
-            original(path, write)
-            if calls[0] == number:
-                raise Killed
-
         out = tmp_path / f"killed-{number}"
-        with monkeypatch.context() as patch:
-            patch.setattr(writing, "write_file", write_file)
-            with pytest.raises(Killed):
-                run_release(plan, out, test_key=KEY)
+        assert killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY))
         assert contents(run_release(plan, out, test_key=KEY).path) == expected
 
 

@@ -163,38 +163,20 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
     assert kinds(tmp_path / "out") == ["declaration", "spend"]
 
 
-class Killed(BaseException):
-    """Stands for the process ending at once."""
-
-
 @pytest.mark.parametrize("before", [True, False])
-def test_killed_at_every_write(inputs, tmp_path, monkeypatch, before):
+def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
     from tallyveil.execution.safetab import run_safetab
     from tallyveil.noise import insecure_key
 
     key = insecure_key(KEY)
     expected = contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
-    number, finished, original = 0, False, writing.write_file
-    while not finished:
+    number, killed, modules = 0, True, (writing, sys.modules["tallyveil.safetab.outputs"])
+    while killed:
         number += 1
-        out, calls = tmp_path / f"killed-{number}", [0]
-
-        def write_file(path, write, calls=calls, number=number):
-            calls[0] += 1
-            if calls[0] == number and before:
-                raise Killed
-            original(path, write)
-            if calls[0] == number:
-                raise Killed
-
-        with monkeypatch.context() as patch:
-            for module in (writing, sys.modules["tallyveil.safetab.outputs"]):
-                patch.setattr(module, "write_file", write_file)
-            try:
-                run_safetab(*inputs, out, test_key=key)
-                finished = True
-            except Killed:
-                pass
+        out = tmp_path / f"killed-{number}"
+        killed = killed_at(
+            number, lambda out=out: run_safetab(*inputs, out, test_key=key), before=before, modules=modules
+        )
         run_safetab(*inputs, out, test_key=key)
         assert contents(out) == expected
         assert kinds(out).count("spend") == 1

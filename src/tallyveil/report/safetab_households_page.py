@@ -13,8 +13,8 @@ from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json
-from tallyveil.report.wording import duration, file_size, grouped, power_of_ten, rounded, rounded_up
+from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json, run_values
+from tallyveil.report.wording import grouped, power_of_ten, rounded, rounded_up
 
 KIND: Final = "safetab-households"
 
@@ -40,10 +40,7 @@ def write_households_report(out: Path) -> Path:
     geographies = list(dict.fromkeys(one["geography"] for one in expected))
     published = {table: _published(out, table, list(manifest["sizes"])) for table in ("t3", "t4")}
     values = {
-        "run": manifest["run"],
-        "is_private": manifest["private"],
-        "unit": manifest["budget_unit"],
-        "mechanism": plan["mechanism"].replace("_", " "),
+        **run_values(out, manifest, plan, _name),
         "privacy": [
             {
                 "run": run,
@@ -53,21 +50,8 @@ def write_households_report(out: Path) -> Path:
             }
             for run, one in manifest["privacy"].items()
         ],
-        "sets": [
-            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][_name(one)]}
-            for run, content in plan["runs"].items()
-            for one in content["sets"]
-        ],
         "details": expected,
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
-        "sizes": manifest["sizes"],
-        "checks": manifest["checks_passed"],
-        "stages": [
-            (s["stage"], duration(s["seconds"]), f"{grouped(s['peak_memory_mib'])} MiB")
-            for s in manifest["performance"]
-        ],
-        "files": [(name, file_size((out / name).stat().st_size), h) for name, h in manifest["files"].items()],
-        "version": manifest["version"],
     }
     return write_page(out / REPORT, "safetab_households.html.j2", values)
 

@@ -1,7 +1,7 @@
 """The report of a SafeTab run, from its published files only, and the separate one of its errors."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -41,30 +41,14 @@ def write_safetab_report(out: Path) -> Path:
     published = _published(out, list(manifest["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {
-        "run": manifest["run"],
-        "is_private": manifest["private"],
-        "unit": manifest["budget_unit"],
-        "mechanism": plan["mechanism"].replace("_", " "),
+        **run_values(out, manifest, plan, _name),
         "privacy": [_privacy(one) for one in privacy],
-        "sets": [
-            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][_name(one)]}
-            for run, content in plan["runs"].items()
-            for one in content["sets"]
-        ],
         "details": expected["details"],
         "expected": [
             (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
         ],
         "expected_plot": _expected_plot(expected["sizes"], geographies),
         "published": [(f"Level {level}", _by_size(published, level, geographies)) for level in (1, 2)],
-        "sizes": manifest["sizes"],
-        "checks": manifest["checks_passed"],
-        "stages": [
-            (s["stage"], duration(s["seconds"]), f"{grouped(s['peak_memory_mib'])} MiB")
-            for s in manifest["performance"]
-        ],
-        "files": [(name, file_size((out / name).stat().st_size), h) for name, h in manifest["files"].items()],
-        "version": manifest["version"],
     }
     return write_page(out / REPORT, "safetab.html.j2", values)
 
@@ -91,6 +75,38 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         "version": manifest["version"],
     }
     return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
+
+
+def run_values(
+    out: Path, manifest: dict[str, Any], plan: dict[str, Any], name: Callable[[dict[str, Any]], str]
+) -> dict[str, Any]:
+    """What the pages of all SafeTab runs show.
+
+    Args:
+        out: Folder of the finished run.
+        manifest: Its manifest.
+        plan: Its plan.
+        name: Name of a level set among the manifest's sizes.
+    """
+    return {
+        "run": manifest["run"],
+        "is_private": manifest["private"],
+        "unit": manifest["budget_unit"],
+        "mechanism": plan["mechanism"].replace("_", " "),
+        "sets": [
+            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][name(one)]}
+            for run, content in plan["runs"].items()
+            for one in content["sets"]
+        ],
+        "sizes": manifest["sizes"],
+        "checks": manifest["checks_passed"],
+        "stages": [
+            (s["stage"], duration(s["seconds"]), f"{grouped(s['peak_memory_mib'])} MiB")
+            for s in manifest["performance"]
+        ],
+        "files": [(path, file_size((out / path).stat().st_size), h) for path, h in manifest["files"].items()],
+        "version": manifest["version"],
+    }
 
 
 def read_json(out: Path, name: str) -> Any:
