@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import polars as pl
 
+from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json, run_values
-from tallyveil.report.wording import grouped, power_of_ten, rounded, rounded_up
+from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, read_json, run_values
+from tallyveil.report.wording import grouped, power_of_ten, rounded
 
 KIND: Final = "safetab-households"
 
@@ -44,9 +45,9 @@ def write_households_report(out: Path) -> Path:
         "privacy": [
             {
                 "run": run,
-                "budget": decimal(one["budget"]),
+                "budget": short_decimal(Fraction(one["budget"])),
                 "delta": power_of_ten(Fraction(one["delta"])),
-                "exact": rounded_up(one["epsilon"]["upper"], 6),
+                "exact": at_most(one["epsilon"]["upper"], places=6),
             }
             for run, one in manifest["privacy"].items()
         ],

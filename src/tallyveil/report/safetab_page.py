@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import polars as pl
 
+from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
-from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded, rounded_up
+from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
 
 REPORT: Final = "report.html"
 KIND: Final = "safetab"
@@ -94,7 +95,11 @@ def run_values(
         "unit": manifest["budget_unit"],
         "mechanism": plan["mechanism"].replace("_", " "),
         "sets": [
-            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][name(one)]}
+            {
+                **one,
+                "budget": short_decimal(Fraction(one["budget"])),
+                "groups": manifest["sizes"][run]["groups"][name(one)],
+            }
             for run, content in plan["runs"].items()
             for one in content["sets"]
         ],
@@ -149,17 +154,11 @@ def _privacy(one: dict[str, Any]) -> dict[str, Any]:
     others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
     return {
         "run": one["run"],
-        "budget": decimal(one["budget"]),
+        "budget": short_decimal(Fraction(one["budget"])),
         "delta": power_of_ten(Fraction(one["delta"])),
-        "exact": rounded_up(one["epsilon"]["upper"], 6),
-        **{name: "–" if value is None else rounded_up(value, 6) for name, value in others.items()},
+        "exact": at_most(one["epsilon"]["upper"], places=6),
+        **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
     }
-
-
-def decimal(text: str) -> str:
-    """An exact fraction as a decimal where it is one."""
-    short = f"{float(Fraction(text)):.12g}"
-    return short if Fraction(short) == Fraction(text) else text
 
 
 def _name(one: dict[str, Any]) -> str:
