@@ -12,6 +12,7 @@ from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
 from tallyveil.execution.plan import strategy_of_plan
+from tallyveil.universe.unit import Unit, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class ReleaseFiles:
     def geolevels(self) -> tuple[str, ...]:
         """Names, root first."""
         return tuple(self.plan["geolevels"])
+
+    @property
+    def unit(self) -> Unit:
+        """What the release counts."""
+        return unit_of(self.plan["schema"].get("unit"), self.plan["schema"].get("units"))
 
     @property
     def queries(self) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         errors=_by_level(levels, _error),
         entities_outside=_by_family(entities, _outside) if entities else None,
         entities_errors=_by_family(entities, _error) if entities else None,
-        plot=interval_plot(panels) if panels else None,
+        plot=interval_plot(panels, files.unit) if panels else None,
         plotted=query_title(query),
         in_tables=bool(files.manifest.get("intervals", {}).get("tables")),
     )

@@ -96,7 +96,7 @@ def write_histograms(root: Path, schema: Schema, geolevels: tuple[str, ...]) -> 
             "empty_geounits": n_geounits[geolevel] - frame["geocode"].n_unique(),
             "nonzero_cells": frame.height,
         }
-    return {"persons": len(block), "geolevels": stated}
+    return {"records": len(block), "geolevels": stated}
 
 
 def solver_mapping(geolevels: tuple[str, ...]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def solver_mapping(geolevels: tuple[str, ...]) -> dict[str, Any]:
             | ({"interior_point": hard // 2, "copied": hard} if hard else {}),
             "rounding": {"linear_program": families - hard} | ({"fixed": hard} if hard else {}),
             "rounding_widened": 0,
-            "largest_residual_persons": 3.1e-9 * (number + 1),
+            "largest_residual": 3.1e-9 * (number + 1),
         }
     return solver
 
@@ -169,7 +169,7 @@ def make_release(
             {"check": "no structural zero is filled", "passed": True},
             {"check": "every tract is the sum of its block groups in every cell", "passed": True},
             {"check": "invariant total holds at state", "passed": True},
-            {"check": "microdata hold exactly the persons of the finest counts", "passed": True},
+            {"check": "microdata hold exactly the records of the finest counts", "passed": True},
             {"check": "table detailed agrees with the counts", "passed": True},
         ],
         "files": [

@@ -81,7 +81,7 @@ def test_says_what_the_guarantee_is(redistricting: Path) -> None:
     assert 0 < plain.index(proof) < plain.index(budget)
     for statement in (
         "Redistricting counts of Rhode Island",
-        "counts 200,000 persons by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
+        "counts 200,000 people by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
         "one person’s record differs in its place or characteristics, while the number of records stays the same",
         "discrete Gaussian law",
         "ρ = 2.557 (exactly 293764/114921)",
