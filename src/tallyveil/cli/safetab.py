@@ -170,9 +170,11 @@ def evaluate(
         )
     from tallyveil.execution.safetab_evaluate import evaluate_safetab
     from tallyveil.execution.safetab_evaluate_households import evaluate_households
-    from tallyveil.report import is_households, write_households_evaluation, write_safetab_evaluation
+    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    if is_households(out):
+    kind = kind_of(read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS))
+    if kind is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
     else:
