@@ -133,7 +133,7 @@ def _gaussian_epsilon(mu: float, log_delta: float) -> float:
         epsilon = (low + high) / 2
         first = float(log_ndtr(mu / 2 - epsilon / mu))
         second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-        found = first + math.log(max(-math.expm1(second - first), 1e-300))
+        found = first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300))
         low, high = (epsilon, high) if found > log_delta else (low, epsilon)
     return (low + high) / 2
 
