@@ -298,14 +298,10 @@ _LISTS = ("codes", "mapping", "iterations")
 
 
 def _exact(text: str) -> Any:
-    from fractions import Fraction
-
+    from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import ConfigError
 
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"--delta is {text!r}, wanted a number such as 1e-10.", code="bad-flag") from None
+    value = parse_fraction(text, "--delta")
     if not 0 < value < 1:
         raise ConfigError(f"--delta is {text}, wanted a number between 0 and 1.", code="bad-flag")
     return value

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
@@ -358,13 +359,15 @@ def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
         level: [query for names in plan["estimation"][level]["passes"] for query in names]
         for level in plan["geolevels"]
     }
+    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
+    of_levels = plan["geolevel_shares"]
     return Strategy(
         mechanism=Mechanism(plan["mechanism"]),
         neighbours=Neighbours(plan["neighbours"]),
-        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
-        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
+        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
+        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
         query_shares=tuple(
-            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
+            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
             for level, queries in ordered.items()
         ),
     )
