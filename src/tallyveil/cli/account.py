@@ -319,7 +319,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Numbers from 0 to the end, equally far apart but for the sixth digit: each is the short decimal it is shown as."""
+    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
     from tallyveil.accounting.decimals import at_most
 
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
@@ -348,7 +348,7 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _in_words(value: Any) -> str:
-    """A value for reading. Of two bounds each is rounded in its direction; a float is an upper bound, a Fraction exact."""
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.bounds import Bounds
     from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
 

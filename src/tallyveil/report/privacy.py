@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
@@ -14,7 +15,6 @@ from tallyveil.accounting.events import (
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
