@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from tallyveil.accounting.exact import exact_number, parameter_of_noise
+from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 
 
@@ -126,6 +127,27 @@ class IntegerSubspaceGaussian:
 
 
 SubspaceRelease = IntegerSubspaceLaplace | IntegerSubspaceGaussian
+
+
+def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
+    """Refuse a release whose distance is below what one record moves: its cost would be less than one record loses.
+
+    Raises:
+        BudgetError: two neighbours are farther apart than the release's distance.
+    """
+    if isinstance(release, IntegerSubspaceGaussian):
+        size, measure = Fraction(release.squared_distance), "squared l2 distance"
+    elif release.norm == "l2":
+        size, measure = release.distance**2, "squared l2 distance"
+    else:
+        size, measure = release.distance, "l1 distance"
+    if size < neighbours.answers_moved:
+        raise BudgetError(
+            f"an integer-subspace release protects tables at {measure} {size} or less, but {neighbours.value} "
+            f"neighbours are at {measure} {neighbours.answers_moved}. State the release at that distance or a larger "
+            "one: what it costs grows with it.",
+            code="subspace-distance",
+        )
 
 
 def _set(event: object, name: str, value: object) -> None:

@@ -336,7 +336,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Evenly spaced numbers from 0 to the end, each rounded to the six digits with which it is shown."""
+    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
     from tallyveil.accounting.decimals import at_most
 
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
@@ -365,7 +365,7 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _in_words(value: Any) -> str:
-    """A value as text. Two bounds are each rounded their own way; a float is an upper bound, a Fraction exact."""
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.bounds import Bounds
     from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
 

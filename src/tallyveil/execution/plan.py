@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.regroup import Measure
@@ -252,8 +253,8 @@ class ReleasePlan:
         if self.spent > self.declared:
             unit = self.strategy.budget_unit
             raise BudgetError(
-                f"the strategy costs {unit} = {self.spent} ({float(self.spent):.6g}), "
-                f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
+                f"the strategy costs {unit} = {exact_text(self.spent)}, "
+                f"more than the declared budget {unit} = {exact_text(self.declared)}. "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
 
