@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.area_changes import changes_record, show_changes
 from tallyveil.cli.arguments import split_names
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
     from tallyveil.execution.resources import Resources
+    from tallyveil.geography.areas import AreaChange
 
 CONFIDENCE = Fraction(95, 100)
 
@@ -90,11 +92,7 @@ def plan(
             "--entities FAMILY,... and --entity-file FILE go together, for the release file has no [spine].",
             code="bad-flag",
         )
-    allocation = None
-    if geography:
-        from tallyveil.execution.inputs import read_allocation
-
-        allocation = read_allocation(loaded)
+    allocation, changes = _opened(loaded) if geography else (None, ())
     resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
     if entities is not None:
@@ -105,13 +103,24 @@ def plan(
         record = plan_record(loaded, resources, allocation)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
+        record |= changes_record(changes)
         typer.echo(json.dumps(record, indent=2))
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
+    show_changes(changes)
     if deviations is not None:
         show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:
         _show_resources(loaded, resources)
+
+
+def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
+    """What every geounit is measured with, and what the spine changes for every kind of area."""
+    from tallyveil.budget.allocation import allocation_of
+    from tallyveil.execution.inputs import read_hierarchies
+
+    made = read_hierarchies(loaded)
+    return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
 
 
 def _predicted(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.caps import MOST_LOSS, Reference
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
@@ -119,7 +120,7 @@ class SpineInput:
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), never for the worse.
+    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), within limits for all else.
 
     Attributes:
         geolevel: Whose geounits are the groups.
@@ -127,12 +128,18 @@ class Regroup:
         aim: Weight of each family and geolevel that the variances are of; the geolevel itself stands for the
             geounits it has in the geography.
         measure: Weighted sum of mean variances, or the greatest.
+        most_loss: Part by which the mean standard deviation of any other family or geolevel may grow.
+        reference: What that growth is counted from.
+        may_worsen: Families and geolevels that have no such limit, and that do not join the aim by themselves.
     """
 
     geolevel: str
     limit: FanOutLimit
     aim: tuple[tuple[str, Fraction], ...]
     measure: Measure
+    most_loss: Fraction = MOST_LOSS
+    reference: Reference = Reference.STEPS
+    may_worsen: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
@@ -141,6 +148,9 @@ class Regroup:
             "limit": asdict(self.limit),
             "aim": {name: str(weight) for name, weight in self.aim},
             "measure": self.measure.value,
+            "most_loss": str(self.most_loss),
+            "reference": self.reference.value,
+            "may_worsen": list(self.may_worsen),
         }
 
 

@@ -37,6 +37,7 @@ from tallyveil.execution.run_folder import (
     folder_state,
 )
 from tallyveil.execution.run_log import RunLog
+from tallyveil.execution.spine_changes import warnings_of
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, prepare_subspace
@@ -154,6 +155,8 @@ class _Run:
             spine = hierarchies.spine
             allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
             paths = check_paths(allocation)
+        for sentence in warnings_of(hierarchies.changes):
+            observer.warned(sentence)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
         if warning is not None:
             observer.warned(warning)
