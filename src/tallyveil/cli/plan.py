@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import split_names
+from tallyveil.cli.plan_advice import advice_record, show_advice
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def plan(
         show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:
         _show_resources(loaded, resources)
+    show_advice(loaded)
 
 
 def _predicted(
@@ -153,6 +155,7 @@ def plan_record(
             }
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
+        **advice_record(loaded),
     }
     if resources is not None:
         record["resources"] = {
