@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tallyveil.budget.fixed_queries import Saving, find_saving
@@ -10,7 +10,7 @@ from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
 from tallyveil.budget.spine_presets import load_spine_preset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.execution.plan import ReleasePlan, strategy_of_plan
-from tallyveil.geography.optimise import Branch, CutByEntities
+from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.universe.presets import schema_from_mapping
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -76,16 +76,17 @@ def spine_advice(plan: ReleasePlan) -> str | None:
 def _stated_geolevels(plan: ReleasePlan) -> set[str]:
     """Geolevels with constraints; the finest is never cut or replaced."""
     named = {level for item in plan.invariants for level in item.geolevels}
-    named |= {item.geolevel for item in (*plan.bounds, *plan.subspace)}
+    named |= {item.geolevel for item in plan.bounds} | {item.geolevel for item in plan.subspace}
     return named - {plan.geolevels[-1]}
 
 
-def _changed_geolevels(steps: Iterable[Any], geolevels: Sequence[str]) -> set[str]:
+def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[str]:
     """Geolevels whose geounits steps cut or replace."""
     changed: set[str] = set()
     for step in steps:
+        cut = isinstance(step, Branch | CutByEntities)
         place = geolevels.index(step.geolevel)
-        changed |= set(geolevels[place:] if isinstance(step, Branch | CutByEntities) else (step.geolevel,))
+        changed |= set(geolevels[place:] if cut else geolevels[place : place + 1])
     return changed
 
 
@@ -125,7 +126,7 @@ def _toml(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
         for level in strategy.geolevels
     }
     rounding = {level: estimation[level]["rounding"] for level in strategy.geolevels}
-    budget = {strategy.budget_unit: str(strategy.total)}
+    budget: dict[str, str] = {strategy.budget_unit: str(strategy.total)}
     return "\n\n".join(
         [
             "# In the place of [strategy] and [estimation]. Where yours gives a budget of Gaussian noise as epsilon,\n"
