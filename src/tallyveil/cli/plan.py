@@ -9,6 +9,7 @@ import typer
 
 from tallyveil.cli.area_changes import changes_record, show_changes
 from tallyveil.cli.arguments import split_names
+from tallyveil.cli.plan_advice import advice_record, show_advice
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def plan(
         show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:
         _show_resources(loaded, resources)
+    show_advice(loaded)
 
 
 def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
@@ -161,6 +163,7 @@ def plan_record(
             }
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
+        **advice_record(loaded),
     }
     if resources is not None:
         record["resources"] = {

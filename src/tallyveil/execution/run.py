@@ -1,7 +1,7 @@
 """The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ def run_release(
     if state is FolderState.FINISHED:
         outcome = _already_finished(plan, out)
         add_planned_intervals(plan, out, observer, workers)
-        return outcome
+        return replace(outcome, manifest=read_manifest(out, ReleaseKind.TOPDOWN))
     run = _Run.prepare(plan, observer or SilentObserver(), workers or usable_cores())
     if state is FolderState.ABSENT:
         refuse_small_disk(plan, run.spine, out)

@@ -124,3 +124,21 @@ def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
         main()
     assert ended.value.code == 2
     assert "go together" in capsys.readouterr().err
+
+
+def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):
+    """Totals of regions are published exactly, and a quarter of the regions' share measures them."""
+    text = " ".join(plan(small_release).split())
+    assert "6.25 % of rho measures what is published exactly anyway: total at Region" in text
+    assert '[strategy.geolevels] Region = "' in text
+    record = json.loads(plan(small_release, "--json"))
+    assert record["fixed_by_invariants"]["freed"] == "1/16"
+    assert record["spine_advice"] is None
+
+
+def test_a_plan_speaks_of_what_it_counts(plan, edit):
+    path = edit('name = "people"\n[[schema', 'name = "homes"\nunit = "household"\n[[schema')
+    text = " ".join(plan(path, "--blocks", 10).split())
+    assert "Variance (households squared), standard deviation and margin (households)" in text
+    assert "one household's record changes its value" in text
+    assert "10 Block geounits and 400 households" in text
