@@ -79,14 +79,14 @@ RECORDS: dict[str, list[Any]] = {
     "geocode": ["1101", "1101", "1102", "1103", "1201", "1202"],
     "a": ["a0", "a1", "a2", "a0", "a1", "a0"],
     "b": ["b0", "b1", "b0", "b1", "b0", "b1"],
-    "count": [7_654_321, 3, 8_213_377, 2, 9_182_731, 1],
+    "count": [75_431, 3, 83_377, 2, 98_731, 1],
 }
 """Three counts that nothing public can produce: they must stand out nowhere."""
 CAPS: dict[str, list[Any]] = {
     "geocode": ["1101", "1103"],
     "b": ["b1", "b0"],
     "lower": [0, 0],
-    "upper": [50_000, 60_000],
+    "upper": [500, 600],
 }
 SUBSPACE = """
 [release]
@@ -108,13 +108,13 @@ epsilon = "1"
 [mechanism]
 law = "laplace"
 norm = "l1"
-epsilon = "0.25"
+epsilon = "0.0005"
 distance = "4"
 """
 TABLE: dict[str, list[Any]] = {
     "county": ["A", "A", "B", "C"],
     "education": ["low", "high", "mid", "low"],
-    "n": [7_654_321, 5, 8_213_377, 2],
+    "n": [75_431, 5, 83_377, 2],
 }
 
 
