@@ -216,6 +216,7 @@ def drawn(number: int, first: int, scratch: Path) -> Iterator[Case]:
 
 
 def _keep(folder: Path, case: Case, outcome: Outcome) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in case.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
