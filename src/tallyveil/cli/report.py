@@ -5,9 +5,12 @@ from typing import Annotated
 
 import typer
 
+from tallyveil.cli.arguments import Quiet
+
 
 def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    quiet: Quiet = False,
 ) -> None:
     """Write report.html again, from the published files alone."""
     from tallyveil.report import (
@@ -19,4 +22,6 @@ def report(
     )
 
     write = write_households_report if is_households(release) else write_report
-    typer.echo(str((write_safetab_report if is_safetab(release) else write)(release)))
+    page = (write_safetab_report if is_safetab(release) else write)(release)
+    if not quiet:
+        typer.echo(str(page))

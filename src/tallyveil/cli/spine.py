@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.whole_help import WholeHelp
+
 if TYPE_CHECKING:
     from tallyveil.budget import Strategy
     from tallyveil.budget.regroup import Regrouped
@@ -12,7 +15,10 @@ if TYPE_CHECKING:
     from tallyveil.geography.optimise import OptimisedSpine
 
 spine = typer.Typer(
-    name="spine", no_args_is_help=True, help="Make a geographic spine, and say what it is good for."
+    name="spine",
+    cls=WholeHelp,
+    no_args_is_help=True,
+    help="Make a geographic spine, and say what it is good for.",
 )
 
 Entities = Annotated[
@@ -86,6 +92,7 @@ def build(
     bypass: Annotated[
         bool, typer.Option(help="Bypass as the preset says, where a strategy gives shares.")
     ] = True,
+    quiet: Quiet = False,
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
     from tallyveil.budget.spine_matrices import require_affordable
@@ -98,6 +105,8 @@ def build(
     if made.shares is not None:
         require_affordable(made.spine, made.shares)
     write_spine(out, made.spine, made.shares)
+    if quiet:
+        return
     typer.echo(f"{out}: {made.spine!r}")
     if groups is not None:
         for one, two in zip(groups.before, groups.after, strict=True):
@@ -309,7 +318,7 @@ def fit(
     ],
     entities: Entities = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Of every single one, not of their mean variance.")
+        bool, typer.Option("--every", help="Of every single one, not of their mean variance.")
     ] = False,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
@@ -341,6 +350,7 @@ def show(
         str, typer.Option("--within", help="Geolevel of the geounit that is drawn.")
     ] = "County",
     group: Annotated[str, typer.Option("--group", help="Geolevel that colours the blocks.")] = "Block_Group",
+    quiet: Quiet = False,
 ) -> None:
     """Write a page with the spine's fan-outs and a map of one county's blocks coloured by group."""
     from tallyveil.cli.spine_inputs import read_points
@@ -349,7 +359,9 @@ def show(
 
     made, shares = read_spine_file(file)
     points = read_points(entities) if entities is not None else None
-    typer.echo(str(write_spine_page(out, made, shares, points, county=county, within=within, group=group)))
+    page = write_spine_page(out, made, shares, points, county=county, within=within, group=group)
+    if not quiet:
+        typer.echo(str(page))
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
