@@ -10,13 +10,13 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
 ) -> None:
     """Write report.html again, from the published files alone."""
-    from tallyveil.report import (
-        is_households,
-        is_safetab,
-        write_households_report,
-        write_report,
-        write_safetab_report,
-    )
+    from tallyveil.report import write_households_report, write_report, write_safetab_report
+    from tallyveil.run.finished import RELEASE, finished_manifest, kind_of
 
-    write = write_households_report if is_households(release) else write_report
-    typer.echo(str((write_safetab_report if is_safetab(release) else write)(release)))
+    writers = {
+        RELEASE: write_report,
+        "safetab": write_safetab_report,
+        "safetab-households": write_households_report,
+    }
+    kind = kind_of(finished_manifest(release, *writers))
+    typer.echo(str(writers[kind](release)))

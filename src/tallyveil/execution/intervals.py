@@ -28,7 +28,6 @@ from tallyveil.execution.interval_model import (
 from tallyveil.execution.level import usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
-from tallyveil.execution.run_folder import MANIFEST
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
@@ -63,6 +62,7 @@ from tallyveil.release.intervals import (
     finish_intervals,
     start_intervals,
 )
+from tallyveil.run.folder import MANIFEST
 from tallyveil.storage.write import file_digest, write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup

@@ -6,7 +6,7 @@ from typing import Literal
 import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.execution.safetab_evaluate import finished_manifest
+from tallyveil.run.finished import finished_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
 from tallyveil.storage.write import write_parquet

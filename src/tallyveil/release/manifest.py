@@ -3,12 +3,11 @@
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tallyveil
 from tallyveil.release.geography import GEOGRAPHY
-from tallyveil.storage.write import file_digest
 
 MANIFEST_FORMAT = 1
 PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
@@ -18,6 +17,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptograp
 def make_manifest(
     *,
     root: Path,
+    files: Mapping[str, str],
     plan: Mapping[str, Any],
     plan_digest: str,
     privacy: Mapping[str, Any],
@@ -36,7 +36,8 @@ def make_manifest(
     """Everything worth knowing about a finished release, as plain data.
 
     Args:
-        root: Release folder; the files under its published folders are hashed.
+        root: Release folder.
+        files: SHA-256 of the files that the run has written, by path.
         plan, plan_digest, event: What was planned and spent.
         privacy: The guarantee, in numbers and words.
         run_id: Public name of the run.
@@ -70,7 +71,7 @@ def make_manifest(
         "sizes": dict(sizes),
         "solver": dict(solver),
         "checks": [dict(check) for check in checks],
-        "files": _files(root),
+        "files": _files(root, files),
         "versions": {
             "tallyveil": tallyveil.__version__,
             "python": platform.python_version(),
@@ -80,10 +81,10 @@ def make_manifest(
     }
 
 
-def _files(root: Path) -> list[dict[str, Any]]:
-    paths = [root / GEOGRAPHY]
-    paths += sorted(path for folder in PUBLISHED for path in (root / folder).rglob("*.parquet"))
+def _files(root: Path, digests: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The geography, then the files of the published folders, in order of their paths."""
+    published = [path for path in digests if path.split("/")[0] in PUBLISHED]
     return [
-        {"path": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": file_digest(path)}
-        for path in paths
+        {"path": path, "bytes": (root / path).stat().st_size, "sha256": digests[path]}
+        for path in [GEOGRAPHY, *sorted(published, key=PurePosixPath)]
     ]

@@ -12,6 +12,7 @@ from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
 from tallyveil.execution.plan import strategy_of_plan
+from tallyveil.run.finished import RELEASE, finished_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         StoreError: a file is missing or damaged, or they belong to different releases.
         BudgetError: the plan's shares do not sum to one.
     """
-    manifest, plan = _read_json(run_dir / "manifest.json"), _read_json(run_dir / "plan.json")
+    manifest, plan = finished_manifest(run_dir, RELEASE), _read_json(run_dir / "plan.json")
     if manifest.get("plan") != plan:
         raise StoreError(
             f"plan.json and manifest.json of {run_dir} describe different plans. "

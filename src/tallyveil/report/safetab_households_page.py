@@ -1,6 +1,5 @@
 """The report of a SafeTab-H run, from its published files only, and the separate one of its errors."""
 
-import json
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -15,14 +14,9 @@ from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded, rounded_up
+from tallyveil.run.finished import finished_manifest
 
 KIND: Final = "safetab-households"
-
-
-def is_households(out: Path) -> bool:
-    """Whether a folder holds a finished SafeTab-H run."""
-    path = out / "manifest.json"
-    return path.is_file() and json.loads(path.read_text()).get("kind") == KIND
 
 
 def write_households_report(out: Path) -> Path:
@@ -34,9 +28,8 @@ def write_households_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest, plan, expected = (
-        read_json(out, name) for name in ("manifest.json", "plan.json", "expected.json")
-    )
+    manifest = finished_manifest(out, KIND)
+    plan, expected = read_json(out, "plan.json"), read_json(out, "expected.json")
     geographies = list(dict.fromkeys(one["geography"] for one in expected))
     published = {table: _published(out, table, list(manifest["sizes"])) for table in ("t3", "t4")}
     values = {
@@ -61,7 +54,7 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
 
     Privacy: none; the page opens with an unmistakable warning.
     """
-    manifest = read_json(out, "manifest.json")
+    manifest = finished_manifest(out, KIND)
     frame = errors["errors-households"]
     geographies = list(dict.fromkeys(frame["REGION_TYPE"]))
     detailed = frame.filter(pl.col("LEVEL") == frame["LEVEL"].max(), pl.col("ROW") == "cell")

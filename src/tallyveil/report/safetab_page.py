@@ -15,15 +15,10 @@ from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded, rounded_up
+from tallyveil.run.finished import finished_manifest
 
 REPORT: Final = "report.html"
 KIND: Final = "safetab"
-
-
-def is_safetab(out: Path) -> bool:
-    """Whether a folder holds a finished SafeTab run."""
-    path = out / "manifest.json"
-    return path.is_file() and json.loads(path.read_text()).get("kind") == KIND
 
 
 def write_safetab_report(out: Path) -> Path:
@@ -35,8 +30,9 @@ def write_safetab_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest, plan, privacy, expected = (
-        read_json(out, name) for name in ("manifest.json", "plan.json", "privacy.json", "expected.json")
+    manifest = finished_manifest(out, KIND)
+    plan, privacy, expected = (
+        read_json(out, name) for name in ("plan.json", "privacy.json", "expected.json")
     )
     published = _published(out, list(manifest["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
@@ -58,7 +54,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
 
     Privacy: none; the page opens with an unmistakable warning.
     """
-    manifest = read_json(out, "manifest.json")
+    manifest = finished_manifest(out, KIND)
     t1, t2 = errors["errors-t1"].drop_nulls("published"), errors["errors-t2"]
     geographies = list(dict.fromkeys(t1["REGION_TYPE"]))
     adaptive = t1.filter(~pl.col("TOTAL_ONLY"), pl.col("LEVEL") == t1["LEVEL"].max())
