@@ -3,6 +3,7 @@
 import re
 from fractions import Fraction
 
+from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
 
 _RATIO = re.compile(r"[+-]?\d{1,4000}/\d{1,4000}", re.ASCII)
@@ -11,13 +12,10 @@ _DECIMAL = re.compile(r"[+-]?(\d{1,2000}(\.\d{0,2000})?|\.\d{1,2000})([eE][+-]?\
 
 
 def exact_text(value: Fraction) -> str:
-    """The fraction and, unless it is an integer, its decimal: `293764/114921 (2.556225)`."""
+    """The fraction and, unless it is an integer, its decimal, rounded up: `293764/114921 (2.556226)`."""
     if value.denominator == 1:
         return str(value.numerator)
-    try:
-        return f"{value} ({float(value):.7g})"
-    except OverflowError:  # beyond the largest float
-        return str(value)
+    return f"{value} ({at_most(value, 7)})"
 
 
 def exact_number(value: Fraction | int | str, where: str) -> Fraction:

@@ -10,13 +10,12 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
 ) -> None:
     """Write report.html again, from the published files alone."""
+    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
     from tallyveil.report import write_households_report, write_report, write_safetab_report
-    from tallyveil.run.finished import RELEASE, finished_manifest, kind_of
 
     writers = {
-        RELEASE: write_report,
-        "safetab": write_safetab_report,
-        "safetab-households": write_households_report,
+        ReleaseKind.TOPDOWN: write_report,
+        ReleaseKind.SAFETAB: write_safetab_report,
+        ReleaseKind.HOUSEHOLDS: write_households_report,
     }
-    kind = kind_of(finished_manifest(release, *writers))
-    typer.echo(str(writers[kind](release)))
+    typer.echo(str(writers[kind_of(read_manifest(release, *writers))](release)))

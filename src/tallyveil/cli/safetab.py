@@ -76,11 +76,11 @@ def validate(
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
     from tallyveil.execution.safetab import read_safetab_inputs
-    from tallyveil.run.finished import finished_manifest
+    from tallyveil.release.manifest import ReleaseKind, read_manifest
     from tallyveil.safetab.outputs import check_outputs, require_passed
 
     if out is not None:
-        finished_manifest(out, "safetab")
+        read_manifest(out, ReleaseKind.SAFETAB)
     inputs = read_safetab_inputs(params, data)
     said = {
         "valid": True,
@@ -173,10 +173,11 @@ def evaluate(
         )
     from tallyveil.execution.safetab_evaluate import evaluate_safetab
     from tallyveil.execution.safetab_evaluate_households import evaluate_households
+    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
-    from tallyveil.run.finished import finished_manifest, kind_of
 
-    if kind_of(finished_manifest(out, "safetab", "safetab-households")) == "safetab-households":
+    kind = kind_of(read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS))
+    if kind is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
     else:

@@ -13,10 +13,10 @@ from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import write_evaluation
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
+from tallyveil.release.finished import LEDGER
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
-from tallyveil.run.finished import RELEASE, finished_manifest
-from tallyveil.run.folder import LEDGER
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 
 
@@ -36,7 +36,7 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
         SchemaError, GeographyError, ConfigError: the records do not fit the release.
     Privacy: none. The ledger of the release receives a non-private event first.
     """
-    manifest = finished_manifest(root, RELEASE)
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
     schema = schema_from_mapping(plan["schema"])
     spine = read_geography(root)

@@ -20,7 +20,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
-from tallyveil.run.finished import RELEASE, finished_manifest
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
@@ -64,7 +64,7 @@ def open_release(root: Path) -> FinishedRelease:
     Raises:
         StoreError: the folder holds no finished release.
     """
-    manifest = finished_manifest(root, RELEASE)
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
     spine = read_geography(root)
     schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)

@@ -46,6 +46,7 @@ from tallyveil.intervals import (
 from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
+from tallyveil.release.finished import MANIFEST
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.interval_tables import (
     BESIDE,
@@ -62,7 +63,6 @@ from tallyveil.release.intervals import (
     finish_intervals,
     start_intervals,
 )
-from tallyveil.run.folder import MANIFEST
 from tallyveil.storage.write import file_digest, write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup
@@ -302,6 +302,7 @@ class _Work:
             name=self.release.manifest["name"],
             percent=f"{100 * self.level:g}",
             covers=self.covers,
+            units=self.release.schema.unit.many,
             zeros=zeros,
         )
 
@@ -350,7 +351,7 @@ _README = """Intervals of the release {name}
 One row for every geounit (or entity) and answer, zeros included:
   published       the released count: whole, not negative, and for that slightly biased
   estimate        an unbiased estimate from all noisy measurements; may be negative or fractional
-  standard_error  of the estimate, from the privacy noise alone, persons
+  standard_error  of the estimate, from the privacy noise alone, {units}
   lower, upper    the {percent} % interval: whole numbers, both ends belong to it
 Null means that the measurements do not determine the answer. Where the standard error is 0 the count is exact.
 

@@ -1,7 +1,5 @@
 """What a release will do, as data: everything that is decided before any file is opened."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -25,6 +23,7 @@ from tallyveil.geography.optimise import (
     Step,
     geolevels_after,
 )
+from tallyveil.storage.json_files import digest_of
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -337,12 +336,6 @@ class ReleasePlan:
     def measuring_digest(self) -> bytes:
         """The same without what is written of the results; the noise is bound to it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
-
-
-def digest_of(mapping: Mapping[str, Any]) -> bytes:
-    """SHA-256 of a mapping as JSON; the order of keys counts, for it numbers queries and answers."""
-    text = json.dumps(mapping, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).digest()
 
 
 def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:

@@ -44,9 +44,8 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import GEOGRAPHY, write_geography
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
-from tallyveil.release.manifest import make_manifest
-from tallyveil.run.finished import read_manifest
-from tallyveil.run.folder import MANIFEST, PLAN, FolderState, folder_state
+from tallyveil.release.manifest import make_manifest, written_manifest
+from tallyveil.run.folder import PLAN, FolderState, folder_state
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.storage.write import write_json
@@ -81,7 +80,7 @@ def run_release(
             refuse_small_disk(plan, work.spine, out)
         outcome = run_once(out, work.job(test_key), work.release)
     add_planned_intervals(plan, out, observer, workers)
-    return replace(outcome, manifest=read_manifest(out / MANIFEST))
+    return replace(outcome, manifest=written_manifest(out))
 
 
 @dataclass(slots=True)

@@ -1,6 +1,5 @@
 """A SafeTab run: plan, public files, records, spend, then level set by level set to checked tables."""
 
-import json
 import logging
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +16,8 @@ from tallyveil.confidential.safetab_records import ConfidentialPersons, read_per
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.manifest import RESTORE
+from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
@@ -35,6 +36,7 @@ from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
+from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.write import write_json
 
 logger = logging.getLogger(__name__)
@@ -224,7 +226,7 @@ def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
         write_json(out / EXPECTED, content)
     if not (out / PRIVACY).exists():
         write_json(out / PRIVACY, [one.to_mapping() for one in privacy_of(plan, DELTA)])
-    stored: list[dict[str, Any]] = json.loads((out / PRIVACY).read_text())
+    stored: list[dict[str, Any]] = read_shaped(out / PRIVACY, SAFETAB_PRIVACY, RESTORE)
     return stored
 
 

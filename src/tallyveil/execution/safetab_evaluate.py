@@ -17,8 +17,8 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.run.finished import finished_manifest
-from tallyveil.run.folder import LEDGER
+from tallyveil.release.finished import LEDGER
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.plan import RunPlan
@@ -42,7 +42,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     Privacy: none. The ledger of the release receives a non-private event for every run first.
     """
     inputs = read_safetab_inputs(params, data)
-    manifest = finished_manifest(out, "safetab")
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
     once = _coterminous_once(inputs, manifest["plan_digest"], out)
     t1_rows, t2_rows, groups, tables = [], [], [], {}
     with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest["run"]) as ledger:

@@ -16,7 +16,7 @@ from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.safetab import DELTA, EXPECTED
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
-from tallyveil.run.finished import finished_manifest
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
@@ -65,7 +65,7 @@ def run_households(
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
     if published is not None:
-        finished_manifest(published, "safetab")
+        read_manifest(published, ReleaseKind.SAFETAB)
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
         totals = read_group_totals(data, published, plan)

@@ -22,12 +22,10 @@ from types import TracebackType
 from typing import Final
 
 from tallyveil.errors import StoreError
+from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE
 from tallyveil.storage.write import TEMPORARY_SUFFIX, flush, store_error
 
-MANIFEST: Final = "manifest.json"
-LEDGER: Final = "ledger.jsonl"
 PLAN: Final = "plan.json"
-PRIVATE: Final = "private"
 KEY_FILE: Final = "run.json"
 LOCK_FILE: Final = "lock"
 SEALED: Final = "sealed-"

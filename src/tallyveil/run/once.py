@@ -21,8 +21,9 @@ from tallyveil.accounting.ledger import Ledger, read_ledger
 from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
-from tallyveil.run.finished import listed_files, parse_manifest, read_manifest
-from tallyveil.run.folder import KEY_FILE, LEDGER, MANIFEST, PRIVATE, FolderState, RunFolder, folder_state
+from tallyveil.release.finished import LEDGER, PRIVATE, listed_files
+from tallyveil.release.manifest import written_manifest
+from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.run.stages import Made, Stages
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error
@@ -126,7 +127,7 @@ def finished_before(out: Path, plan_digest: str) -> Outcome | None:
     if state not in (FolderState.FINISHED, FolderState.SEALED):
         return None
     if state is FolderState.FINISHED and not (out / PRIVATE).exists():
-        return _require_plan(out, read_manifest(out / MANIFEST), plan_digest)
+        return _require_plan(out, written_manifest(out), plan_digest)
     with RunFolder(out) as folder:
         return _last_steps(folder, plan_digest)
 
@@ -143,6 +144,9 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
         TallyveilError: what `work` raises.
     Privacy: spends `job.event` once, however often the run is interrupted and taken up again.
     """
+    outcome = finished_before(out, job.plan_digest)
+    if outcome is not None:
+        return outcome
     with RunFolder(out) as folder:
         outcome = _last_steps(folder, job.plan_digest)
         if outcome is not None:
@@ -178,7 +182,7 @@ def _last_steps(folder: RunFolder, plan_digest: str) -> Outcome | None:
     """The finished release, after the steps that a killed process left out; None where there is work to do."""
     state = _usable_state(folder.path)
     if state is FolderState.FINISHED:
-        outcome = _require_plan(folder.path, read_manifest(folder.path / MANIFEST), plan_digest)
+        outcome = _require_plan(folder.path, written_manifest(folder.path), plan_digest)
         folder.remove_private()
         return outcome
     if state is not FolderState.SEALED:
@@ -194,7 +198,7 @@ def _last_steps(folder: RunFolder, plan_digest: str) -> Outcome | None:
 def _sealed_manifest(folder: RunFolder) -> dict[str, Any] | None:
     """The sealed manifest whose files all stand as it says; None where the key can make them once more."""
     data = folder.sealed()
-    manifest = None if data is None else parse_manifest(data)
+    manifest = None if data is None else json.loads(data)
     changed = (
         "the manifest in its private folder"
         if manifest is None
@@ -222,9 +226,8 @@ def _differs(path: Path, digest: str) -> bool:
 
 def _require_plan(out: Path, manifest: dict[str, Any], plan_digest: str) -> Outcome:
     if manifest["plan_digest"] != plan_digest:
-        name = f" ({manifest['name']!r})" if isinstance(manifest.get("name"), str) else ""
         raise StoreError(
-            f"{out} holds a finished release of another plan{name}. Choose another folder.",
+            f"{out} holds a finished release of another plan. Choose another folder.",
             code="folder-taken",
         )
     return Outcome(out, manifest, already_finished=True)

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-import polars as pl
-
 from tallyveil.errors import StoreError
+from tallyveil.release.finished import require_run
 from tallyveil.run.folder import RunFolder
 from tallyveil.run.key_file import RunSecrets
 from tallyveil.storage.write import file_digest, store_error
@@ -122,26 +121,6 @@ class Stages:
                 f"a stage would write to {place!r}, outside the run folder. Rename what the path is made of."
             )
         return self._folder.path / named
-
-
-def require_run(path: Path, run: str) -> None:
-    """Refuse a Parquet file of another run; other files carry no name of a run.
-
-    Raises:
-        StoreError: the file is of another run, or is damaged.
-    """
-    if path.suffix != ".parquet":
-        return
-    try:
-        tag = pl.read_parquet_metadata(path).get("tallyveil.run")
-    except (OSError, pl.exceptions.PolarsError):
-        tag = None
-    if tag != run:
-        raise StoreError(
-            f"{path} is damaged, or was written by another run than {run}. Restore it from a copy of this release, or "
-            "make the release again in another folder.",
-            code="release-damaged",
-        )
 
 
 def _file_of(stage: str) -> str:
