@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tallyveil.cli.terminal import say
+
 
 def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
@@ -18,4 +20,4 @@ def report(
         ReleaseKind.SAFETAB: write_safetab_report,
         ReleaseKind.HOUSEHOLDS: write_households_report,
     }
-    typer.echo(str(writers[kind_of(read_manifest(release, *writers))](release)))
+    say(str(writers[kind_of(read_manifest(release, *writers))](release)))

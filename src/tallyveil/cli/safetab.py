@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.safetab.plan import SafetabPlan
@@ -58,7 +59,7 @@ def plan(
     if out is not None:
         write_json(out / "safetab-plan.json", record)
     if as_json:
-        typer.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
     else:
         from tallyveil.cli.safetab_tables import show_plan
 
@@ -91,11 +92,11 @@ def validate(
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
     if as_json:
-        typer.echo(json.dumps(said))
+        say(json.dumps(said))
         return
-    typer.echo("Parameters, geography and person records are valid.")
+    say("Parameters, geography and person records are valid.")
     if out is not None:
-        typer.echo(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
+        say(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
 
 
 @safetab.command()
@@ -181,7 +182,7 @@ def evaluate(
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
     if as_json:
-        typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        say(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
@@ -189,7 +190,7 @@ def evaluate(
             show_errors(errors["errors-t1"])
         else:
             show_household_errors(errors["errors-households"])
-        typer.echo(str(path))
+        say(str(path))
 
 
 @safetab.command()
@@ -226,7 +227,7 @@ def households(
     keys = ("run", "private", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
-        typer.echo(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_households
 
@@ -247,7 +248,7 @@ def consistent(
     from tallyveil.execution.safetab_consistent import write_consistent
 
     for path in write_consistent(params, run, out, rule.value):
-        typer.echo(str(path))
+        say(str(path))
 
 
 @safetab.command()
@@ -259,7 +260,7 @@ def long_form(
     """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
     from tallyveil.safetab.short_form import convert_short_form
 
-    typer.echo(f"{convert_short_form(short, codes, out):,} rows written to {out}")
+    say(f"{convert_short_form(short, codes, out):,} rows written to {out}")
 
 
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
@@ -319,9 +320,7 @@ def _show_run(
     if as_json:
         keys = ("run", "private", "sizes", "checks_passed")
         said = {key: manifest[key] for key in keys}
-        typer.echo(
-            json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)})
-        )
+        say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_summary
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tallyveil.budget.caps import Reference
+from tallyveil.cli.terminal import say
 
 spine = typer.Typer(
     name="spine", no_args_is_help=True, help="Make a geographic spine, and say what it is good for."
@@ -126,11 +127,11 @@ def build(
     if made.shares is not None:
         require_affordable(made.spine, made.shares)
     write_spine(out, made.spine, made.shares, found.aimed)
-    typer.echo(f"{out}: {made.spine!r}")
+    say(f"{out}: {made.spine!r}")
     if preset is not None or regroup is not None:
         show_changes(found.changes)
     if found.groups is not None and found.groups.unmet:
-        typer.echo(
+        say(
             f"warning: --most-loss could not be kept for {', '.join(found.groups.unmet)}; "
             "the search came as near as it could.",
             err=True,
@@ -254,7 +255,7 @@ def fit(
     _show(["geolevel", "share", "strategy's own"], rows, as_json)
     if not as_json:
         for line in lines:
-            typer.echo(line)
+            say(line)
     warn(losses)
 
 
@@ -282,7 +283,7 @@ def show(
 
     made, shares = read_spine_file(file)
     points = read_points(entities) if entities is not None else None
-    typer.echo(str(write_spine_page(out, made, shares, points, county=county, within=within, group=group)))
+    say(str(write_spine_page(out, made, shares, points, county=county, within=within, group=group)))
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:

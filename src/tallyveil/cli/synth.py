@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tallyveil.cli.terminal import say
+
 if TYPE_CHECKING:
     from tallyveil.synthetic import PublishedCounts
 
@@ -65,7 +67,7 @@ def synth(
         given = (states is not None, like is not None, like_geography is not None, schema != DEFAULT_SCHEMA)
         paths = _write_safetab(out, safetab, blocks, people, seed, foreign=any(given))
         for path in paths:
-            typer.echo(str(path))
+            say(str(path))
         return
     paths = write_country(
         out,
@@ -78,7 +80,7 @@ def synth(
         seed=seed,
     )
     for path in paths:
-        typer.echo(str(path))
+        say(str(path))
 
 
 def _write_safetab(
