@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
@@ -362,15 +363,13 @@ def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction
 
 def _print(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(answer, indent=2, default=float))
+        say(json.dumps(answer, indent=2, default=float))
         return
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
+    console = Screen()
     for key, value in answer.items():
-        console.print(
-            f"[bold]{key.replace('_', ' ')}[/]: {_in_words(value)}", highlight=False, soft_wrap=True
-        )
+        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
 
 
 def _in_words(value: Any) -> str:
