@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from tallyveil.accounting.exact import exact_number
+from tallyveil.accounting.exact import exact_number, parameter_of_noise
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 
@@ -46,9 +46,9 @@ class IntegerSubspaceLaplace:
     ) -> None:
         if norm not in ("l1", "l2"):
             raise BudgetError(f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {norm!r}.")
-        _set(self, "epsilon", _positive("epsilon of IntegerSubspaceLaplace", epsilon))
+        _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of IntegerSubspaceLaplace"))
         _set(self, "norm", norm)
-        _set(self, "distance", _positive("distance of IntegerSubspaceLaplace", distance))
+        _set(self, "distance", parameter_of_noise(distance, "distance of IntegerSubspaceLaplace"))
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
 
@@ -105,7 +105,7 @@ class IntegerSubspaceGaussian:
                 "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
                 f"{squared_distance!r}. Tables of whole numbers have whole squared distances."
             )
-        _set(self, "variance", _positive("variance of IntegerSubspaceGaussian", variance))
+        _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
         _set(self, "squared_distance", squared_distance)
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
@@ -152,13 +152,6 @@ def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
 
 def _set(event: object, name: str, value: object) -> None:
     object.__setattr__(event, name, value)
-
-
-def _positive(where: str, value: Fraction | int | str) -> Fraction:
-    number = exact_number(value, where)
-    if number <= 0:
-        raise BudgetError(f"{where} must be above 0, got {value!r}. Leave out what is not measured.")
-    return number
 
 
 def _variation(value: Fraction | int | str) -> Fraction:

@@ -29,7 +29,7 @@ def evaluate(
 
     if not not_private:
         raise ConfigError(
-            "the errors of a release reveal its true counts: whoever sees them can learn about single people. "
+            "the errors of a release reveal its true counts: whoever sees them can learn about single records. "
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )

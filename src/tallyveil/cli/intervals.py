@@ -212,7 +212,7 @@ def _show_district(found: "District") -> None:
             line.answer,
             "–" if line.published is None else f"{line.published:,}",
             "–" if line.estimate is None else f"{line.estimate:,.1f}",
-            _persons(line.standard_error),
+            _deviation(line.standard_error),
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
         )
     less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
@@ -231,7 +231,7 @@ def _show_district(found: "District") -> None:
         console.print(found.covers, highlight=False, soft_wrap=True)
 
 
-def _persons(error: float | None) -> str:
+def _deviation(error: float | None) -> str:
     if error is None:
         return "not determined"
     return "exact" if error == 0 else f"{error:,.2f}"

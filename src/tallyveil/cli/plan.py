@@ -33,7 +33,9 @@ def plan(
     ] = None,
     people: Annotated[
         int | None,
-        typer.Option("--people", min=0, help="People to predict for; 40 a finest geounit without it."),
+        typer.Option(
+            "--people", min=0, help="Records (such as people) to predict for; 40 a finest geounit without it."
+        ),
     ] = None,
     geography: Annotated[
         bool, typer.Option("--geography", help="Predict for the geounits of the (public) geography table.")
@@ -107,7 +109,7 @@ def plan(
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
     if deviations is not None:
-        show_deviations(deviations)
+        show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:
         _show_resources(loaded, resources)
 
@@ -153,7 +155,7 @@ def plan_record(
     }
     if resources is not None:
         record["resources"] = {
-            "people": resources.sizes.people,
+            "records": resources.sizes.people,
             "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
             "memory_bytes": resources.memory,
             "disk_bytes": resources.disk,
@@ -171,7 +173,9 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     console = Console()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
     console.print()
-    console.print(f"[bold]A run for {finest} and {resources.sizes.people:,} people[/] is expected to need")
+    console.print(
+        f"[bold]A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}[/] is expected to need"
+    )
     console.print(f"memory      {in_gib(resources.memory)}", highlight=False)
     console.print(f"disk        {in_gib(resources.disk)}", highlight=False)
     console.print(f"time        {_duration(resources.total_seconds)} on two cores", highlight=False)
@@ -196,7 +200,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.execution.plan import STEP_KINDS
 
     console = Console()
-    guarantee = guarantee_of(loaded, allocation)
+    guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many
     what = "only the public geography was opened, no data" if opened else "no data was opened"
     console.print(f"[bold]Plan of release {loaded.name}[/] ({what})")
     console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
@@ -238,7 +242,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     console.print(_levels(loaded, exact))
     console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
     console.print(
-        "Variance (persons squared), standard deviation and margin (persons) of every noisy answer: with\n"
+        f"Variance ({units} squared), standard deviation and margin ({units}) of every noisy answer: with\n"
         "probability 95 % or more its noise lies within the margin. Estimation improves on it.",
         soft_wrap=True,
     )

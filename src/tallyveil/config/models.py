@@ -41,13 +41,11 @@ class ReleaseTable(Table):
 
 
 class RecordsTable(Table):
-    """[records]: the confidential table of people."""
+    """[records]: the confidential table."""
 
     path: Name = Field(description="Parquet or CSV file, relative to the release file.")
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    count: Name | None = Field(
-        default=None, description="Column of counts; without it, one row is one person."
-    )
+    count: Name | None = Field(default=None, description="Column of counts; without it, one row a record.")
     columns: dict[str, Name] = Field(
         default_factory=dict, description="Column of an attribute, where it is not the attribute's name."
     )
@@ -237,6 +235,8 @@ class SchemaTable(Table):
 
     preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
     name: Name | None = None
+    unit: Name | None = Field(default=None, description='What a record stands for; "person" without it.')
+    units: Name | None = Field(default=None, description='Plural of unit; without it, unit with an "s".')
     attributes: list[AttributeTable] = Field(default_factory=list)
     recodes: list[RecodeTable] = Field(default_factory=list)
     structural_zeros: list[StructuralZeroTable] = Field(default_factory=list)
@@ -244,11 +244,13 @@ class SchemaTable(Table):
     @model_validator(mode="after")
     def _preset_or_own(self) -> Self:
         own = self.name is not None and bool(self.attributes)
-        anything = self.name is not None or self.attributes or self.recodes or self.structural_zeros
+        anything = self.name or self.unit or self.attributes or self.recodes or self.structural_zeros
         if self.preset is None and not own:
             raise ValueError("give a preset, or a name and attributes of your own")
         if self.preset is not None and anything:
             raise ValueError("a preset stands alone; to change it, write out name, attributes and recodes")
+        if self.units is not None and self.unit is None:
+            raise ValueError("units is the plural of unit: give unit, too")
         return self
 
 
@@ -260,9 +262,7 @@ class PrivacyTable(Table):
     )
     mechanism: Literal["discrete_gaussian", "discrete_laplace"]
     rho: Exact | None = Field(default=None, description="Declared budget of the discrete Gaussian (zCDP).")
-    epsilon: Exact | None = Field(
-        default=None, description="Declared budget of the discrete Laplace (pure DP)."
-    )
+    epsilon: Exact | None = Field(default=None, description="Declared budget of the discrete Laplace.")
     delta: Exact = Field(
         default=Fraction(1, 10**10),
         description="Delta at which epsilon is reported for the discrete Gaussian.",
@@ -324,7 +324,7 @@ class EstimationTable(Table):
     """[estimation]: ordered passes and rounding stages; keys are geolevels, or "*" for the others."""
 
     passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
-    slack: Exact | None = Field(default=None, description="Persons an earlier pass's answers may still move.")
+    slack: Exact | None = Field(default=None, description="Records an earlier pass's answers may still move.")
     rounding: dict[str, list[list[Name]]] = Field(default_factory=dict)
     rounding_target: RoundingTarget | None = Field(
         default=None,
@@ -375,7 +375,7 @@ class OutputsTable(Table):
         description="Noisy answers to write: all; those on the support of each parent's published counts, which "
         "the estimate used; or none.",
     )
-    microdata: bool = Field(default=True, description="Write one row a person.")
+    microdata: bool = Field(default=True, description="Write one row a record.")
     intervals: Exact | None = Field(
         default=None,
         description="Coverage (such as 0.95) of an interval put beside every published count once the release is "

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tallyveil.accounting.bounds import Bounds
 
 NEIGHBOURS_IN_WORDS = {
-    "bounded": "one person's record changes its value",
-    "unbounded": "one person's record is added or removed",
+    "bounded": "one {unit}'s record changes its value",
+    "unbounded": "one {unit}'s record is added or removed",
 }
 
 POST_PROCESSING = (
@@ -53,7 +53,9 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
     delta = plan.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
-        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value],
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(
+            unit=plan.schema.unit.one
+        ),
         "mechanism": strategy.mechanism.value,
         "budget_unit": strategy.budget_unit,
         "declared": str(plan.declared),

@@ -302,6 +302,7 @@ class _Work:
             name=self.release.manifest["name"],
             percent=f"{100 * self.level:g}",
             covers=self.covers,
+            units=self.release.schema.unit.many,
             zeros=zeros,
         )
 
@@ -350,7 +351,7 @@ _README = """Intervals of the release {name}
 One row for every geounit (or entity) and answer, zeros included:
   published       the released count: whole, not negative, and for that slightly biased
   estimate        an unbiased estimate from all noisy measurements; may be negative or fractional
-  standard_error  of the estimate, from the privacy noise alone, persons
+  standard_error  of the estimate, from the privacy noise alone, {units}
   lower, upper    the {percent} % interval: whole numbers, both ends belong to it
 Null means that the measurements do not determine the answer. Where the standard error is 0 the count is exact.
 

@@ -1,7 +1,5 @@
 """What a release will do, as data: everything that is decided before any file is opened."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -11,6 +9,7 @@ from typing import Any, Literal
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
@@ -26,6 +25,7 @@ from tallyveil.geography.optimise import (
     Step,
     geolevels_after,
 )
+from tallyveil.storage.json_files import digest_of
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -340,12 +340,6 @@ class ReleasePlan:
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
 
 
-def digest_of(mapping: Mapping[str, Any]) -> bytes:
-    """SHA-256 of a mapping as JSON; the order of keys counts, for it numbers queries and answers."""
-    text = json.dumps(mapping, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).digest()
-
-
 def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
     return {
         "passes": [list(names) for names in item.passes],
@@ -366,13 +360,15 @@ def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
         level: [query for names in plan["estimation"][level]["passes"] for query in names]
         for level in plan["geolevels"]
     }
+    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
+    of_levels = plan["geolevel_shares"]
     return Strategy(
         mechanism=Mechanism(plan["mechanism"]),
         neighbours=Neighbours(plan["neighbours"]),
-        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
-        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
+        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
+        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
         query_shares=tuple(
-            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
+            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
             for level, queries in ordered.items()
         ),
     )

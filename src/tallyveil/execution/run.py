@@ -1,6 +1,5 @@
 """The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,7 +54,7 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import write_geography
 from tallyveil.release.histograms import read_histogram, write_histogram
-from tallyveil.release.manifest import make_manifest
+from tallyveil.release.manifest import ReleaseKind, make_manifest, read_manifest
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 
@@ -111,15 +110,15 @@ def run_release(
     with RunFolder(out) as folder:
         run.release(folder, test_key)
     add_planned_intervals(plan, out, observer, workers)
-    return RunOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
+    return RunOutcome(out, read_manifest(out, ReleaseKind.TOPDOWN), already_finished=False)
 
 
 def _already_finished(plan: ReleasePlan, out: Path) -> RunOutcome:
     """The finished release of this plan; a run killed while removing its key ends here too."""
-    manifest = json.loads((out / MANIFEST).read_text())
+    manifest = read_manifest(out)
     if manifest["plan_digest"] != plan.digest().hex():
         raise StoreError(
-            f"{out} holds a finished release of another plan ('{manifest['name']}'). Choose another folder.",
+            f"{out} holds a finished release of another plan. Choose another folder.",
             code="folder-taken",
         )
     with_private = RunFolder(out)

@@ -10,7 +10,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
-from tallyveil.execution.plan import digest_of
+from tallyveil.storage.json_files import digest_of
 from tallyveil.subspace.guarantee import event_of
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw

@@ -1,6 +1,5 @@
 """The release of one table with exact invariants: plan, table, spend, noise, checks on the written file."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from tallyveil.execution.run_folder import (
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
 from tallyveil.execution.subspace_record import noise_record
+from tallyveil.release.manifest import read_manifest
 from tallyveil.storage.read import collect
 from tallyveil.storage.write import file_digest, write_file, write_json, write_parquet
 from tallyveil.subspace.nearest import require_pairs
@@ -238,8 +238,8 @@ def _manifest(
 
 
 def _already_finished(plan: SubspacePlan, out: Path) -> SubspaceOutcome:
-    manifest = json.loads((out / MANIFEST).read_text())
-    if manifest.get("plan_digest") != plan.digest().hex():
+    manifest = read_manifest(out)
+    if manifest["plan_digest"] != plan.digest().hex():
         raise StoreError(
             f"{out} holds a finished release of another plan. Choose another folder.", code="folder-taken"
         )

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import GeographyError, StoreError
+from tallyveil.exact import fraction_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
@@ -89,13 +90,13 @@ def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShar
     return GeounitShares(tuple(values), tuple(positions))
 
 
-def _fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError, TypeError):
+def _fraction(text: str | None) -> Fraction:
+    number = None if text is None else fraction_of(text)
+    if number is None:
         raise GeographyError(
-            f"a share in the spine's file is {text!r}; wanted an exact fraction as text, such as '104/4099'."
-        ) from None
+            f"a share in the spine's file is {text!r:.80}; wanted an exact fraction as text, such as '104/4099'."
+        )
+    return number
 
 
 def _geolevels(path: Path) -> tuple[str, ...]:

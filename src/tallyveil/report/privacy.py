@@ -36,12 +36,12 @@ OTHER_DELTAS: Final = (
 NEIGHBOURS = {
     Neighbours.BOUNDED: (
         "bounded",
-        "Two populations are neighbours when one person’s record differs in its place or characteristics, "
+        "Two populations are neighbours when one {unit}’s record differs in its place or characteristics, "
         "while the number of records stays the same.",
     ),
     Neighbours.UNBOUNDED: (
         "unbounded",
-        "Two populations are neighbours when one of them has one person’s record more than the other.",
+        "Two populations are neighbours when one of them has one {unit}’s record more than the other.",
     ),
 }
 MECHANISMS = {
@@ -139,8 +139,9 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     gaussian = files.declaration.budget_unit == "rho"
     delta = Fraction(files.plan["delta"])
     at_once = files.manifest["privacy"]["exact"]
+    name, meaning = NEIGHBOURS[files.declaration.neighbours]
     return PrivacyStatement(
-        neighbours=NEIGHBOURS[files.declaration.neighbours],
+        neighbours=(name, meaning.format(unit=files.unit.one)),
         mechanism=MECHANISMS[files.strategy.mechanism],
         unit=files.declaration.budget_unit,
         symbol="ρ" if gaussian else "ε",

@@ -172,3 +172,34 @@ def test_no_noise_is_no_release(account, command):
 )
 def test_mistakes_are_named(account, arguments):
     assert "error [" in account(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["epsilon", "--delta", "1e-10", "--gaussian", "1e400:1"],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "1e-400:1"],
+        ["epsilon", "--delta", "1e-10", "--laplace", "1e400"],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "5:²"],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "9" * 5000],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "10:" + "9" * 5000],
+        ["epsilon", "--delta", "1e-99999999", "--gaussian", "10"],
+        ["profile", "--gaussian", "10", "--largest", "1e400"],
+        ["profile", "--gaussian", "10", "--largest", "-3"],
+    ],
+    ids=lambda flags: " ".join(flags)[:50],
+)  # fmt: skip
+def test_numbers_beyond_all_noise_are_refused_in_one_sentence(account, flags):
+    code = (
+        2
+        if "--largest" in flags or "²" in flags[-1] or len(flags[-1]) > 5000 or "99999999" in " ".join(flags)
+        else 5
+    )
+    said = account(*flags, code=code)
+    assert len(said) < 500
+
+
+@pytest.mark.parametrize("scale", ["1e-100", "1e-30", "1e30", "1e100"])
+def test_the_smallest_and_the_largest_noise_have_an_answer(account, scale):
+    found = json.loads(account("epsilon", "--delta", "1e-10", "--laplace", scale, "--json"))["epsilon"]
+    assert 0 <= found["lower"] <= found["upper"]

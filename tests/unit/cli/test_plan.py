@@ -70,7 +70,7 @@ def test_a_run_is_predicted_without_data(plan, small_release):
     assert "no data was opened" in text
     assert "8,000,000 Block geounits and 330,000,000 people" in text
     record = json.loads(plan(small_release, "--json", "--blocks", 1_000))["resources"]
-    assert record["people"] == 40_000
+    assert record["records"] == 40_000
     assert record["geounits"]["Block"] == 1_000
     assert record["memory_bytes"] > 1 << 28
     assert record["seconds"] == pytest.approx(sum(record["stages"].values()), abs=1)
@@ -81,7 +81,7 @@ def test_the_public_geography_is_opened_when_asked(plan, small_release):
     assert "only the public geography was opened" in plan(small_release, "--geography")
     record = json.loads(plan(small_release, "--json", "--geography", "--people", 500))["resources"]
     assert record["geounits"] == {"Region": 2, "Town": 8, "Block": 48}
-    assert record["people"] == 500
+    assert record["records"] == 500
 
 
 @pytest.mark.parametrize("flags", [["--people", "5"], ["--blocks", "5", "--geography"]])

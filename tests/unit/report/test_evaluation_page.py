@@ -43,12 +43,12 @@ def test_shows_the_metrics(redistricting: Path) -> None:
     assert "total 0 (± 2) 1,234 (± 175) hispanic 23 (± 54) not measured" in text
     assert "0 – 1.50 1-9 – 4.65 10,000+ 0 –" in text
     assert "0 – +1.50 1-9 – −0.300 10,000+ 0 –" in text
-    assert "1-9 persons 5 5 4.65 4 1,234 −0.300 20 %" in text
-    assert "0 persons 4 4 1.50 1 4 +1.50 –" in text
+    assert "1-9 people 5 5 4.65 4 1,234 −0.300 20 %" in text
+    assert "0 people 4 4 1.50 1 4 +1.50 –" in text
 
 
 def test_a_class_that_holds_every_geounit_is_not_shown_twice(redistricting: Path) -> None:
-    assert "10,000+ persons" not in visible(write_evaluation_report(redistricting, FRAME))
+    assert "10,000+ people" not in visible(write_evaluation_report(redistricting, FRAME))
 
 
 def test_does_not_touch_the_publishable_report(redistricting: Path) -> None:

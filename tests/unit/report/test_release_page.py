@@ -81,7 +81,7 @@ def test_says_what_the_guarantee_is(redistricting: Path) -> None:
     assert 0 < plain.index(proof) < plain.index(budget)
     for statement in (
         "Redistricting counts of Rhode Island",
-        "counts 200,000 persons by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
+        "counts 200,000 people by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
         "one person’s record differs in its place or characteristics, while the number of records stays the same",
         "discrete Gaussian law",
         "ρ = 2.557 (exactly 293764/114921)",
@@ -203,13 +203,14 @@ def test_an_insecure_key_is_impossible_to_overlook(make_race_age: Callable[..., 
     assert "destroyed when the run ends. The guarantee" not in text
 
 
-@pytest.mark.parametrize("value", ["true", 1, None])
-def test_only_a_plain_true_counts_as_private(
-    make_race_age: Callable[..., Path], rewrite: Edit, value: object
+@pytest.mark.parametrize("stated", ["true", 1, None])
+def test_only_a_plain_true_or_false_says_whether_a_release_protects(
+    make_race_age: Callable[..., Path], rewrite: Edit, stated: Any
 ) -> None:
     root = make_race_age()
-    rewrite(root / "manifest.json", lambda manifest: manifest.update(private=value))
-    assert "NOT PRIVATE" in text_of(write_report(root))
+    rewrite(root / "manifest.json", lambda manifest: manifest.update(private=stated))
+    with pytest.raises(StoreError, match="'private' is missing or is not what the run wrote"):
+        write_report(root)
 
 
 def test_laplace_noise_is_pure_differential_privacy(make_race_age: Callable[..., Path]) -> None:
@@ -244,7 +245,7 @@ def test_what_is_no_finished_release_is_refused(make_race_age: Callable[..., Pat
     with pytest.raises(StoreError, match="holds no JSON object"):
         write_report(root)
     (root / "manifest.json").unlink()
-    with pytest.raises(StoreError, match="finish the run first"):
+    with pytest.raises(StoreError, match="holds no finished release"):
         write_report(root)
     assert not (root / "report.html").exists()
 
