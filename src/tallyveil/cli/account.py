@@ -211,20 +211,26 @@ def total(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The joint guarantee of several releases of the same people, from their ledgers."""
-    from tallyveil.accounting.joint import joint_guarantee, runs_in
+    """The joint guarantee of what several releases of the same people published, from their ledgers.
+
+    Looks at the true counts that a ledger records are not covered; they are named beside the total.
+    """
+    from tallyveil.accounting.joint import published_guarantee, read_joint, runs_in
 
     ledgers: list[Path] = []
     for run in runs:
         # A folder that is no run itself stands for all runs in it.
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
-    guarantee = joint_guarantee(ledgers)
+    joint = read_joint(ledgers)
+    guarantee = published_guarantee(joint)
     answer = {
         "runs": [str(run) for run in ledgers],
         "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "classical": _classical(guarantee, _exact(delta)),
     }
+    if joint.non_private:
+        answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
     _print({**answer, **_about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 

@@ -1,5 +1,6 @@
 """`tallyveil evaluate`: errors of a release against the truth, through the one declassifying door."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,9 @@ def evaluate(
     path = write_evaluation_report(release, frame)
     write_report(release)  # its ledger now shows the declassification
     if as_json:
-        typer.echo(frame.write_json())
+        from tallyveil.evaluation.store import WARNING
+
+        typer.echo(json.dumps({"private": False, "warning": WARNING, "errors": frame.to_dicts()}))
     elif not quiet:
         _show(frame, path)
 

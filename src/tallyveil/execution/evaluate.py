@@ -14,6 +14,7 @@ from tallyveil.evaluation.store import write_evaluation
 from tallyveil.execution.run_folder import LEDGER
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.manifest import ReleaseKind, read_manifest
@@ -52,6 +53,7 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
             ledger=ledger,
             reason="true counts compared with the release; the results reveal them",
         )
+        mark_declassified(root, ledger.entries)
     measured = [query for shares in plan["query_shares"].values() for query in shares]
     queries = list(dict.fromkeys([*plan["tables"], *measured]))
     replaced, families = read_areas(root, spine)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tallyveil.accounting.events import NonPrivateEvent
+from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.budget.allocation import Allocation, allocation_of
@@ -251,7 +251,7 @@ class _Run:
         with Ledger(path, declaration, secrets.run_id) as ledger:
             if not secrets.private:
                 ledger.declassify(
-                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                    TEST_KEY,
                     description="run with an insecure test key",
                     token=f"{secrets.run_id} test key",
                 )

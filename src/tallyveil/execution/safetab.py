@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 import tallyveil
-from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
+from tallyveil.accounting.events import TEST_KEY, PrivacyEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
@@ -248,7 +248,7 @@ def spend_once(
         with Ledger(path, declared, secrets.run_id) as ledger:
             if not secrets.private:
                 ledger.declassify(
-                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                    TEST_KEY,
                     description="run with an insecure test key",
                     token=f"{secrets.run_id} test key",
                 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tallyveil.accounting.events import NonPrivateEvent
+from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.subspace_table import (
@@ -141,7 +141,7 @@ def _spend(
         with Ledger(folder.path / LEDGER, declaration, secrets.run_id) as ledger:
             if not secrets.private:
                 ledger.declassify(
-                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                    TEST_KEY,
                     description="run with an insecure test key",
                     token=f"{secrets.run_id} test key",
                 )
