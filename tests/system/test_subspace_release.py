@@ -79,7 +79,9 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
     assert "Law of the noise generalised Gaussian, variance 4, on" in report
     assert "total of Region P; total of Region Q" in report
     assert "from 10,000 other draws of the same law" in report
-    assert "no one law of the privacy loss covers everything" in report  # no exact epsilon is claimed for the whole
+    assert (
+        "no one law of the privacy loss covers everything" in report
+    )  # no exact epsilon is claimed for the whole
 
 
 def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monkeypatch):
