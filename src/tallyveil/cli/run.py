@@ -57,6 +57,7 @@ def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dic
         "name": manifest["name"],
         "run": manifest["run"],
         "private": manifest["private"],
+        "warnings": manifest["warnings"],
         "already_finished": already_finished,
         "privacy": manifest["privacy"],
         "sizes": manifest["sizes"],
