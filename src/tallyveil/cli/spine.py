@@ -129,12 +129,6 @@ def build(
     typer.echo(f"{out}: {made.spine!r}")
     if preset is not None or regroup is not None:
         show_changes(found.changes)
-    if found.groups is not None and found.groups.unmet:
-        typer.echo(
-            f"warning: --most-loss could not be kept for {', '.join(found.groups.unmet)}; "
-            "the search came as near as it could.",
-            err=True,
-        )
 
 
 @spine.command()
