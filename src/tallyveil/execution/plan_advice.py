@@ -66,9 +66,9 @@ def spine_advice(plan: ReleasePlan) -> str | None:
             return (
                 f"The shares are those of strategy preset '{name}', and the geography is measured as it is. Production "
                 f'measured on a spine: [spine] preset = "{spine.name}", with a table of the entities '
-                f"{', '.join(spine.families)}. Most of these entities then are sums of fewer measured geounits; the "
-                "published block groups are no longer measured themselves. `tallyveil plan --entities` shows the "
-                "standard deviations of both."
+                f"{', '.join(spine.families)}. It is made so that these entities are sums of fewer "
+                "measured geounits; the published block groups are then no longer measured themselves. "
+                "`tallyveil plan --entities` shows the standard deviations of both."
             )
     return None
 
