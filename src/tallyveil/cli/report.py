@@ -10,13 +10,12 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
 ) -> None:
     """Write report.html again, from the published files alone."""
-    from tallyveil.report import (
-        is_households,
-        is_safetab,
-        write_households_report,
-        write_report,
-        write_safetab_report,
-    )
+    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.report import write_households_report, write_report, write_safetab_report
 
-    write = write_households_report if is_households(release) else write_report
-    typer.echo(str((write_safetab_report if is_safetab(release) else write)(release)))
+    writers = {
+        ReleaseKind.TOPDOWN: write_report,
+        ReleaseKind.SAFETAB: write_safetab_report,
+        ReleaseKind.HOUSEHOLDS: write_households_report,
+    }
+    typer.echo(str(writers[kind_of(read_manifest(release, *writers))](release)))

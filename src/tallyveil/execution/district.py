@@ -5,7 +5,6 @@ Variances follow from the plan, the geography and the public bounds, all in the 
 are the sums of those of its finest geounits, which `intervals/` holds.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,13 +30,16 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.interval import IntervalKind, refuse_intervals, rounded_inward, sentence_of
+from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.intervals import (
+    AGAIN,
     INTERVALS,
     INTERVALS_MANIFEST,
     interval_folder,
     read_interval_table,
 )
+from tallyveil.storage.json_files import read_shaped
 from tallyveil.universe.query_group import QueryGroup
 
 _NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
@@ -217,7 +219,7 @@ def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
     path = release.root / INTERVALS / INTERVALS_MANIFEST
     if not path.is_file():
         return None
-    made: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    made: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
     if made["run"] != release.manifest["run"]:
         raise StoreError(
             f"{path} belongs to run {made['run']}, the release to run {release.manifest['run']}. Remove that "

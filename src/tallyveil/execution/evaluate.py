@@ -1,6 +1,5 @@
 """Comparing a finished release with the truth: the only job that declassifies records."""
 
-import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,15 +9,15 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.confidential.declassify import declassify_truth
-from tallyveil.errors import StoreError
 from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import Evaluation, write_evaluation
-from tallyveil.execution.run_folder import LEDGER, MANIFEST
+from tallyveil.execution.run_folder import LEDGER
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 
 
@@ -38,12 +37,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
         SchemaError, GeographyError, ConfigError: the records do not fit the release.
     Privacy: none. The ledger of the release receives a non-private event first.
     """
-    if not (root / MANIFEST).is_file():
-        raise StoreError(
-            f"{root} holds no finished release. Name the folder that `tallyveil run` wrote to.",
-            code="no-release",
-        )
-    manifest = json.loads((root / MANIFEST).read_text())
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
     schema = schema_from_mapping(plan["schema"])
     spine = read_geography(root)

@@ -16,6 +16,7 @@ from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import write_json
 from tallyveil.universe import Schema, load_preset
 
@@ -148,8 +149,15 @@ def make_release(
         "private": private,
         "warnings": [] if private else [warning],
         "plan": plan,
-        "plan_digest": "5d" * 32,
+        "plan_digest": digest_of(plan).hex(),
         "privacy": {
+            "budget_unit": "rho",
+            "declared": str(declared),
+            "spent": plan["spent"],
+            "delta": "1/10000000000",
+            "epsilon": 17.144,
+            "invariants": [],
+            "statement": "as private as the plan says",
             "exact": {
                 "delta": "1/10000000000",
                 "epsilon": {"lower": 16.4651553733, "upper": 16.4651553768},
