@@ -233,7 +233,7 @@ def test_given_entities_may_repeat_released_ones_but_not_change_them(spine_relea
 
 
 def test_plan_of_the_families_of_the_release_file(spine_release, monkeypatch, capsys):
-    arguments = ["tallyveil", "plan", str(spine_release), "--entities", "place,reserve", "--queries", "total"]
+    arguments = ["tallyveil", "plan", str(spine_release), "--families", "place,reserve", "--queries", "total"]
     monkeypatch.setattr(sys, "argv", [*arguments, "--json"])
     with pytest.raises(SystemExit) as ended:
         main()

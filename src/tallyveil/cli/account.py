@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.whole_help import WholeHelp
+
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee, PrivacyEvent
 
@@ -16,6 +18,7 @@ LARGEST_EPSILON = 10**6
 
 account = typer.Typer(
     name="account",
+    cls=WholeHelp,
     no_args_is_help=True,
     help="What noise costs, exactly: epsilon, delta, whole curves, and the inverse.",
 )

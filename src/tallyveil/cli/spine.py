@@ -1,14 +1,18 @@
 """`tallyveil spine`: make a spine, and say what it is good for. Public geography only; no records are opened."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tallyveil.budget.caps import Reference
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(
-    name="spine", no_args_is_help=True, help="Make a geographic spine, and say what it is good for."
+    name="spine",
+    cls=WholeHelp,
+    no_args_is_help=True,
+    help="Make a geographic spine, and say what it is good for.",
 )
 
 Entities = Annotated[
@@ -83,12 +87,12 @@ def build(
         ),
     ] = "1/20",
     reference: Annotated[
-        Reference,
+        Literal["steps", "geography"],
         typer.Option(
             "--reference",
             help="--most-loss: counted from the spine that the steps make, or from the geography as it is.",
         ),
-    ] = Reference.STEPS,
+    ] = "steps",
     may_worsen: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,8 +113,10 @@ def build(
     bypass: Annotated[
         bool, typer.Option(help="Bypass as the preset says, where a strategy gives shares.")
     ] = True,
+    quiet: Quiet = False,
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
+    from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine_matrices import require_affordable
     from tallyveil.cli.area_changes import show_changes
     from tallyveil.cli.spine_build import BuildFlags, built
@@ -119,16 +125,17 @@ def build(
     found = built(
         BuildFlags(
             geography, entities, preset, geolevels, column or [], strategy, schema, exact or [], regroup, aim or [],
-            cutoff, maximum, most_loss, reference, may_worsen or [], bypass,
+            cutoff, maximum, most_loss, Reference(reference), may_worsen or [], bypass,
         )
     )  # fmt: skip
     made = found.made
     if made.shares is not None:
         require_affordable(made.spine, made.shares)
     write_spine(out, made.spine, made.shares, found.aimed)
-    typer.echo(f"{out}: {made.spine!r}")
+    if not quiet:
+        typer.echo(f"{out}: {made.spine!r}")
     if preset is not None or regroup is not None:
-        show_changes(found.changes)
+        show_changes(found.changes, quiet=quiet)
     if found.groups is not None and found.groups.unmet:
         typer.echo(
             f"warning: --most-loss could not be kept for {', '.join(found.groups.unmet)}; "
@@ -240,7 +247,7 @@ def fit(
     ],
     entities: Entities = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Of every single one, not of their mean variance.")
+        bool, typer.Option("--every", help="Of every single one, not of their mean variance.")
     ] = False,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
@@ -274,6 +281,7 @@ def show(
         str, typer.Option("--within", help="Geolevel of the geounit that is drawn.")
     ] = "County",
     group: Annotated[str, typer.Option("--group", help="Geolevel that colours the blocks.")] = "Block_Group",
+    quiet: Quiet = False,
 ) -> None:
     """Write a page with the spine's fan-outs and a map of one county's blocks coloured by group."""
     from tallyveil.cli.spine_inputs import read_points
@@ -282,7 +290,9 @@ def show(
 
     made, shares = read_spine_file(file)
     points = read_points(entities) if entities is not None else None
-    typer.echo(str(write_spine_page(out, made, shares, points, county=county, within=within, group=group)))
+    page = write_spine_page(out, made, shares, points, county=county, within=within, group=group)
+    if not quiet:
+        typer.echo(str(page))
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.execution.subspace_plan import SubspacePlan
     from tallyveil.subspace.noise_plan import NoisePlan
 
-subspace = typer.Typer(name="subspace", help="One table whose invariants stay exact.", no_args_is_help=True)
+subspace = typer.Typer(
+    name="subspace", cls=WholeHelp, help="One table whose invariants stay exact.", no_args_is_help=True
+)
 
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
 

@@ -200,7 +200,7 @@ def _refuse_partial_measurements(release: FinishedRelease) -> None:
             f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
             "They cannot be made afterwards, since the key of the noise is gone: make the next release with "
             'measurements = "full" under [outputs], which costs nothing beyond its own budget. Standard errors need no '
-            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan --entities`.",
+            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan --families`.",
             code="measurements-missing",
         )
 
