@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tallyveil.report.wording import grouped, percent
+from tallyveil.report.wording import grouped, percent, unbroken
 from tallyveil.storage.write import write_text
 
 
@@ -26,6 +26,6 @@ def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"grouped": grouped, "percent": percent}
+    environment.filters |= {"grouped": grouped, "percent": percent, "unbroken": unbroken}
     write_text(path, environment.get_template(template).render(values))
     return path
