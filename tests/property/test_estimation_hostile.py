@@ -252,5 +252,5 @@ def test_what_is_not_certified_is_refused(monkeypatch):
     problem = tiny_detailed_share(np.random.default_rng([31, 7]))
     monkeypatch.setattr(least_squares, "solve_pass", lambda arrays: solve_pass(arrays)._replace(residual=0.7))
     monkeypatch.setattr(least_squares, "polish", lambda program, start: (start, 0.9))
-    with pytest.raises(SolverError, match=r"geounit 'parent'.*0\.7 persons"):
+    with pytest.raises(SolverError, match=r"geounit 'parent'.*0\.7 "):
         estimate_family(problem)

@@ -79,7 +79,7 @@ def test_microdata_are_the_finest_counts(outcome):
     counted = microdata.group_by("geocode", "age", "home").len("count").sort("geocode", "age", "home")
     blocks = histogram(outcome.path, "Block").sort("geocode", "age", "home")
     assert counted.with_columns(pl.col("count").cast(pl.Int64)).rows() == blocks.rows()
-    assert microdata.height == outcome.manifest["sizes"]["persons"]
+    assert microdata.height == outcome.manifest["sizes"]["records"]
 
 
 def test_tables_hold_every_geounit_and_answer(outcome):
@@ -87,7 +87,7 @@ def test_tables_hold_every_geounit_and_answer(outcome):
     assert table.columns == ["geolevel", "geocode", "query", "answer", "count"]
     assert table.height == (2 + 8 + 48) * 3
     persons = table.group_by("geolevel").agg(pl.col("count").sum())
-    assert set(persons["count"]) == {outcome.manifest["sizes"]["persons"]}
+    assert set(persons["count"]) == {outcome.manifest["sizes"]["records"]}
 
 
 def test_measurements_are_readable_without_our_code(outcome):

@@ -16,12 +16,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "rhode_island" / "release.tom
 
 def test_the_example_runs_and_its_errors_are_those_expected(shared_data, tmp_path):
     outcome = run_release(load_plan(EXAMPLE), tmp_path / "out", test_key=insecure_key("rhode island"))
-    assert outcome.manifest["sizes"]["persons"] == 1_052_567
+    assert outcome.manifest["sizes"]["records"] == 1_052_567
     assert outcome.manifest["sizes"]["geolevels"]["Block"]["geounits"] == 25_181
     for solver in outcome.manifest["solver"].values():
         assert solver["rounding_widened"] == 0
-        assert solver["largest_residual_persons"] <= 1e-7
-    frame = evaluate_release(outcome.path, shared_data / "ri_2010_counts.parquet")
+        assert solver["largest_residual"] <= 1e-7
+    frame = evaluate_release(outcome.path, shared_data / "ri_2010_counts.parquet").errors
     means = {
         (row["geolevel"], row["query"]): row["mean_absolute_error"]
         for row in frame.filter(size_class="all").iter_rows(named=True)

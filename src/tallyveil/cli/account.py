@@ -13,6 +13,9 @@ from tallyveil.cli.whole_help import WholeHelp
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee, PrivacyEvent
 
+LARGEST_EPSILON = 10**6
+"""At the end of a curve: beyond it nothing is private in any sense."""
+
 account = typer.Typer(
     name="account",
     cls=WholeHelp,
@@ -113,8 +116,8 @@ def profile(
 ) -> None:
     """The privacy profile: delta as a function of epsilon."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    end = float(_exact(largest)) if largest else guarantee.epsilon(Fraction(1, 10**12)).upper
-    grid = [end * i / (points - 1) for i in range(points)]
+    end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
+    grid = _grid(end, points)
     curve = [
         {"epsilon": x, "delta": bounds.to_mapping()}
         for x, bounds in zip(grid, guarantee.profile_curve(grid), strict=True)
@@ -136,7 +139,7 @@ def tradeoff(
 ) -> None:
     """The trade-off function: least false negatives beta of any test with false positives alpha."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    alphas = [i / (points - 1) for i in range(points)]
+    alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]
     answer = {
         "tradeoff": [{"alpha": a, "beta": b.to_mapping()} for a, b in zip(alphas, betas, strict=True)],
@@ -147,7 +150,7 @@ def tradeoff(
     if plot is not None:
         from tallyveil.report.accounting_plots import draw_tradeoff
 
-        draw_tradeoff(plot, alphas, betas)
+        draw_tradeoff(plot, [float(alpha) for alpha in alphas], betas)
 
 
 @account.command()
@@ -167,8 +170,7 @@ def calibrate(
     before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
     found = find(before.event, epsilon=_exact(epsilon), delta=_exact(delta), neighbours=before.neighbours)
     answer = {
-        "factor": {"exact": str(found.factor), "decimal": float(found.factor)},
-        "saving_percent": 100 * (1 - float(found.factor)),
+        **_factor(found.factor),
         "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "event": found.event.to_mapping(),
@@ -192,8 +194,7 @@ def savings(
     found = [
         {
             "geolevel": geolevel,
-            "factor": {"exact": str(item.factor), "decimal": float(item.factor)},
-            "saving_percent": 100 * (1 - float(item.factor)),
+            **_factor(item.factor),
             "epsilon": item.guarantee.epsilon(_exact(delta)).to_mapping(),
         }
         for geolevel, item in geolevel_savings(strategy, _exact(delta))
@@ -255,6 +256,12 @@ def _guarantee(
         raise ConfigError(
             f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
         )
+    if not gaussian and not laplace:
+        raise ConfigError(
+            "no noise was given, and a release of nothing has no guarantee to state. Give --gaussian VARIANCE or "
+            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML.",
+            code="bad-flag",
+        )
     relation = Neighbours(neighbours)
     return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, engine=engine)
 
@@ -274,15 +281,17 @@ def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[Pri
 def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
     """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
     from tallyveil.errors import ConfigError
+    from tallyveil.exact import whole_number_of
 
     parts = text.split(":")
-    if not 1 <= len(parts) <= 3 or not all(part.isdigit() and int(part) > 0 for part in parts[1:]):
+    counts = [whole_number_of(part) or 0 for part in parts[1:]]
+    if len(parts) > 3 or not all(counts):
         raise ConfigError(
-            f"{flag} is '{text}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, such as 68.49:10.",
+            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
+            "such as 68.49:10.",
             code="bad-flag",
         )
-    count = int(parts[1]) if len(parts) > 1 else 1
-    sensitivity = int(parts[2]) if len(parts) > 2 else 1
+    count, sensitivity = [*counts, 1, 1][:2]
     return _exact(parts[0]), sensitivity, count * answers_moved
 
 
@@ -290,6 +299,18 @@ def _exact(text: str) -> Fraction:
     from tallyveil.budget.fractions import parse_fraction
 
     return parse_fraction(text, "the command line")
+
+
+def _largest(text: str) -> Fraction:
+    from tallyveil.errors import ConfigError
+
+    value = _exact(text)
+    if not 0 < value <= LARGEST_EPSILON:
+        raise ConfigError(
+            f"--largest is {text:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",
+            code="bad-flag",
+        )
+    return value
 
 
 def _classical(guarantee: "Guarantee", delta: Fraction) -> dict[str, float]:
@@ -307,19 +328,35 @@ def _about(guarantee: "Guarantee") -> dict[str, Any]:
     }
 
 
-def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[float] | None = None) -> None:
+def _factor(factor: Fraction) -> dict[str, Any]:
+    """A factor on all noise, exactly and rounded up, and the percentage that it saves, rounded down."""
+    from tallyveil.accounting.decimals import at_least, at_most
+
+    return {
+        "factor": {"exact": str(factor), "decimal": Fraction(at_most(factor, 12))},
+        "saving_percent": Fraction(at_least(100 * (1 - factor))),
+    }
+
+
+def _grid(end: Fraction, points: int) -> list[Fraction]:
+    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
+    from tallyveil.accounting.decimals import at_most
+
+    return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
+
+
+def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction] | None = None) -> None:
     if path is None:
         return
     from tallyveil.report.accounting_plots import draw_profile
 
-    end = guarantee.epsilon(Fraction(1, 10**12)).upper
-    grid = grid or [end * i / 120 for i in range(121)]
-    draw_profile(path, grid, guarantee.profile_curve(grid))
+    grid = grid or _grid(Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper), 121)
+    draw_profile(path, [float(epsilon) for epsilon in grid], guarantee.profile_curve(grid))
 
 
 def _print(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(answer, indent=2))
+        typer.echo(json.dumps(answer, indent=2, default=float))
         return
     from rich.console import Console
 
@@ -331,12 +368,18 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _in_words(value: Any) -> str:
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
+    from tallyveil.accounting.bounds import Bounds
+    from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
+
     if isinstance(value, dict) and set(value) == {"lower", "upper"}:
-        return f"between {value['lower']:.12g} and {value['upper']:.12g}"
+        return "between {} and {}".format(*both_ends(Bounds(**value)))
     if isinstance(value, dict):
         return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())
     if isinstance(value, list):
         if value and isinstance(value[0], dict):
             return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
         return ", ".join(map(str, value)) or "none"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return at_most(value)
+    return short_decimal(value) if isinstance(value, Fraction) else str(value)

@@ -189,6 +189,7 @@ def _district(
             "minus": found.n_minus,
             "level": found.level,
             "covers": found.covers,
+            "unpublished": found.unpublished,
         }
         typer.echo(json.dumps({**record, "answers": answers}))
     else:
@@ -212,7 +213,7 @@ def _show_district(found: "District") -> None:
             line.answer,
             "–" if line.published is None else f"{line.published:,}",
             "–" if line.estimate is None else f"{line.estimate:,.1f}",
-            _persons(line.standard_error),
+            _deviation(line.standard_error),
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
         )
     less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
@@ -220,18 +221,20 @@ def _show_district(found: "District") -> None:
     console.print(table)
     if len(found.answers) > LINES_SHOWN:
         console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.", highlight=False)
-    if all(line.estimate is None for line in found.answers):
+    for reason in dict.fromkeys(line.lacking for line in found.answers if line.lacking is not None):
+        queries = dict.fromkeys(line.query for line in found.answers if line.lacking == reason)
         console.print(
-            "No estimates: they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full "
-            "measurements. Standard errors need neither.",
-            highlight=False,
-            soft_wrap=True,
+            f"No estimate in {', '.join(queries)}: {reason}.", highlight=False, markup=False, soft_wrap=True
         )
-    else:
+    if found.unpublished is not None:
+        console.print(
+            f"No published counts: {found.unpublished}.", highlight=False, markup=False, soft_wrap=True
+        )
+    if found.covers is not None:
         console.print(found.covers, highlight=False, soft_wrap=True)
 
 
-def _persons(error: float | None) -> str:
+def _deviation(error: float | None) -> str:
     if error is None:
         return "not determined"
     return "exact" if error == 0 else f"{error:,.2f}"

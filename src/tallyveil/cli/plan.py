@@ -1,14 +1,15 @@
 """`tallyveil plan`: what a release costs and how exact it will be, before any data is opened."""
 
 import json
-import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.area_changes import changes_record, show_changes
 from tallyveil.cli.arguments import split_names
+from tallyveil.cli.plan_advice import advice_record, show_advice
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
     from tallyveil.execution.resources import Resources
+    from tallyveil.geography.areas import AreaChange
 
 CONFIDENCE = Fraction(95, 100)
 
@@ -34,7 +36,9 @@ def plan(
     ] = None,
     people: Annotated[
         int | None,
-        typer.Option("--people", min=0, help="People to predict for; 40 a finest geounit without it."),
+        typer.Option(
+            "--people", min=0, help="Records (such as people) to predict for; 40 a finest geounit without it."
+        ),
     ] = None,
     geography: Annotated[
         bool,
@@ -90,11 +94,7 @@ def plan(
             "--families FAMILY,... and --entities FILE go together, for the release file has no [spine].",
             code="bad-flag",
         )
-    allocation = None
-    if geography:
-        from tallyveil.execution.inputs import read_allocation
-
-        allocation = read_allocation(loaded)
+    allocation, changes = _opened(loaded) if geography else (None, ())
     resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
     if families is not None:
@@ -105,13 +105,25 @@ def plan(
         record = plan_record(loaded, resources, allocation)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
+        record |= changes_record(changes)
         typer.echo(json.dumps(record, indent=2))
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
+    show_changes(changes)
     if deviations is not None:
-        show_deviations(deviations)
+        show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:
         _show_resources(loaded, resources)
+    show_advice(loaded)
+
+
+def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
+    """What every geounit is measured with, and what the spine changes for every kind of area."""
+    from tallyveil.budget.allocation import allocation_of
+    from tallyveil.execution.inputs import read_hierarchies
+
+    made = read_hierarchies(loaded)
+    return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
 
 
 def _predicted(
@@ -152,10 +164,11 @@ def plan_record(
             }
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
+        **advice_record(loaded),
     }
     if resources is not None:
         record["resources"] = {
-            "people": resources.sizes.people,
+            "records": resources.sizes.people,
             "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
             "memory_bytes": resources.memory,
             "disk_bytes": resources.disk,
@@ -173,7 +186,9 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     console = Console()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
     console.print()
-    console.print(f"[bold]A run for {finest} and {resources.sizes.people:,} people[/] is expected to need")
+    console.print(
+        f"[bold]A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}[/] is expected to need"
+    )
     console.print(f"memory      {in_gib(resources.memory)}", highlight=False)
     console.print(f"disk        {in_gib(resources.disk)}", highlight=False)
     console.print(f"time        {_duration(resources.total_seconds)} on two cores", highlight=False)
@@ -192,18 +207,19 @@ def _duration(seconds: float) -> str:
 def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
     from rich.console import Console
 
+    from tallyveil.accounting.decimals import at_most
     from tallyveil.budget.expected import expected_errors
     from tallyveil.execution.guarantee import guarantee_of
     from tallyveil.execution.plan import STEP_KINDS
 
     console = Console()
-    guarantee = guarantee_of(loaded, allocation)
+    guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many
     what = "only the public geography was opened, no data" if opened else "no data was opened"
     console.print(f"[bold]Plan of release {loaded.name}[/] ({what})")
     console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
-        f"exactly     epsilon = {_digits(exact['epsilon'])} at delta = {float(loaded.delta):g} "
+        f"exactly     epsilon is {_between(exact['epsilon'])} at delta = {at_most(loaded.delta)} "
         f"(by {', '.join(exact['engines'])})",
         highlight=False,
         soft_wrap=True,
@@ -216,7 +232,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
         law = drawn.law(loaded.strategy.mechanism, loaded.strategy.neighbours)
         console.print(
             f"drawn       {drawn.query} at {drawn.geolevel} on the lattice of the invariants, then fixed: {law}; "
-            f"{guarantee['budget_unit']} = {float(drawn.budget):.5f}",
+            f"{guarantee['budget_unit']} = {at_most(drawn.budget, places=5)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -239,38 +255,48 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     console.print(_levels(loaded, exact))
     console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
     console.print(
-        "Variance (persons squared), standard deviation and margin (persons) of every noisy answer: with\n"
+        f"Variance ({units} squared), standard deviation and margin ({units}) of every noisy answer: with\n"
         "probability 95 % or more its noise lies within the margin. Estimation improves on it.",
         soft_wrap=True,
     )
 
 
-def _digits(epsilon: dict[str, float]) -> str:
-    """The upper bound, rounded up to the digits that both bounds share and one more."""
-    upper = math.ceil(epsilon["upper"] * 1e6) / 1e6
-    return f"{upper:.6f}" if epsilon["upper"] - epsilon["lower"] < 1e-6 else f"at most {upper:.6f}"
+def _between(epsilon: dict[str, float]) -> str:
+    """Both ends of an epsilon; where the lower end is far, it is known from above."""
+    from tallyveil.accounting.bounds import Bounds
+    from tallyveil.accounting.decimals import both_ends
+
+    lower, upper = both_ends(Bounds(**epsilon))
+    return f"at most {upper}" if epsilon["lower"] <= 0 else f"between {lower} and {upper}"
 
 
 def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
     from rich import box
     from rich.table import Table
 
+    from tallyveil.accounting.decimals import at_most
+
     unit = loaded.strategy.budget_unit
     classical = "epsilon, zCDP" if unit == "rho" else "epsilon, pure"
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("each geolevel alone", no_wrap=True)
-    for heading in (unit, classical, "epsilon, exact"):
+    for heading in (unit, "epsilon <=", classical):
         table.add_column(heading, justify="right", no_wrap=True)
     for level in exact["geolevels"]:
-        budget = float(Fraction(level["spent"]))
-        bound = math.ceil(level["classical_epsilon"] * 1e3) / 1e3
-        table.add_row(level["geolevel"], f"{budget:.5f}", f"{bound:.3f}", _digits(level["epsilon"]))
+        table.add_row(
+            level["geolevel"],
+            at_most(Fraction(level["spent"]), places=5),
+            at_most(level["epsilon"]["upper"], places=6),
+            at_most(level["classical_epsilon"], places=3),
+        )
     return table
 
 
 def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
     from rich import box
     from rich.table import Table
+
+    from tallyveil.accounting.decimals import at_most
 
     unit = loaded.strategy.budget_unit
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -286,7 +312,7 @@ def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
             item.geolevel if item.geolevel != last else "",
             item.query,
             f"{loaded.query(item.query).size:,}",
-            f"{float(item.share):.5f}",
+            at_most(item.share, places=5),
             f"{item.variance:,.2f}",
             f"{item.standard_deviation:,.2f}",
             f"±{item.margin:,}",

@@ -42,8 +42,8 @@ def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:
     }
 
 
-def show_deviations(found: "Sequence[AreaDeviations]") -> None:
-    """Print summaries, and the entities of every family from the smallest to the largest."""
+def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
+    """Print summaries, and the entities of every family from the smallest to the largest; in `units`."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -59,14 +59,14 @@ def show_deviations(found: "Sequence[AreaDeviations]") -> None:
         if last not in (None, item.area):
             table.add_section()
         one = item.summary()
-        values = [_persons(one[name]) for name in ("smallest", "median", "largest")]
+        values = [_deviation(one[name]) for name in ("smallest", "median", "largest")]
         table.add_row(item.area if item.area != last else "", item.query, f"{one['n']:,}", *values)
         last = item.area
     console.print(table)
     for family in dict.fromkeys(item.area for item in found if item.is_entity):
         _show_family(console, [item for item in found if item.is_entity and item.area == family])
     console.print(
-        "Standard deviations, in persons, of the unbiased estimates that all noisy answers together allow: exact, "
+        f"Standard deviations, in {units}, of the unbiased estimates that all noisy answers together allow: exact, "
         "of the privacy noise alone, the same whatever the data. Of a query's several answers the largest is shown.",
         soft_wrap=True,
         highlight=False,
@@ -89,7 +89,7 @@ def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
         table.add_column(item.query, justify="right", overflow="fold")
     for row in shown:
         largest = [float(item.largest[row]) for item in items]
-        table.add_row(first.codes[row], f"{int(first.n_finest[row]):,}", *map(_persons, largest))
+        table.add_row(first.codes[row], f"{int(first.n_finest[row]):,}", *map(_deviation, largest))
     console.print(table)
     if len(order) > n:
         console.print(
@@ -97,7 +97,7 @@ def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
         )
 
 
-def _persons(value: float | None) -> str:
+def _deviation(value: float | None) -> str:
     if value is None or value == float("inf"):
         return "not determined"
     return "exact" if value < 1e-6 else f"{value:,.2f}"

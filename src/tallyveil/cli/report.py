@@ -13,15 +13,14 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write report.html again, from the published files alone."""
-    from tallyveil.report import (
-        is_households,
-        is_safetab,
-        write_households_report,
-        write_report,
-        write_safetab_report,
-    )
+    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.report import write_households_report, write_report, write_safetab_report
 
-    write = write_households_report if is_households(release) else write_report
-    page = (write_safetab_report if is_safetab(release) else write)(release)
+    writers = {
+        ReleaseKind.TOPDOWN: write_report,
+        ReleaseKind.SAFETAB: write_safetab_report,
+        ReleaseKind.HOUSEHOLDS: write_households_report,
+    }
+    page = writers[kind_of(read_manifest(release, *writers))](release)
     if not quiet:
         typer.echo(str(page))

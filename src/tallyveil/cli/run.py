@@ -17,7 +17,7 @@ def run(
     workers: Workers = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
-    """Make a release from a table of people.
+    """Make a release from a table of records.
 
     Reads and checks every input, enters the spend into the ledger, then measures and estimates geolevel by
     geolevel. Interrupted at any moment, the same command goes on and gives the same release at no new cost.
@@ -71,6 +71,8 @@ def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -
     from rich.console import Console
     from rich.table import Table
 
+    from tallyveil.universe.unit import unit_of
+
     console = Console()
     if already_finished:
         console.print(
@@ -86,7 +88,9 @@ def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -
         table.add_row("published exactly", invariant)
     sizes = manifest["sizes"]
     geounits = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
-    table.add_row("people", f"{sizes['persons']:,} (as published)")
+    words = manifest["plan"]["schema"]
+    unit = unit_of(words.get("unit"), words.get("units"))
+    table.add_row(unit.many, f"{sizes['records']:,} (as published)")
     table.add_row("geounits", geounits)
     table.add_row(
         "files", f"{len(manifest['files'])}, {sum(f['bytes'] for f in manifest['files']) / 1e6:.1f} MB"

@@ -174,9 +174,11 @@ def evaluate(
         )
     from tallyveil.execution.safetab_evaluate import evaluate_safetab
     from tallyveil.execution.safetab_evaluate_households import evaluate_households
-    from tallyveil.report import is_households, write_households_evaluation, write_safetab_evaluation
+    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    if is_households(out):
+    kind = kind_of(read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS))
+    if kind is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
     else:
@@ -306,14 +308,10 @@ _LISTS = ("codes", "mapping", "iterations")
 
 
 def _exact(text: str) -> Any:
-    from fractions import Fraction
-
+    from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import ConfigError
 
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"--delta is {text!r}, wanted a number such as 1e-10.", code="bad-flag") from None
+    value = parse_fraction(text, "--delta")
     if not 0 < value < 1:
         raise ConfigError(f"--delta is {text}, wanted a number between 0 and 1.", code="bad-flag")
     return value

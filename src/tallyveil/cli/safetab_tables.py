@@ -1,6 +1,5 @@
 """What `tallyveil safetab` prints: plans, summaries and errors as tables."""
 
-import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from tallyveil.accounting.decimals import at_most, short_decimal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -145,7 +146,7 @@ def _guarantee(one: dict[str, Any], unit: str) -> str:
 
 
 def _delta(text: str) -> str:
-    return f"{float(Fraction(text)):g}"
+    return at_most(Fraction(text))
 
 
 def _privacy(privacy: list[dict[str, Any]], unit: str) -> Table:
@@ -210,10 +211,9 @@ def _details(details: list[dict[str, Any]]) -> Table:
 
 def _up(epsilon: float) -> str:
     """An upper bound to six decimals."""
-    return f"{math.ceil(epsilon * 1e6) / 1e6:.6f}"
+    return at_most(epsilon, places=6)
 
 
 def _decimal(text: str) -> str:
     """An exact fraction as a decimal where it is one."""
-    short = f"{float(Fraction(text)):.12g}"
-    return short if Fraction(short) == Fraction(text) else text
+    return short_decimal(Fraction(text))

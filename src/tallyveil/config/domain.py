@@ -38,6 +38,7 @@ from tallyveil.universe.presets import load_preset
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.structural_zero import StructuralZero
+from tallyveil.universe.unit import unit_of
 
 DEFAULT_PASSES = [["*"]]
 DEFAULT_ROUNDING = [["total"], ["detailed"]]
@@ -96,6 +97,7 @@ def _schema(table: SchemaTable) -> Schema:
         structural_zeros=tuple(
             StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
         ),
+        unit=unit_of(table.unit, table.units),
     )
 
 

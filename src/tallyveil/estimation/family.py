@@ -65,7 +65,7 @@ def _solved(problem: FamilyProblem, limit: float) -> FamilySolution:
         if conflict is not None:
             raise ConstraintError(conflict)
         raise SolverError(
-            f"{problem.where}: least squares ended {answer.residual_persons:.3g} persons from optimality, "
+            f"{problem.where}: least squares ended {answer.residual_persons:.3g} (in counts) from optimality, "
             f"want at most {limit:.3g}; status {answer.status.value}: {answer.status.remedy}"
         )
     rounded = round_counts(problem, allowed, answer.estimate)

@@ -98,7 +98,7 @@ class EstimationPass:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slack) and self.slack >= 0):
-            raise SchemaError(f"estimation pass: slack must be zero or positive persons, got {self.slack!r}")
+            raise SchemaError(f"estimation pass: slack must be zero or positive, got {self.slack!r}")
 
 
 @dataclass(frozen=True, slots=True)

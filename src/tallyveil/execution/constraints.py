@@ -163,7 +163,7 @@ def _refuse(conflict: NDArray[np.bool_], spine: Spine, level: int, one: str, oth
         geocode = spine.geocodes[level][int(np.argmax(conflict))]
         raise ConstraintError(
             f"{spine.geolevels[level]} '{geocode}': {one} and {other} contradict each other: the first asks for "
-            f"more people than the second allows ({int(conflict.sum())} such geounit(s) at this geolevel). "
+            f"more than the second allows ({int(conflict.sum())} such geounit(s) at this geolevel). "
             "Correct one of them. Nothing was spent.",
             code="constraints-conflict",
         )

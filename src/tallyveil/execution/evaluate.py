@@ -1,6 +1,5 @@
 """Comparing a finished release with the truth: the only job that declassifies records."""
 
-import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,19 +9,20 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.confidential.declassify import declassify_truth
-from tallyveil.errors import StoreError
+from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
-from tallyveil.evaluation.store import write_evaluation
-from tallyveil.execution.run_folder import LEDGER, MANIFEST
+from tallyveil.evaluation.store import Evaluation, write_evaluation
+from tallyveil.execution.run_folder import LEDGER
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 
 
-def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
-    """Errors of a release against the true records, by geolevel, query and size class.
+def evaluate_release(root: Path, truth: Path) -> Evaluation:
+    """Errors of a release against the true records, by geolevel, query and size class, and its known artefacts.
 
     Geolevels are those of the original geography, as its tables are, and those that steps have added; then come the
     families of off-spine entities, under their names.
@@ -31,18 +31,13 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
         root: Folder of a finished release.
         truth: The true records, with the columns the release was made from.
     Returns:
-        The table of `error_metrics`; it is also written to the release's `evaluation` folder.
+        The tables of `error_metrics` and `find_artefacts`; they are also written to the release's `evaluation` folder.
     Raises:
         StoreError: the folder holds no finished release.
         SchemaError, GeographyError, ConfigError: the records do not fit the release.
     Privacy: none. The ledger of the release receives a non-private event first.
     """
-    if not (root / MANIFEST).is_file():
-        raise StoreError(
-            f"{root} holds no finished release. Name the folder that `tallyveil run` wrote to.",
-            code="no-release",
-        )
-    manifest = json.loads((root / MANIFEST).read_text())
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
     schema = schema_from_mapping(plan["schema"])
     spine = read_geography(root)
@@ -69,6 +64,10 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
         tabulated(known, truths, names, schema.size),
         strict=True,
     )
-    frame = pl.concat([error_metrics(own, schema, queries, [got], [true]) for (own, got), (_, true) in pairs])
-    write_evaluation(root, frame, {"run": manifest["run"]})
-    return frame
+    errors, artefacts = [], []
+    for (own, got), (_, true) in pairs:
+        errors.append(error_metrics(own, schema, queries, [got], [true]))
+        artefacts.append(find_artefacts(schema, queries, got, true))
+    evaluation = Evaluation(pl.concat(errors), pl.concat(artefacts), schema.unit, spine.geolevels[-1])
+    write_evaluation(root, evaluation, {"run": manifest["run"]})
+    return evaluation

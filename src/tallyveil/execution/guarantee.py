@@ -1,11 +1,13 @@
 """What a plan promises, in numbers and in one sentence; computed before any data is opened."""
 
-import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from tallyveil.accounting.bounds import Bounds
 
 NEIGHBOURS_IN_WORDS = {
-    "bounded": "one person's record changes its value",
-    "unbounded": "one person's record is added or removed",
+    "bounded": "one {unit}'s record changes its value",
+    "unbounded": "one {unit}'s record is added or removed",
 }
 
 POST_PROCESSING = (
@@ -39,28 +41,33 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
             what bypassing will do is not known, and the exact epsilon is told from above only.
 
     Returns:
-        Exact budget and cost as text, the reporting delta, `epsilon` at that delta (an upper bound; for pure
-        DP the exact cost), the invariants, and one sentence.
+        Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
+        delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, what the cost alone allows;
+        both sides of the exact epsilon; the invariants; and one sentence.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
     strategy = plan.strategy
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    epsilon = _classical(strategy, plan.spent, plan.delta)
+    classical = _classical(strategy, plan.spent, plan.delta)
+    exact = _exact(plan, allocation)
     delta = plan.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
-        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value],
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(
+            unit=plan.schema.unit.one
+        ),
         "mechanism": strategy.mechanism.value,
         "budget_unit": strategy.budget_unit,
         "declared": str(plan.declared),
         "spent": str(plan.spent),
         "delta": str(delta),
-        "epsilon": epsilon,
-        "exact": _exact(plan, allocation),
+        "epsilon": exact["epsilon"]["upper"] if gaussian else classical,
+        "classical_epsilon": classical,
+        "exact": exact,
         "post_processing": POST_PROCESSING,
         **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
-        "statement": _statement(plan, epsilon, gaussian),
+        "statement": _statement(plan, exact["epsilon"]["upper"], classical),
     }
 
 
@@ -151,21 +158,22 @@ def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
     """Epsilon that zCDP (Gaussian) or pure differential privacy (Laplace) allows to be claimed for a budget."""
     if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return zcdp_to_epsilon(budget, delta)
-    return _round_up(float(budget), 12)
+    return fraction_bounds(budget).upper
 
 
-def _statement(plan: ReleasePlan, epsilon: float, gaussian: bool) -> str:
+def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
+    """The guarantee in one sentence: the least epsilon that is proved, then what the budget alone would allow."""
     strategy = plan.strategy
-    neighbours = f"{strategy.neighbours.value} neighbours"
-    if not gaussian:
-        return f"pure differential privacy, epsilon = {plan.spent} ({epsilon:.6g}), {neighbours}"
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(plan.delta)
+    if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        return (
+            f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
+            f"at delta = {delta} epsilon <= {at_most(exact, places=3)}"
+        )
+    rho = f"rho = {plan.spent} ({at_most(plan.spent, places=4)}) zCDP"
+    if exact == classical:
+        return f"epsilon <= {at_most(exact, places=3)} at delta = {delta} by {rho}, {neighbours}"
     return (
-        f"rho = {plan.spent} ({float(plan.spent):.4f}) zCDP, so epsilon <= {_round_up(epsilon, 3):.3f} "
-        f"at delta = {float(plan.delta):g}, {neighbours}"
+        f"epsilon <= {at_most(exact, places=3)} at delta = {delta}, {neighbours}; {rho}, "
+        f"which alone allows epsilon <= {at_most(classical, places=3)}"
     )
-
-
-def _round_up(value: float, digits: int) -> float:
-    """A bound stays a bound when it is shown: rounded up, never to nearest."""
-    scale = float(10**digits)
-    return math.ceil(value * scale) / scale

@@ -1,6 +1,5 @@
 """What variances follow from: the model of a finished release, or of a plan whose data is not opened."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Strategy
-from tallyveil.errors import StoreError
 from tallyveil.execution.bounds_files import read_zeros
 from tallyveil.execution.constraints import public_zeros
 from tallyveil.execution.drawn_rows import DrawnRows, drawn_queries
 from tallyveil.execution.plan import ReleasePlan, strategy_of_plan
-from tallyveil.execution.run_folder import MANIFEST
 from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
@@ -66,12 +64,7 @@ def open_release(root: Path) -> FinishedRelease:
     Raises:
         StoreError: the folder holds no finished release.
     """
-    if not (root / MANIFEST).is_file():
-        raise StoreError(
-            f"{root} holds no finished release. Name the folder that `tallyveil run` wrote to.",
-            code="no-release",
-        )
-    manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
     spine = read_geography(root)
     schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)

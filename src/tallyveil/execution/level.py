@@ -164,7 +164,7 @@ def _record(
         "estimate": _in_order(status, [one.value for one in EstimateStatus]),
         "rounding": _in_order(methods, [one.value for one in RoundingMethod]),
         "rounding_widened": widened,
-        "largest_residual_persons": residual_persons,
+        "largest_residual": residual_persons,
     }
 
 

@@ -1,7 +1,5 @@
 """What a release will do, as data: everything that is decided before any file is opened."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -9,7 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.caps import MOST_LOSS, Reference
+from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
@@ -25,6 +26,7 @@ from tallyveil.geography.optimise import (
     Step,
     geolevels_after,
 )
+from tallyveil.storage.json_files import digest_of
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -118,7 +120,7 @@ class SpineInput:
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), never for the worse.
+    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), within limits for all else.
 
     Attributes:
         geolevel: Whose geounits are the groups.
@@ -126,12 +128,18 @@ class Regroup:
         aim: Weight of each family and geolevel that the variances are of; the geolevel itself stands for the
             geounits it has in the geography.
         measure: Weighted sum of mean variances, or the greatest.
+        most_loss: Part by which the mean standard deviation of any other family or geolevel may grow.
+        reference: What that growth is counted from.
+        may_worsen: Families and geolevels that have no such limit, and that do not join the aim by themselves.
     """
 
     geolevel: str
     limit: FanOutLimit
     aim: tuple[tuple[str, Fraction], ...]
     measure: Measure
+    most_loss: Fraction = MOST_LOSS
+    reference: Reference = Reference.STEPS
+    may_worsen: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
@@ -140,6 +148,9 @@ class Regroup:
             "limit": asdict(self.limit),
             "aim": {name: str(weight) for name, weight in self.aim},
             "measure": self.measure.value,
+            "most_loss": str(self.most_loss),
+            "reference": self.reference.value,
+            "may_worsen": list(self.may_worsen),
         }
 
 
@@ -252,8 +263,8 @@ class ReleasePlan:
         if self.spent > self.declared:
             unit = self.strategy.budget_unit
             raise BudgetError(
-                f"the strategy costs {unit} = {self.spent} ({float(self.spent):.6g}), "
-                f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
+                f"the strategy costs {unit} = {exact_text(self.spent)}, "
+                f"more than the declared budget {unit} = {exact_text(self.declared)}. "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
 
@@ -339,12 +350,6 @@ class ReleasePlan:
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
 
 
-def digest_of(mapping: Mapping[str, Any]) -> bytes:
-    """SHA-256 of a mapping as JSON; the order of keys counts, for it numbers queries and answers."""
-    text = json.dumps(mapping, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).digest()
-
-
 def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
     return {
         "passes": [list(names) for names in item.passes],
@@ -365,13 +370,15 @@ def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
         level: [query for names in plan["estimation"][level]["passes"] for query in names]
         for level in plan["geolevels"]
     }
+    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
+    of_levels = plan["geolevel_shares"]
     return Strategy(
         mechanism=Mechanism(plan["mechanism"]),
         neighbours=Neighbours(plan["neighbours"]),
-        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
-        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
+        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
+        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
         query_shares=tuple(
-            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
+            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
             for level, queries in ordered.items()
         ),
     )

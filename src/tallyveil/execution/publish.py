@@ -64,7 +64,7 @@ def publish(
 def published_sizes(counts: Sequence[PublicCounts]) -> dict[str, Any]:
     """Sizes of what is published."""
     return {
-        "persons": counts[-1].total,
+        "records": counts[-1].total,
         "geolevels": {
             level.geolevel: {
                 "geounits": level.n_geounits,

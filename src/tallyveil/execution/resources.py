@@ -146,7 +146,7 @@ def sizes_of_blocks(n_levels: int, blocks: int, people: int | None = None) -> Si
     """
     if blocks < 1 or (people is not None and people < 0):
         raise ConfigError(
-            f"sizes to predict for: got {blocks} finest geounits and {people} people; wanted 1 or more, and 0 or "
+            f"sizes to predict for: got {blocks} finest geounits and {people} records; wanted 1 or more, and 0 or "
             "more.",
             code="bad-flag",
         )

@@ -1,8 +1,7 @@
 """The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
 
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from tallyveil.execution.run_folder import (
     folder_state,
 )
 from tallyveil.execution.run_log import RunLog
+from tallyveil.execution.spine_changes import warnings_of
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, prepare_subspace
@@ -55,7 +55,7 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import write_geography
 from tallyveil.release.histograms import read_histogram, write_histogram
-from tallyveil.release.manifest import make_manifest
+from tallyveil.release.manifest import ReleaseKind, make_manifest, read_manifest
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 
@@ -104,22 +104,22 @@ def run_release(
     if state is FolderState.FINISHED:
         outcome = _already_finished(plan, out)
         add_planned_intervals(plan, out, observer, workers)
-        return outcome
+        return replace(outcome, manifest=read_manifest(out, ReleaseKind.TOPDOWN))
     run = _Run.prepare(plan, observer or SilentObserver(), workers or usable_cores())
     if state is FolderState.ABSENT:
         refuse_small_disk(plan, run.spine, out)
     with RunFolder(out) as folder:
         run.release(folder, test_key)
     add_planned_intervals(plan, out, observer, workers)
-    return RunOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
+    return RunOutcome(out, read_manifest(out, ReleaseKind.TOPDOWN), already_finished=False)
 
 
 def _already_finished(plan: ReleasePlan, out: Path) -> RunOutcome:
     """The finished release of this plan; a run killed while removing its key ends here too."""
-    manifest = json.loads((out / MANIFEST).read_text())
+    manifest = read_manifest(out)
     if manifest["plan_digest"] != plan.digest().hex():
         raise StoreError(
-            f"{out} holds a finished release of another plan ('{manifest['name']}'). Choose another folder.",
+            f"{out} holds a finished release of another plan. Choose another folder.",
             code="folder-taken",
         )
     with_private = RunFolder(out)
@@ -155,6 +155,8 @@ class _Run:
             spine = hierarchies.spine
             allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
             paths = check_paths(allocation)
+        for sentence in warnings_of(hierarchies.changes):
+            observer.warned(sentence)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
         if warning is not None:
             observer.warned(warning)

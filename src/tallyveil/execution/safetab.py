@@ -1,6 +1,5 @@
 """A SafeTab run: plan, public files, records, spend, then level set by level set to checked tables."""
 
-import json
 import logging
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,6 +28,8 @@ from tallyveil.execution.run_folder import (
 )
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
+from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
 from tallyveil.safetab.expected import errors_by_size, expected_errors
 from tallyveil.safetab.measurements import GroupSource
@@ -37,6 +38,7 @@ from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
+from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.write import file_digest, write_json
 
 logger = logging.getLogger(__name__)
@@ -133,7 +135,7 @@ def run_safetab(
     inputs = SafetabInputs(plan, regions, persons)
     with RunFolder(out) as folder:
         _tabulate(folder, inputs, digest, watch, test_key, once=coterminous_once)
-    return SafetabOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
+    return SafetabOutcome(out, read_manifest(out, ReleaseKind.SAFETAB), already_finished=False)
 
 
 def tables_of(
@@ -275,7 +277,7 @@ def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
         write_json(out / EXPECTED, content)
     if not (out / PRIVACY).exists():
         write_json(out / PRIVACY, [one.to_mapping() for one in privacy_of(plan, DELTA)])
-    stored: list[dict[str, Any]] = json.loads((out / PRIVACY).read_text())
+    stored: list[dict[str, Any]] = read_shaped(out / PRIVACY, SAFETAB_PRIVACY, RESTORE)
     return stored
 
 
@@ -326,8 +328,8 @@ def _finish(
 
 def already_finished(digest: bytes, out: Path) -> SafetabOutcome:
     """The finished run of a plan; a run killed while removing its key ends here too."""
-    manifest = json.loads((out / MANIFEST).read_text())
-    if manifest.get("plan_digest") != digest.hex():
+    manifest = read_manifest(out)
+    if manifest["plan_digest"] != digest.hex():
         raise StoreError(
             f"{out} holds a finished release of another plan. Choose another folder.", code="folder-taken"
         )

@@ -6,7 +6,7 @@ from typing import Literal
 import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.execution.safetab_evaluate import finished_manifest
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
 from tallyveil.storage.write import write_parquet
@@ -29,7 +29,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
         ConfigError: the folder to write to is the run's.
         StoreError: the run is not finished, or a file cannot be read or written.
     """
-    manifest = finished_manifest(run, "safetab")
+    manifest = read_manifest(run, ReleaseKind.SAFETAB)
     if out.resolve() == run.resolve():
         raise ConfigError(
             f"--out is {out}, the folder of the run, whose tables it would replace. Choose another folder.",

@@ -1,8 +1,6 @@
 """Comparing a SafeTab release, and runs like it, with the truth: a job that declassifies records."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -10,7 +8,7 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.confidential.declassify import declassify_groups
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import LEVEL, cell_errors, size_of, total_errors, write_errors
-from tallyveil.execution.run_folder import LEDGER, MANIFEST, binding_of
+from tallyveil.execution.run_folder import LEDGER, binding_of
 from tallyveil.execution.safetab import (
     SafetabInputs,
     declaration_of,
@@ -20,6 +18,7 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import Regions
@@ -42,7 +41,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     Privacy: none. The ledger of the release receives a non-private event for every run first.
     """
     inputs = read_safetab_inputs(params, data)
-    manifest = finished_manifest(out, "safetab")
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
     once = _coterminous_once(inputs, manifest["plan_digest"], out)
     t1_rows, t2_rows, groups, tables = [], [], [], {}
     with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest["run"]) as ledger:
@@ -68,26 +67,6 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     }
     write_errors(out, errors | tables, {"run": manifest["run"], "runs": 1 + repeats})
     return errors
-
-
-def finished_manifest(out: Path, *kinds: str) -> dict[str, Any]:
-    """The manifest of a finished release.
-
-    Args:
-        out: Its folder.
-        kinds: What it may be: "safetab", "safetab-households".
-    Raises:
-        StoreError: the folder holds no such release.
-    """
-    path = out / MANIFEST
-    manifest: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    if manifest.get("kind") not in kinds:
-        raise StoreError(
-            f"{out} holds no finished SafeTab release. Name the folder that `tallyveil safetab run` (or `households`) "
-            "wrote to.",
-            code="no-release",
-        )
-    return manifest
 
 
 def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:

@@ -12,10 +12,10 @@ from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import LEVEL, household_errors, write_errors
 from tallyveil.execution.run_folder import LEDGER, binding_of
-from tallyveil.execution.safetab_evaluate import finished_manifest
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.household_tables import (
     KEYS,
     ListedGroups,
@@ -28,7 +28,6 @@ from tallyveil.safetab.plan import NEIGHBOURS
 from tallyveil.safetab.regions import Regions, read_regions
 
 TRUE = "TRUE"
-KIND = "safetab-households"
 
 
 def evaluate_households(
@@ -46,7 +45,7 @@ def evaluate_households(
         StoreError: the folder holds no finished SafeTab-H release of these parameters and totals.
     Privacy: none. The ledger of the release receives a non-private event for every run first.
     """
-    manifest = finished_manifest(out, KIND)
+    manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
     plan = read_household_plan(params)
     totals = read_group_totals(data, published, plan)
     if binding_of(plan.digest(), totals_digest(totals)).hex() != manifest["plan_digest"]:

@@ -1,6 +1,5 @@
 """A SafeTab-H run: groups of households in the detail that a published T1 chooses."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.household_expected import expected_household_errors
 from tallyveil.safetab.household_tables import (
     ListedGroups,
@@ -126,7 +126,7 @@ def run_households(
         }
         write_json(out / MANIFEST, manifest)
         folder.remove_private()
-    return SafetabOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
+    return SafetabOutcome(out, read_manifest(out, ReleaseKind.HOUSEHOLDS), already_finished=False)
 
 
 def tables_of_households(

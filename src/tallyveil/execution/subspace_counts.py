@@ -232,7 +232,7 @@ def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy:
         raise ConstraintError(
             f"{draw.item.name}: {len(below)} noisy count(s) at {draw.item.geolevel} came out negative, such as "
             f"{int(noisy[geounit, answer])} for {spine.geolevels[draw.level]} '{spine.geocodes[draw.level][geounit]}', "
-            f"{group.labels()[answer]}. No counts of people fit them. They are drawn, published and paid for, and are "
+            f"{group.labels()[answer]}. No true counts fit them. They are drawn, published and paid for, and are "
             "neither cut off at zero, which is biased and breaks the invariants, nor drawn again, which would let the "
             "noise depend on the records. Use the mechanism where counts are larger than its noise, or with more "
             "budget: in another folder, as a new spend.",

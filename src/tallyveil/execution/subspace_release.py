@@ -1,6 +1,5 @@
 """The release of one table with exact invariants: plan, table, spend, noise, checks on the written file."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,10 @@ from tallyveil.execution.run_folder import (
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
 from tallyveil.execution.subspace_record import noise_record
+from tallyveil.release.manifest import read_manifest
 from tallyveil.storage.read import collect
 from tallyveil.storage.write import file_digest, write_file, write_json, write_parquet
+from tallyveil.subspace.nearest import require_pairs
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
 from tallyveil.subspace.table import cell_labels
 from tallyveil.universe.counts import Int64Array
@@ -63,8 +64,14 @@ class SubspaceOutcome:
 
 
 def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
-    """How the noise of a plan is drawn; without data."""
-    return plan_noise(plan.lattice(), plan.law, plan.wish, plan.chain, observer)
+    """How the noise of a plan is drawn; without data.
+
+    Raises:
+        BudgetError: no two tables that agree on the invariants are as near as the plan's distance.
+    """
+    lattice = plan.lattice()
+    require_pairs(lattice, plan.law, plan.distance)
+    return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
 
 
 def run_subspace(
@@ -102,7 +109,7 @@ def run_subspace(
         return _already_finished(plan, out)
     watch = Stopwatch(observer or SilentObserver())
     noise = noise_of(plan, observer)
-    guarantee = guarantee_record(noise, plan.distance, plan.delta)
+    guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
     with watch.stage("read table"):
         columns = dict(plan.table.columns)
         table = read_confidential_table(
@@ -139,7 +146,7 @@ def _spend(
                     token=f"{secrets.run_id} test key",
                 )
             ledger.spend(
-                plan.event(noise), description=f"table {plan.name}", token=f"{secrets.run_id} release"
+                plan.event(noise), description=plan.description(noise), token=f"{secrets.run_id} release"
             )
     except TallyveilError:
         if fresh:
@@ -231,8 +238,8 @@ def _manifest(
 
 
 def _already_finished(plan: SubspacePlan, out: Path) -> SubspaceOutcome:
-    manifest = json.loads((out / MANIFEST).read_text())
-    if manifest.get("plan_digest") != plan.digest().hex():
+    manifest = read_manifest(out)
+    if manifest["plan_digest"] != plan.digest().hex():
         raise StoreError(
             f"{out} holds a finished release of another plan. Choose another folder.", code="folder-taken"
         )

@@ -104,7 +104,7 @@ def check_tables(root: Path, counts: PublicCounts, groups: Iterable[QueryGroup],
 
 _NOT_NEGATIVE = "no count is negative"
 _POSSIBLE = "no structural zero is filled"
-_MICRODATA = "microdata hold exactly the persons of the finest counts"
+_MICRODATA = "microdata hold exactly the records of the finest counts"
 
 
 def _sum_name(spine: Spine, level: int) -> str:

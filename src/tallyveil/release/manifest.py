@@ -2,17 +2,95 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import tallyveil
+from tallyveil.errors import StoreError
 from tallyveil.release.geography import GEOGRAPHY
+from tallyveil.release.manifest_shapes import SHAPES
+from tallyveil.storage.json_files import damaged, digest_of, misfit, read_json_object
 from tallyveil.storage.write import file_digest
 
+MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1
 PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
+RESTORE = "Restore the folder as the run left it; if the run was interrupted, give its command again."
 LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
+
+
+class ReleaseKind(StrEnum):
+    """Which command a release comes from; the manifest's `kind`, which that of `tallyveil run` leaves out."""
+
+    TOPDOWN = "topdown"
+    SAFETAB = "safetab"
+    HOUSEHOLDS = "safetab-households"
+    SUBSPACE = "integer-subspace"
+
+    @property
+    def command(self) -> str:
+        """The command that makes such a release."""
+        return "tallyveil " + _COMMANDS[self]
+
+
+_COMMANDS = {
+    ReleaseKind.TOPDOWN: "run",
+    ReleaseKind.SAFETAB: "safetab run",
+    ReleaseKind.HOUSEHOLDS: "safetab households",
+    ReleaseKind.SUBSPACE: "subspace release",
+}
+
+
+def kind_of(manifest: Mapping[str, Any]) -> ReleaseKind:
+    """Which command a manifest that `read_manifest` returned comes from."""
+    return ReleaseKind(manifest.get("kind", ReleaseKind.TOPDOWN))
+
+
+def read_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
+    """The manifest of a finished release; every command that opens a release reads it here.
+
+    Args:
+        root: Folder of the release.
+        kinds: The kinds that the caller can work with; none: all of them.
+    Raises:
+        StoreError: the folder holds no finished release or one of another kind, or the manifest is damaged: it is no
+            JSON object, lacks what its kind holds, or its plan is not the one it gives the digest of.
+    """
+    wanted = kinds or tuple(ReleaseKind)
+    path = root / MANIFEST
+    if not path.is_file():
+        raise StoreError(
+            f"{root} holds no finished release. Name the folder that {_listed(wanted)} wrote to.",
+            code="no-release",
+        )
+    manifest = read_json_object(path, RESTORE)
+    named = manifest.get("kind", ReleaseKind.TOPDOWN)
+    if manifest.get("format") != MANIFEST_FORMAT or named not in list(ReleaseKind):
+        raise StoreError(
+            f"{path} is no manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a kind "
+            f"among {', '.join(ReleaseKind)}. {RESTORE}",
+            code="release-unreadable",
+        )
+    kind = ReleaseKind(named)
+    if kind not in wanted:
+        raise StoreError(
+            f"{root} holds a release of `{kind.command}`; this command works on the folder that {_listed(wanted)} "
+            "wrote to. Name such a folder.",
+            code="no-release",
+        )
+    place = misfit(manifest, SHAPES[kind])
+    if place is None and "plan" in manifest and digest_of(manifest["plan"]).hex() != manifest["plan_digest"]:
+        place = "plan"
+    if place is not None:
+        raise damaged(path, place, RESTORE)
+    return manifest
+
+
+def _listed(kinds: Sequence[ReleaseKind]) -> str:
+    names = [f"`{kind.command}`" for kind in kinds]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def make_manifest(

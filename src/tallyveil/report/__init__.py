@@ -3,15 +3,12 @@
 from tallyveil.report.evaluation_page import write_evaluation_report
 from tallyveil.report.release_page import write_report
 from tallyveil.report.safetab_households_page import (
-    is_households,
     write_households_evaluation,
     write_households_report,
 )
-from tallyveil.report.safetab_page import is_safetab, write_safetab_evaluation, write_safetab_report
+from tallyveil.report.safetab_page import write_safetab_evaluation, write_safetab_report
 
 __all__ = [
-    "is_households",
-    "is_safetab",
     "write_evaluation_report",
     "write_households_evaluation",
     "write_households_report",

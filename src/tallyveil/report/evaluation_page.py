@@ -8,13 +8,15 @@ from typing import Any
 import polars as pl
 
 from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass
-from tallyveil.evaluation.store import FOLDER, WARNING
+from tallyveil.evaluation.store import FOLDER, WARNING, Evaluation
 from tallyveil.report.accuracy import Matrix, expected_of
+from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_page import REPORT
 from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+from tallyveil.universe.unit import Unit
 
 SIZE_CLASSES = tuple(item.value for item in SizeClass)
 
@@ -28,12 +30,12 @@ class ErrorRow:
     texts: tuple[str, ...]
 
 
-def write_evaluation_report(run_dir: Path, frame: pl.DataFrame) -> Path:
-    """Write `evaluation/report.html`: errors of a release against its true counts.
+def write_evaluation_report(run_dir: Path, evaluation: Evaluation) -> Path:
+    """Write `evaluation/report.html`: errors and known artefacts of a release against its true counts.
 
     Args:
         run_dir: Release folder.
-        frame: As `tallyveil.evaluation.error_metrics` gives it.
+        evaluation: The comparison.
     Returns:
         The page; like the release's report it is one self-contained file, the same bytes every time.
     Raises:
@@ -42,10 +44,11 @@ def write_evaluation_report(run_dir: Path, frame: pl.DataFrame) -> Path:
         stays publishable.
     """
     files = read_release_files(run_dir)
-    return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, frame))
+    return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, evaluation))
 
 
-def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
+def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
+    frame = evaluation.errors
     named = list(dict.fromkeys(frame["geolevel"]))
     geolevels = sorted(named, key=lambda name: _place(files, name))
     queries = list(dict.fromkeys(frame["query"]))
@@ -68,6 +71,7 @@ def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
     return {
         "name": files.manifest["name"],
         "run": files.manifest["run"],
+        "unit": files.unit,
         "warning": WARNING,
         "sized": query_title(sized),
         "mean_error": _matrix(queries, geolevels, overall, lambda pair: _mean_error(overall[pair])),
@@ -75,10 +79,15 @@ def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
         "mean_error_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _mean_error(of_sized[pair])),
         "bias_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _bias(of_sized[pair])),
         "tables": [
-            (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level))) for level in geolevels
+            (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level), files.unit))
+            for level in geolevels
         ],
-        "query_plot": _plot("errors", queries, geolevels, overall, query_title),
-        "size_plot": _plot("sizes", classes, geolevels, of_sized, str),
+        "artefacts": [
+            (geolevel_title(level), artefact_lines(evaluation.artefacts, level, files.unit))
+            for level in reversed(geolevels)
+        ],
+        "query_plot": _plot("errors", queries, geolevels, overall, query_title, files.unit),
+        "size_plot": _plot("sizes", classes, geolevels, of_sized, str, files.unit),
         "version": files.manifest["versions"]["tallyveil"],
     }
 
@@ -112,7 +121,12 @@ def _matrix(
 
 
 def _plot(
-    name: str, names: Sequence[str], geolevels: Sequence[str], rows: Rows, title: Callable[[str], str]
+    name: str,
+    names: Sequence[str],
+    geolevels: Sequence[str],
+    rows: Rows,
+    title: Callable[[str], str],
+    unit: Unit,
 ) -> Any:
     """Mean absolute errors; a value of zero is drawn left of the smallest other one."""
     values = {
@@ -125,19 +139,21 @@ def _plot(
         [title(row) for row in names],
         geolevels,
         values,
-        axis="mean absolute error, persons (logarithmic)",
+        axis=f"mean absolute error, {unit.many} (logarithmic)",
         description="Mean absolute errors; the table below gives each.",
         below=min(positive, default=1.0) / 2 if has_zero else None,
     )
 
 
-def _rows(frame: pl.DataFrame) -> list[ErrorRow]:
+def _rows(frame: pl.DataFrame, unit: Unit) -> list[ErrorRow]:
     """Rows of one geolevel's table; a size class that holds every geounit would only repeat the row above."""
     n_geounits = frame["n_geounits"].max()
     kept = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
     return [
         ErrorRow(
-            query_title(row["query"]) if row["size_class"] == ALL_SIZES else f"{row['size_class']} persons",
+            query_title(row["query"])
+            if row["size_class"] == ALL_SIZES
+            else f"{row['size_class']} {unit.many}",
             row["size_class"] != ALL_SIZES,
             (
                 grouped(row["n_geounits"]),

@@ -92,7 +92,7 @@ def to_svg(figure: "Figure", name: str, description: str) -> Markup:
 
 
 def log_axis(axes: "Axes", low: float, high: float, zero: float | None = None) -> None:
-    """Logarithmic x axis in persons, labelled at 1, 10, 100, ... or 1, 2, 5, 10, ...
+    """Logarithmic x axis of counts, labelled at 1, 10, 100, ... or 1, 2, 5, 10, ...
 
     Args:
         axes: Where.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tallyveil.report.figure import COLOURS, GRID, INK, MUTED, WIDTH, house_style, new_figure, to_svg
 from tallyveil.report.wording import grouped
+from tallyveil.universe.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ class Panel:
         return held
 
 
-def interval_plot(panels: Sequence[Panel]) -> Markup:
+def interval_plot(panels: Sequence[Panel], unit: Unit) -> Markup:
     """One panel a geolevel: the published counts are the line at zero, intervals stand where they are from it."""
     with house_style("intervals"):
         height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
@@ -57,7 +58,7 @@ def interval_plot(panels: Sequence[Panel]) -> Markup:
                 (_LEFT / WIDTH, base / height, 1 - (_LEFT + _RIGHT) / WIDTH, _PANEL / height)
             )
             _draw(axes, panel)
-            axes.set_ylabel(f"{panel.title}\npersons", rotation=0, ha="right", va="center")
+            axes.set_ylabel(f"{panel.title}\n{unit.many}", rotation=0, ha="right", va="center")
             axes.yaxis.set_label_coords(-_LABEL / (WIDTH - _LEFT - _RIGHT), 0.5)
             if number == len(panels) - 1:
                 axes.set_xlabel("published count, from the smallest geounit to the largest")

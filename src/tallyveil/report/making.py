@@ -78,7 +78,7 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
                 tuple(grouped(record["estimate"].get(item.value, 0)) for item in statuses),
                 tuple(grouped(record["rounding"].get(item.value, 0)) for item in roundings),
                 grouped(record["rounding_widened"]),
-                scientific(record["largest_residual_persons"]),
+                scientific(record["largest_residual"]),
             )
         )
     return SolverTable(

@@ -18,17 +18,17 @@ class GeolevelSizes:
     Attributes:
         geolevel: Name.
         geounits: Number of geounits, also the empty ones.
-        empty: Those in which nobody is published.
+        empty: Those in which nothing is published.
         nonzero_cells: Published counts above zero.
-        persons: Published persons.
-        totals: Persons of every geounit that is not empty, rising.
+        records: Published records.
+        totals: Published records of every geounit that is not empty, rising.
     """
 
     geolevel: str
     geounits: int
     empty: int
     nonzero_cells: int
-    persons: int
+    records: int
     totals: NDArray[np.int64]
 
     @property
@@ -67,17 +67,17 @@ def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
     try:
         counts = pl.scan_parquet(path, glob=False).select("geocode", pl.col("count").cast(pl.Int64))
         totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())
-        persons = totals.collect(engine="streaming")["count"].to_numpy()
+        records = totals.collect(engine="streaming")["count"].to_numpy()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(str(path), error) from None
     stated = files.manifest["sizes"]["geolevels"][geolevel]
     return GeolevelSizes(
         geolevel=geolevel,
         geounits=stated["geounits"],
-        empty=stated["geounits"] - len(persons),
+        empty=stated["geounits"] - len(records),
         nonzero_cells=stated["nonzero_cells"],
-        persons=int(persons.sum()),
-        totals=persons,
+        records=int(records.sum()),
+        totals=records,
     )
 
 

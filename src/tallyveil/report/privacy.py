@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
@@ -18,9 +20,12 @@ from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, Intege
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, listed, power_of_ten, query_title, rounded, rounded_up
+from tallyveil.report.wording import geolevel_title, listed, power_of_ten, query_title
 
-OTHER_DELTAS = (
+_SHOWN: Final = 0.001
+"""Unit of the last digit of an epsilon."""
+
+OTHER_DELTAS: Final = (
     Fraction(1, 10**5),
     Fraction(1, 10**6),
     Fraction(1, 10**8),
@@ -31,12 +36,12 @@ OTHER_DELTAS = (
 NEIGHBOURS = {
     Neighbours.BOUNDED: (
         "bounded",
-        "Two populations are neighbours when one person’s record differs in its place or characteristics, "
+        "Two populations are neighbours when one {unit}’s record differs in its place or characteristics, "
         "while the number of records stays the same.",
     ),
     Neighbours.UNBOUNDED: (
         "unbounded",
-        "Two populations are neighbours when one of them has one person’s record more than the other.",
+        "Two populations are neighbours when one of them has one {unit}’s record more than the other.",
     ),
 }
 MECHANISMS = {
@@ -98,10 +103,11 @@ class PrivacyStatement:
         declared, spent: Exact budgets.
         spent_share: Spent over declared.
         delta: Delta at which epsilon is quoted, in words; None for pure differential privacy.
-        epsilon: Certified upper bound, rounded up.
-        exact_epsilon: The exact epsilon, rounded up, and the delta it belongs to, in words.
-        exact_below: The epsilon of the measurements alone, where that of the whole is not known exactly; otherwise "".
-        geolevels: For each geolevel alone: title, budget, epsilon by the classical accountant, exact epsilon.
+        epsilon: What the budget alone allows to be claimed, rounded up: by zCDP, or the pure epsilon.
+        exact_epsilon: The least epsilon that is proved, rounded up, and the delta it belongs to, in words.
+        exact_below: A lower bound on that epsilon, rounded down, where the two are not equal but for the last digits;
+            otherwise "".
+        geolevels: For each geolevel alone: title, budget, exact epsilon, epsilon by the classical accountant.
         pairs: Other (delta, epsilon) that hold at once, in words; empty for pure differential privacy.
         invariants: What is published exactly: query and geolevels, in words.
         bounds: Public tables of bounds: name, query and geolevel, in words.
@@ -133,8 +139,9 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     gaussian = files.declaration.budget_unit == "rho"
     delta = Fraction(files.plan["delta"])
     at_once = files.manifest["privacy"]["exact"]
+    name, meaning = NEIGHBOURS[files.declaration.neighbours]
     return PrivacyStatement(
-        neighbours=NEIGHBOURS[files.declaration.neighbours],
+        neighbours=(name, meaning.format(unit=files.unit.one)),
         mechanism=MECHANISMS[files.strategy.mechanism],
         unit=files.declaration.budget_unit,
         symbol="ρ" if gaussian else "ε",
@@ -142,15 +149,18 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         spent=exact(files.spent),
         spent_share=float(files.spent / files.declaration.total),
         delta=power_of_ten(delta) if gaussian else None,
-        epsilon=_epsilon(files.spent, delta) if gaussian else rounded_up(files.spent),
-        exact_epsilon=(rounded_up(at_once["epsilon"]["upper"], 4), power_of_ten(Fraction(at_once["delta"]))),
-        exact_below=rounded(at_once["epsilon"]["lower"], 5) if gaussian and "drawn" in files.manifest else "",
+        epsilon=_epsilon(files.spent, delta) if gaussian else at_most(files.spent, places=3),
+        exact_epsilon=(
+            at_most(at_once["epsilon"]["upper"], places=3),
+            power_of_ten(Fraction(at_once["delta"])),
+        ),
+        exact_below=_known_from_below(**at_once["epsilon"]),
         geolevels=tuple(
             (
                 geolevel_title(level["geolevel"]),
-                rounded(float(Fraction(level["spent"])), 4),
-                rounded_up(level["classical_epsilon"]),
-                rounded_up(level["epsilon"]["upper"], 4),
+                at_most(Fraction(level["spent"]), 4),
+                at_most(level["epsilon"]["upper"], places=4),
+                at_most(level["classical_epsilon"], places=3),
             )
             for level in at_once["geolevels"]
         ),
@@ -180,16 +190,18 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
 
 
 def exact(value: Fraction) -> Exact:
-    """An exact number for reading."""
-    text = rounded(float(value), 4) if value.denominator > 1 else str(value.numerator)
-    short = Fraction(text.replace(",", ""))
-    if short == value:
-        return Exact(str(float(value)) if value.denominator > 1 else text, "")
-    return Exact(text, str(value))
+    """An exact number for reading, rounded up where it has more than four digits."""
+    text = at_most(value, 4) if value.denominator > 1 else str(value.numerator)
+    return Exact(text, "" if Fraction(text) == value else str(value))
 
 
 def _epsilon(rho: Fraction, delta: Fraction) -> str:
-    return rounded_up(zcdp_to_epsilon(rho, delta))
+    return at_most(zcdp_to_epsilon(rho, delta), places=3)
+
+
+def _known_from_below(lower: float, upper: float) -> str:
+    """The lower end where it is not the upper one but for the digits that are shown."""
+    return at_least(lower, places=3) if upper - lower > _SHOWN else ""
 
 
 def _deltas(declared: Fraction) -> list[Fraction]:

@@ -1,6 +1,5 @@
 """The published files of one release, read for its report."""
 
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -12,6 +11,9 @@ from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
 from tallyveil.execution.plan import strategy_of_plan
+from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
+from tallyveil.storage.json_files import read_json_object
+from tallyveil.universe.unit import Unit, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class ReleaseFiles:
         return tuple(self.plan["geolevels"])
 
     @property
+    def unit(self) -> Unit:
+        """What the release counts."""
+        return unit_of(self.plan["schema"].get("unit"), self.plan["schema"].get("units"))
+
+    @property
     def queries(self) -> tuple[str, ...]:
         """Every measured query, in the order of the geolevel that measures most of them."""
         by_level = sorted((self.strategy.queries(level) for level in self.strategy.geolevels), key=len)
@@ -63,8 +70,9 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         StoreError: a file is missing or damaged, or they belong to different releases.
         BudgetError: the plan's shares do not sum to one.
     """
-    manifest, plan = _read_json(run_dir / "manifest.json"), _read_json(run_dir / "plan.json")
-    if manifest.get("plan") != plan:
+    manifest = read_manifest(run_dir, ReleaseKind.TOPDOWN)
+    plan = read_json_object(run_dir / "plan.json", RESTORE)
+    if manifest["plan"] != plan:
         raise StoreError(
             f"plan.json and manifest.json of {run_dir} describe different plans. "
             "Restore the folder as the run left it.",
@@ -72,17 +80,3 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         )
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
     return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} cannot be read: {type(error).__name__}. A report is made of a finished release; "
-            "name its folder, or finish the run first.",
-            code="release-unreadable",
-        ) from None
-    if not isinstance(content, dict):
-        raise StoreError(f"{path} holds no JSON object. Restore it from a copy.", code="release-unreadable")
-    return content

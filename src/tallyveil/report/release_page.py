@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tallyveil.execution.plan_advice import fixed_shares
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
 from tallyveil.report.drawn_counts import drawn_counts
 from tallyveil.report.making import file_lines, solver_table, stages, total_time
@@ -44,13 +45,15 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "run": manifest["run"],
         "is_private": files.is_private,
         "warnings": manifest["warnings"],
-        "persons": manifest["sizes"]["persons"],
+        "records": manifest["sizes"]["records"],
+        "unit": files.unit,
         "attributes": listed([query_title(name) for name in attribute_names(files)]),
         "geolevels": [geolevel_title(level) for level in files.geolevels],
         "tables": [query_title(query) for query in files.plan["tables"]],
         "privacy": privacy_statement(files),
         "drawn": drawn_counts(files),
         "post_processing": files.manifest["privacy"]["post_processing"],
+        "fixed_shares": fixed_shares(files.plan),
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),
         "entities": [geolevel_title(name) for name in files.plan.get("entities", [])],
@@ -67,8 +70,8 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "plan_digest": manifest["plan_digest"],
         "files": file_lines(files),
         "budget_plot": budget_plot(files.strategy, files.queries),
-        "margin_plot": margin_plot(expected, files.geolevels, files.queries),
-        "sizes_plot": sizes_plot(sizes),
+        "margin_plot": margin_plot(expected, files.geolevels, files.queries, files.unit),
+        "sizes_plot": sizes_plot(sizes, files.unit),
         "uncertainty": uncertainty_of(files),
         "measurements": files.plan["measurements"],
     }

@@ -24,6 +24,7 @@ from tallyveil.report.figure import (
 )
 from tallyveil.report.population import GeolevelSizes
 from tallyveil.report.wording import geolevel_title, grouped, listed, percent, query_title
+from tallyveil.universe.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +75,7 @@ def budget_plot(strategy: Strategy, queries: Sequence[str]) -> Markup:
 
 
 def margin_plot(
-    expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str]
+    expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str], unit: Unit
 ) -> Markup:
     """95 % margin of every measurement."""
     values = {(query_title(item.query), item.geolevel): float(item.margin) for item in expected}
@@ -84,14 +85,14 @@ def margin_plot(
         [query_title(query) for query in queries],
         geolevels,
         values,
-        axis="95 % margin of one measured count, persons (logarithmic)",
-        description=f"Margins by query and geolevel, from {smallest:g} to {largest:g} persons; "
+        axis=f"95 % margin of one measured count, {unit.many} (logarithmic)",
+        description=f"Margins by query and geolevel, from {smallest:g} to {largest:g} {unit.many}; "
         "the table below gives each.",
         below=0.4 if smallest == 0 else None,
     )
 
 
-def sizes_plot(sizes: Sequence[GeolevelSizes]) -> Markup:
+def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Markup:
     """Published sizes of geounits, one row of bars a geolevel over common classes."""
     with house_style("sizes"):
         edges = _edges(max(item.largest for item in sizes))
@@ -105,10 +106,10 @@ def sizes_plot(sizes: Sequence[GeolevelSizes]) -> Markup:
             _size_bars(axes, item, edges, last=last)
             _size_label(axes, item)
             if last:
-                axes.set_xlabel("persons published in the geounit (classes 1, 2–4, 5–9, 10–19, …)")
+                axes.set_xlabel(f"{unit.many} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)")
         description = "; ".join(
             f"{geolevel_title(item.geolevel)}: {grouped(item.geounits)} geounits, median {grouped(item.median)}, "
-            f"largest {grouped(item.largest)} persons"
+            f"largest {grouped(item.largest)} {unit.many}"
             for item in sizes
         )
         return to_svg(figure, "sizes", f"Sizes of geounits. {description}.")
@@ -172,7 +173,7 @@ def _stack(axes: "Axes", row: int, shares: Mapping[str, Fraction], colours: dict
 
 
 def _edges(largest: int) -> list[int]:
-    """Lower edges of the classes of persons: 0, 1, 2, 5, 10, ... up to the largest."""
+    """Lower edges of the classes of counts: 0, 1, 2, 5, 10, ... up to the largest."""
     edges = [0] + [step * 10**power for power in range(12) for step in (1, 2, 5)]
     return [edge for edge in edges if edge <= max(largest, 9)]
 

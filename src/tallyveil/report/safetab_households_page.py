@@ -1,28 +1,23 @@
 """The report of a SafeTab-H run, from its published files only, and the separate one of its errors."""
 
-import json
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
+from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
+from tallyveil.release import manifest_shapes as shapes
+from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json, run_values
-from tallyveil.report.wording import grouped, power_of_ten, rounded, rounded_up
-
-KIND: Final = "safetab-households"
-
-
-def is_households(out: Path) -> bool:
-    """Whether a folder holds a finished SafeTab-H run."""
-    path = out / "manifest.json"
-    return path.is_file() and json.loads(path.read_text()).get("kind") == KIND
+from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, read_plan, run_values
+from tallyveil.report.wording import grouped, power_of_ten, rounded
+from tallyveil.storage.json_files import read_shaped
 
 
 def write_households_report(out: Path) -> Path:
@@ -34,9 +29,9 @@ def write_households_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest, plan, expected = (
-        read_json(out, name) for name in ("manifest.json", "plan.json", "expected.json")
-    )
+    manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
+    plan = read_plan(out, manifest, shapes.HOUSEHOLDS_PLAN)
+    expected = read_shaped(out / "expected.json", shapes.HOUSEHOLDS_EXPECTED, RESTORE)
     geographies = list(dict.fromkeys(one["geography"] for one in expected))
     published = {table: _published(out, table, list(manifest["sizes"])) for table in ("t3", "t4")}
     values = {
@@ -44,9 +39,9 @@ def write_households_report(out: Path) -> Path:
         "privacy": [
             {
                 "run": run,
-                "budget": decimal(one["budget"]),
+                "budget": short_decimal(Fraction(one["budget"])),
                 "delta": power_of_ten(Fraction(one["delta"])),
-                "exact": rounded_up(one["epsilon"]["upper"], 6),
+                "exact": at_most(one["epsilon"]["upper"], places=6),
             }
             for run, one in manifest["privacy"].items()
         ],
@@ -61,7 +56,7 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
 
     Privacy: none; the page opens with an unmistakable warning.
     """
-    manifest = read_json(out, "manifest.json")
+    manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
     frame = errors["errors-households"]
     geographies = list(dict.fromkeys(frame["REGION_TYPE"]))
     detailed = frame.filter(pl.col("LEVEL") == frame["LEVEL"].max(), pl.col("ROW") == "cell")

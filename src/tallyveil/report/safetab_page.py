@@ -1,6 +1,5 @@
 """The report of a SafeTab run, from its published files only, and the separate one of its errors."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -8,22 +7,20 @@ from typing import Any, Final
 
 import polars as pl
 
+from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
+from tallyveil.release import manifest_shapes as shapes
+from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
-from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded, rounded_up
+from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
+from tallyveil.storage.json_files import damaged, read_shaped
+from tallyveil.storage.write import file_digest
 
 REPORT: Final = "report.html"
-KIND: Final = "safetab"
-
-
-def is_safetab(out: Path) -> bool:
-    """Whether a folder holds a finished SafeTab run."""
-    path = out / "manifest.json"
-    return path.is_file() and json.loads(path.read_text()).get("kind") == KIND
 
 
 def write_safetab_report(out: Path) -> Path:
@@ -35,10 +32,11 @@ def write_safetab_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest, plan, privacy, expected = (
-        read_json(out, name) for name in ("manifest.json", "plan.json", "privacy.json", "expected.json")
-    )
-    published = _published(out, list(manifest["sizes"]))
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
+    plan = read_plan(out, manifest, shapes.SAFETAB_PLAN)
+    privacy = read_shaped(out / "privacy.json", shapes.SAFETAB_PRIVACY, RESTORE)
+    expected = read_shaped(out / "expected.json", shapes.SAFETAB_EXPECTED, RESTORE)
+    published = _published(out, plan, list(manifest["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {
         **run_values(out, manifest, plan, _name),
@@ -58,7 +56,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
 
     Privacy: none; the page opens with an unmistakable warning.
     """
-    manifest = read_json(out, "manifest.json")
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
     t1, t2 = errors["errors-t1"].drop_nulls("published"), errors["errors-t2"]
     geographies = list(dict.fromkeys(t1["REGION_TYPE"]))
     adaptive = t1.filter(~pl.col("TOTAL_ONLY"), pl.col("LEVEL") == t1["LEVEL"].max())
@@ -94,7 +92,11 @@ def run_values(
         "unit": manifest["budget_unit"],
         "mechanism": plan["mechanism"].replace("_", " "),
         "sets": [
-            {**one, "budget": decimal(one["budget"]), "groups": manifest["sizes"][run]["groups"][name(one)]}
+            {
+                **one,
+                "budget": short_decimal(Fraction(one["budget"])),
+                "groups": manifest["sizes"][run]["groups"][name(one)],
+            }
             for run, content in plan["runs"].items()
             for one in content["sets"]
         ],
@@ -109,26 +111,23 @@ def run_values(
     }
 
 
-def read_json(out: Path, name: str) -> Any:
-    """A JSON file of a finished run.
+def read_plan(out: Path, manifest: dict[str, Any], shape: Any) -> dict[str, Any]:
+    """The plan of a finished run, whose hash its manifest gives.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: it cannot be read, or is another plan.
     """
-    try:
-        return json.loads((out / name).read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise StoreError(
-            f"{out / name} cannot be read: {type(error).__name__}. Name the folder of a finished SafeTab run, and run "
-            "the same command again if it was interrupted.",
-            code="release-unreadable",
-        ) from None
+    path = out / "plan.json"
+    plan: dict[str, Any] = read_shaped(path, shape, RESTORE)
+    if file_digest(path) != manifest["files"].get(path.name):
+        raise damaged(path, "the whole", RESTORE)
+    return plan
 
 
-def _published(out: Path, runs: Sequence[str]) -> pl.DataFrame:
+def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataFrame:
     """T1 of all runs: size class of the published count, margins."""
     frames = []
-    levels = {code: level for code, _, level, *_ in read_json(out, "plan.json")["iterations"]}
+    levels = {code: level for code, _, level, *_ in plan["iterations"]}
     for run in runs:
         path = out / f"t1-{run.lower()}.parquet"
         try:
@@ -149,17 +148,11 @@ def _privacy(one: dict[str, Any]) -> dict[str, Any]:
     others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
     return {
         "run": one["run"],
-        "budget": decimal(one["budget"]),
+        "budget": short_decimal(Fraction(one["budget"])),
         "delta": power_of_ten(Fraction(one["delta"])),
-        "exact": rounded_up(one["epsilon"]["upper"], 6),
-        **{name: "–" if value is None else rounded_up(value, 6) for name, value in others.items()},
+        "exact": at_most(one["epsilon"]["upper"], places=6),
+        **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
     }
-
-
-def decimal(text: str) -> str:
-    """An exact fraction as a decimal where it is one."""
-    short = f"{float(Fraction(text)):.12g}"
-    return short if Fraction(short) == Fraction(text) else text
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Intervals of a release, arranged for readers who are no specialists."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,13 @@ import polars as pl
 from markupsafe import Markup
 
 from tallyveil.errors import StoreError
-from tallyveil.release.intervals import DECIMALS, INTERVALS, INTERVALS_MANIFEST, read_interval_table
+from tallyveil.release import manifest_shapes as shapes
+from tallyveil.release.intervals import AGAIN, DECIMALS, INTERVALS, INTERVALS_MANIFEST, read_interval_table
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.interval_plot import Panel, interval_plot
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.read import collect
 
 POINTS = 48
@@ -85,7 +86,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     path = files.root / INTERVALS / INTERVALS_MANIFEST
     if not path.is_file():
         return None
-    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    manifest: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
     if manifest["run"] != files.manifest["run"]:
         raise StoreError(
             f"{path} belongs to run {manifest['run']}, the release to run {files.manifest['run']}. Remove that folder "
@@ -109,7 +110,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         errors=_by_level(levels, _error),
         entities_outside=_by_family(entities, _outside) if entities else None,
         entities_errors=_by_family(entities, _error) if entities else None,
-        plot=interval_plot(panels) if panels else None,
+        plot=interval_plot(panels, files.unit) if panels else None,
         plotted=query_title(query),
         in_tables=bool(files.manifest.get("intervals", {}).get("tables")),
     )

@@ -3,6 +3,8 @@
 import math
 from fractions import Fraction
 
+from tallyveil.accounting.decimals import at_most
+
 
 def grouped(value: int) -> str:
     """A whole number with its thousands set apart: 1,052,567."""
@@ -17,12 +19,6 @@ def rounded(value: float, digits: int = 3) -> str:
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def rounded_up(value: float | Fraction, places: int = 3) -> str:
-    """An upper bound with so many decimals: never below the value, and never a digit more than it takes."""
-    exact = Fraction(value) * 10**places
-    return f"{-(-exact.numerator // exact.denominator) / 10**places:.{places}f}"
-
-
 def percent(share: float) -> str:
     """A share as a percentage with three significant digits at most: 33.3 %, 0.12 %."""
     value = 100 * share
@@ -32,11 +28,12 @@ def percent(share: float) -> str:
 
 
 def power_of_ten(value: Fraction) -> str:
-    """A small number, whole powers of ten as such: 10⁻¹⁰."""
-    exponent = round(math.log10(value.numerator) - math.log10(value.denominator))
-    if value == Fraction(10) ** exponent:
-        return "10" + _raised(exponent)
-    return scientific(float(value))
+    """The delta of a claim: a whole power of ten as such, 10⁻¹⁰; any other to two digits, rounded up."""
+    power = round(math.log10(value.numerator) - math.log10(value.denominator))
+    if value == Fraction(10) ** power:
+        return "10" + _raised(power)
+    digits, _, exponent = at_most(value, 2).partition("e")
+    return f"{digits} × 10{_raised(int(exponent))}" if exponent else digits
 
 
 def scientific(value: float) -> str:

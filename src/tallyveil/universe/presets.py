@@ -11,6 +11,7 @@ from tallyveil.universe.names import closest_hint
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.structural_zero import StructuralZero
+from tallyveil.universe.unit import unit_of
 
 _FOLDER = resources.files("tallyveil.universe") / "presets"
 
@@ -55,6 +56,7 @@ def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
             StructuralZero(entry["name"], _level_sets(entry["cells"]))
             for entry in table.get("structural_zeros", ())
         ),
+        unit=unit_of(table.get("unit"), table.get("units")),
     )
 
 

@@ -16,6 +16,7 @@ from tallyveil.universe.names import check_distinct, closest_hint
 from tallyveil.universe.query_group import Factor, QueryGroup
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.structural_zero import StructuralZero
+from tallyveil.universe.unit import PERSON, Unit
 
 LARGEST_SIZE = 2**62
 """Most cells a schema may have, so that cell numbers and sums of two of them fit 64 bits."""
@@ -33,6 +34,7 @@ class Schema:
         attributes: Attributes in order.
         recodes: Groupings that queries may name.
         structural_zeros: Cells that always count zero.
+        unit: What one record stands for.
     Raises:
         SchemaError: names clash, or a recode or structural zero does not fit the attributes.
     """
@@ -41,6 +43,7 @@ class Schema:
     attributes: tuple[Attribute, ...]
     recodes: tuple[Recode, ...] = ()
     structural_zeros: tuple[StructuralZero, ...] = ()
+    unit: Unit = PERSON
 
     def __post_init__(self) -> None:
         where = f"schema {self.name!r}"
@@ -207,6 +210,8 @@ class Schema:
             "structural_zeros": [
                 {"name": item.name, "cells": _lists(item.levels)} for item in self.structural_zeros
             ],
+            # Left out where it is the usual one, so that other schemas keep their digest.
+            **({} if self.unit == PERSON else {"unit": self.unit.one, "units": self.unit.many}),
         }
 
     def digest(self) -> bytes:

@@ -70,7 +70,7 @@ def test_a_run_is_predicted_without_data(plan, small_release):
     assert "no data was opened" in text
     assert "8,000,000 Block geounits and 330,000,000 people" in text
     record = json.loads(plan(small_release, "--json", "--blocks", 1_000))["resources"]
-    assert record["people"] == 40_000
+    assert record["records"] == 40_000
     assert record["geounits"]["Block"] == 1_000
     assert record["memory_bytes"] > 1 << 28
     assert record["seconds"] == pytest.approx(sum(record["stages"].values()), abs=1)
@@ -81,7 +81,7 @@ def test_the_public_geography_is_opened_when_asked(plan, small_release):
     assert "only the public geography was opened" in plan(small_release, "--read-geography")
     record = json.loads(plan(small_release, "--json", "--read-geography", "--people", 500))["resources"]
     assert record["geounits"] == {"Region": 2, "Town": 8, "Block": 48}
-    assert record["people"] == 500
+    assert record["records"] == 500
 
 
 @pytest.mark.parametrize("flags", [["--people", "5"], ["--blocks", "5", "--read-geography"]])
@@ -122,3 +122,21 @@ def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
         main()
     assert ended.value.code == 2
     assert "go together" in capsys.readouterr().err
+
+
+def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):
+    """Totals of regions are published exactly, and a quarter of the regions' share measures them."""
+    text = " ".join(plan(small_release).split())
+    assert "6.25 % of rho measures what is published exactly anyway: total at Region" in text
+    assert '[strategy.geolevels] Region = "' in text
+    record = json.loads(plan(small_release, "--json"))
+    assert record["fixed_by_invariants"]["freed"] == "1/16"
+    assert record["spine_advice"] is None
+
+
+def test_a_plan_speaks_of_what_it_counts(plan, edit):
+    path = edit('name = "people"\n[[schema', 'name = "homes"\nunit = "household"\n[[schema')
+    text = " ".join(plan(path, "--blocks", 10).split())
+    assert "Variance (households squared), standard deviation and margin (households)" in text
+    assert "one household's record changes its value" in text
+    assert "10 Block geounits and 400 households" in text

@@ -135,7 +135,7 @@ def test_the_tally_counts_every_family_once(country, counts):
     solutions = [estimate_family(builder.family(p, counts[level - 1])) for p in range(solver["families"])]
     assert solver["estimate"] == dict(Counter(one.status.value for one in solutions))
     assert solver["rounding"] == dict(Counter(one.rounding.method.value for one in solutions))
-    assert solver["largest_residual_persons"] == max(one.residual_persons for one in solutions)
+    assert solver["largest_residual"] == max(one.residual_persons for one in solutions)
 
 
 def test_measurements_in_bulk_are_those_of_one_at_a_time(country, counts):

@@ -16,6 +16,7 @@ from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import write_json
 from tallyveil.universe import Schema, load_preset
 
@@ -39,12 +40,17 @@ def race_age_strategy(mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN, total:
 
 
 def plan_mapping(
-    name: str, strategy: Strategy, declared: Fraction, invariants: list[Any], bounds: list[Any]
+    name: str,
+    schema: Schema,
+    strategy: Strategy,
+    declared: Fraction,
+    invariants: list[Any],
+    bounds: list[Any],
 ) -> dict[str, Any]:
     return {
         "format": 1,
         "name": name,
-        "schema": {"name": "made up"},
+        "schema": schema.to_mapping(),
         "geolevels": list(strategy.geolevels),
         "mechanism": strategy.mechanism.value,
         "neighbours": strategy.neighbours.value,
@@ -63,6 +69,7 @@ def plan_mapping(
                 "passes": [list(strategy.queries(level))],
                 "slack": "0",
                 "rounding": [["total"], ["detailed"]],
+                "rounding_target": "fraction",
             }
             for level in strategy.geolevels
         },
@@ -96,7 +103,7 @@ def write_histograms(root: Path, schema: Schema, geolevels: tuple[str, ...]) -> 
             "empty_geounits": n_geounits[geolevel] - frame["geocode"].n_unique(),
             "nonzero_cells": frame.height,
         }
-    return {"persons": len(block), "geolevels": stated}
+    return {"records": len(block), "geolevels": stated}
 
 
 def solver_mapping(geolevels: tuple[str, ...]) -> dict[str, Any]:
@@ -110,7 +117,7 @@ def solver_mapping(geolevels: tuple[str, ...]) -> dict[str, Any]:
             | ({"interior_point": hard // 2, "copied": hard} if hard else {}),
             "rounding": {"linear_program": families - hard} | ({"fixed": hard} if hard else {}),
             "rounding_widened": 0,
-            "largest_residual_persons": 3.1e-9 * (number + 1),
+            "largest_residual": 3.1e-9 * (number + 1),
         }
     return solver
 
@@ -127,7 +134,7 @@ def make_release(
     bounds: list[dict[str, Any]] | None = None,
 ) -> Path:
     """A finished release folder."""
-    plan = plan_mapping(name, strategy, declared, invariants or [], bounds or [])
+    plan = plan_mapping(name, schema, strategy, declared, invariants or [], bounds or [])
     sizes = write_histograms(root, schema, strategy.geolevels)
     exactly = tuple(InvariantEvent(f"{item['query']} is published exactly") for item in plan["invariants"])
     declaration = Declaration(strategy.budget_unit, declared, strategy.neighbours)
@@ -142,8 +149,15 @@ def make_release(
         "private": private,
         "warnings": [] if private else [warning],
         "plan": plan,
-        "plan_digest": "5d" * 32,
+        "plan_digest": digest_of(plan).hex(),
         "privacy": {
+            "budget_unit": "rho",
+            "declared": str(declared),
+            "spent": plan["spent"],
+            "delta": "1/10000000000",
+            "epsilon": 17.144,
+            "invariants": [],
+            "statement": "as private as the plan says",
             "exact": {
                 "delta": "1/10000000000",
                 "epsilon": {"lower": 16.4651553733, "upper": 16.4651553768},
@@ -169,7 +183,7 @@ def make_release(
             {"check": "no structural zero is filled", "passed": True},
             {"check": "every tract is the sum of its block groups in every cell", "passed": True},
             {"check": "invariant total holds at state", "passed": True},
-            {"check": "microdata hold exactly the persons of the finest counts", "passed": True},
+            {"check": "microdata hold exactly the records of the finest counts", "passed": True},
             {"check": "table detailed agrees with the counts", "passed": True},
         ],
         "files": [
@@ -207,8 +221,12 @@ def make_race_age(tmp_path: Path) -> Callable[..., Path]:
 
     def make(**changes: Any) -> Path:
         strategy = changes.pop("strategy", race_age_strategy())
-        settings = {"declared": Fraction(2), "name": "Race and age in a small state", **changes}
-        return make_release(tmp_path, schema=load_preset("race-age"), strategy=strategy, **settings)
+        settings = {
+            "declared": Fraction(2),
+            "name": "Race and age in a small state",
+            "schema": load_preset("race-age"),
+        } | changes
+        return make_release(tmp_path, strategy=strategy, **settings)
 
     return make
 

@@ -18,7 +18,7 @@ def test_sizes_are_those_of_the_published_counts(make_race_age: Callable[..., Pa
             totals[geocode] = totals.get(geocode, 0) + count
         every = sorted([0] * (item.geounits - len(totals)) + list(totals.values()))
         assert item.empty == every.count(0)
-        assert item.persons == sum(every) == 200_000
+        assert item.records == sum(every) == 200_000
         assert item.largest == every[-1]
         assert item.median == int(np.quantile(every, 0.5, method="inverted_cdf"))
         assert item.nonzero_cells == frame.height
@@ -30,4 +30,4 @@ def test_a_release_of_nobody_has_sizes(make_race_age: Callable[..., Path]) -> No
     for path in (root / "histogram").iterdir():
         pl.read_parquet(path).clear().write_parquet(path)
     finest = geolevel_sizes(read_release_files(root))[-1]
-    assert (finest.persons, finest.largest, finest.median, finest.empty) == (0, 0, 0, 25_181)
+    assert (finest.records, finest.largest, finest.median, finest.empty) == (0, 0, 0, 25_181)

@@ -7,6 +7,7 @@ import pytest
 from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
 from tallyveil.errors import BudgetError
 from tallyveil.report.release_files import read_release_files
+from tallyveil.storage.json_files import digest_of
 
 
 def test_the_strategy_survives_the_sorted_keys_of_plan_json(redistricting: Path) -> None:
@@ -30,6 +31,11 @@ def test_shares_that_do_not_sum_to_one_are_refused(
         plan["query_shares"]["block"]["total"] = "1/3"
 
     rewrite(root / "plan.json", raise_share)
-    rewrite(root / "manifest.json", lambda manifest: raise_share(manifest["plan"]))
+
+    def in_manifest(manifest: dict[str, Any]) -> None:
+        raise_share(manifest["plan"])
+        manifest["plan_digest"] = digest_of(manifest["plan"]).hex()
+
+    rewrite(root / "manifest.json", in_manifest)
     with pytest.raises(BudgetError, match="query shares of geolevel block sum to"):
         read_release_files(root)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,6 +21,8 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError
 from tallyveil.report import write_report
+from tallyveil.universe.presets import load_preset
+from tallyveil.universe.unit import unit_of
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], None]], None]
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -64,15 +67,27 @@ class PageParser(HTMLParser):
 
 def test_says_what_the_guarantee_is(redistricting: Path) -> None:
     text = text_of(write_report(redistricting))
-    epsilon = zcdp_to_epsilon(Fraction(293764, 114921), Fraction(1, 10**10))
-    shown = Fraction(re.findall(r"ε ≤ ([\d.]+) at δ = 10⁻¹⁰", text.replace("\xa0", " "))[0])
-    assert epsilon <= shown < epsilon + 0.001
+    by_rho = zcdp_to_epsilon(Fraction(293764, 114921), Fraction(1, 10**10))
+    proved = 16.4651553768  # of the manifest
+    # The tile: what is proved stands first, what the budget alone would allow beside it.
+    tile = re.findall(
+        r"Differential privacy ε ≤ ([\d.]+) at δ = 10⁻¹⁰, bounded neighbours; ρ alone allows ε ≤ ([\d.]+)",
+        text,
+    )
+    assert proved <= Fraction(tile[0][0]) < proved + 0.001
+    assert by_rho <= Fraction(tile[0][1]) < by_rho + 0.001
+    plain = text.replace("\xa0", " ")
+    proof, budget = (
+        f"with ε ≤ {tile[0][0]} at δ = 10⁻¹⁰",
+        f"From ρ alone follows only ε ≤ {tile[0][1]} at δ = 10⁻¹⁰",
+    )
+    assert 0 < plain.index(proof) < plain.index(budget)
     for statement in (
         "Redistricting counts of Rhode Island",
-        "counts 200,000 persons by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
+        "counts 200,000 people by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
         "one person’s record differs in its place or characteristics, while the number of records stays the same",
         "discrete Gaussian law",
-        "ρ = 2.556 (exactly 293764/114921)",
+        "ρ = 2.557 (exactly 293764/114921)",
         "100 % of what was declared",
         "total at State (invariant). The guarantee compares only populations that agree on this statistic",
         "The bounds “group quarters” on hhgq at Block. They were used as given and cost no budget.",
@@ -90,7 +105,7 @@ def test_shows_the_numbers_of_plan_manifest_and_counts(redistricting: Path) -> N
     text = text_of(write_report(redistricting))
     # Published margins of the production strategy: 1.96 standard deviations of 1.1 and 89 persons.
     assert "total not measured ± 2 ± 4 ± 5 ± 3 ± 175 " in text
-    assert " 65 2.556 " in text  # measurements and cost in the ledger
+    assert " 65 2.557 " in text  # measurements and cost in the ledger
     assert "State 1 0 200,000 200,000 200,000 657" in text
     assert "Block 3,000 2,888 37 75 75 2,925 0 1.9 × 10⁻⁸" in text
     assert "an only child has its parent's counts" in text
@@ -191,13 +206,14 @@ def test_an_insecure_key_is_impossible_to_overlook(make_race_age: Callable[..., 
     assert "destroyed when the run ends. The guarantee" not in text
 
 
-@pytest.mark.parametrize("value", ["true", 1, None])
-def test_only_a_plain_true_counts_as_private(
-    make_race_age: Callable[..., Path], rewrite: Edit, value: object
+@pytest.mark.parametrize("stated", ["true", 1, None])
+def test_only_a_plain_true_or_false_says_whether_a_release_protects(
+    make_race_age: Callable[..., Path], rewrite: Edit, stated: Any
 ) -> None:
     root = make_race_age()
-    rewrite(root / "manifest.json", lambda manifest: manifest.update(private=value))
-    assert "NOT PRIVATE" in text_of(write_report(root))
+    rewrite(root / "manifest.json", lambda manifest: manifest.update(private=stated))
+    with pytest.raises(StoreError, match="'private' is missing or is not what the run wrote"):
+        write_report(root)
 
 
 def test_laplace_noise_is_pure_differential_privacy(make_race_age: Callable[..., Path]) -> None:
@@ -232,7 +248,7 @@ def test_what_is_no_finished_release_is_refused(make_race_age: Callable[..., Pat
     with pytest.raises(StoreError, match="holds no JSON object"):
         write_report(root)
     (root / "manifest.json").unlink()
-    with pytest.raises(StoreError, match="finish the run first"):
+    with pytest.raises(StoreError, match="holds no finished release"):
         write_report(root)
     assert not (root / "report.html").exists()
 
@@ -242,3 +258,20 @@ def test_a_missing_histogram_is_named(make_race_age: Callable[..., Path]) -> Non
     (root / "histogram" / "tract.parquet").unlink()
     with pytest.raises(StoreError, match=r"tract\.parquet cannot be read"):
         write_report(root)
+
+
+def test_shares_spent_on_what_is_exact_are_told(redistricting):
+    """A third of the national budget of 2020 measures totals of States, which are exact."""
+    told = "32.4 % of rho measures what is published exactly anyway: total at State"
+    text = text_of(write_report(redistricting))
+    assert told in text
+    assert '[strategy.geolevels] US = "426088/11360483"' in text
+
+
+def test_a_page_speaks_of_what_the_release_counts(make_race_age):
+    schema = replace(load_preset("race-age"), unit=unit_of("household"))
+    text = text_of(write_report(make_race_age(schema=schema)))
+    assert "households by voting age" in text
+    assert "published exactly anyway" not in text
+    assert "one household’s record differs" in text
+    assert not re.search(r"\b(persons?|people)\b", text, flags=re.IGNORECASE)

@@ -1,0 +1,98 @@
+"""Bounds as decimal text, rounded in the safe direction.
+
+A number that is printed must not claim more than the number that was computed. An upper bound is therefore rounded
+up and a lower bound down, in exact whole-number arithmetic; a number that has so few digits is printed as it is.
+Every printed epsilon, delta or other bound comes from here.
+"""
+
+import math
+from fractions import Fraction
+from typing import Final
+
+from tallyveil.accounting.bounds import Bounds
+
+DIGITS: Final = 6
+"""Significant digits where nothing else is asked for."""
+
+MOST_DIGITS: Final = 17
+"""So many significant digits tell any two floats apart."""
+
+_LARGEST_PLAIN: Final = 16
+_SMALLEST_PLAIN: Final = -5
+"""Powers of ten between which numbers are written without an exponent."""
+
+
+def at_most(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
+    """An upper bound: the least decimal with so many digits that is not below the value.
+
+    Args:
+        value: The bound.
+        digits: Significant digits; trailing zeros are left away.
+        places: Digits after the point instead, zeros included: for columns of numbers.
+    """
+    return _text(value, digits, places, up=True)
+
+
+def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
+    """A lower bound: the greatest decimal with so many digits that is not above the value; as `at_most`."""
+    return _text(value, digits, places, up=False)
+
+
+def both_ends(bounds: Bounds, digits: int = DIGITS) -> tuple[str, str]:
+    """The lower end rounded down and the upper end rounded up, with enough digits to show how far they are apart.
+
+    Args:
+        bounds: The number's bounds.
+        digits: Significant digits of the upper end, at least. More are taken where the two ends differ by less than
+            a few units of the last one, up to 17.
+    """
+    if not (math.isfinite(bounds.lower) and math.isfinite(bounds.upper)):
+        return at_least(bounds.lower, digits), at_most(bounds.upper, digits)
+    lower, upper = Fraction(bounds.lower), Fraction(bounds.upper)
+    largest = max(abs(lower), abs(upper))
+    if lower != upper:
+        seen = _leading_power(largest) - _leading_power(upper - lower) + 1
+        digits = max(digits, min(seen, MOST_DIGITS))
+    unit = _leading_power(largest) - digits + 1 if largest else 0
+    return _written(lower, unit, up=False, plain=False), _written(upper, unit, up=True, plain=False)
+
+
+def short_decimal(value: Fraction) -> str:
+    """An exact number as a decimal of at most twelve digits where it is one, otherwise as a fraction."""
+    text = at_most(value, 12)
+    return text if Fraction(text) == value else str(value)
+
+
+def _text(value: Fraction | float, digits: int, places: int | None, *, up: bool) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "no number" if math.isnan(value) else "infinite" if value > 0 else "minus infinite"
+    exact = Fraction(value)
+    if places is not None:
+        return _written(exact, -places, up=up, plain=True)
+    return _written(exact, _leading_power(abs(exact)) - digits + 1 if exact else 0, up=up, plain=False)
+
+
+def _leading_power(value: Fraction) -> int:
+    """The power of ten of the leading digit of a number above 0."""
+    power = math.floor(math.log10(value.numerator) - math.log10(value.denominator))
+    while Fraction(10) ** power > value:
+        power -= 1
+    while Fraction(10) ** (power + 1) <= value:
+        power += 1
+    return power
+
+
+def _written(value: Fraction, unit: int, *, up: bool, plain: bool) -> str:
+    """The value as a multiple of 10^unit, rounded in one direction; `plain` keeps zeros and needs no exponent."""
+    scaled = value / Fraction(10) ** unit
+    whole = math.ceil(scaled) if up else math.floor(scaled)
+    sign, figures = "-" if whole < 0 else "", str(abs(whole))
+    leading = unit + len(figures) - 1
+    if not plain and whole and not _SMALLEST_PLAIN <= leading < _LARGEST_PLAIN:
+        rest = figures[1:].rstrip("0")
+        return f"{sign}{figures[0]}{'.' + rest if rest else ''}e{leading:+03d}"
+    if unit >= 0:
+        return sign + str(abs(whole) * 10**unit)
+    figures = figures.zfill(1 - unit)
+    front, rest = figures[:unit], figures[unit:] if plain else figures[unit:].rstrip("0")
+    return sign + front + (f".{rest}" if rest else "")

@@ -1,0 +1,56 @@
+"""The unit of record: what one record stands for, and so what every count counts."""
+
+from dataclasses import dataclass
+
+from tallyveil.errors import SchemaError
+
+MOST_CHARACTERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one record stands for, in the words of every message, page and manifest.
+
+    Attributes:
+        one: The singular, such as "household".
+        many: The plural, such as "households".
+    Raises:
+        SchemaError: a word holds something else than letters, spaces and hyphens, or is too long.
+    """
+
+    one: str
+    many: str
+
+    def __post_init__(self) -> None:
+        for key, word in (("unit", self.one), ("units", self.many)):
+            # Words reach terminals, pages and file tags as they are, so they hold nothing but letters.
+            plain = isinstance(word, str) and word.replace(" ", "").replace("-", "").isalpha()
+            if not plain or word != word.strip() or len(word) > MOST_CHARACTERS:
+                raise SchemaError(
+                    f"[schema] {key} is {str(word)[:MOST_CHARACTERS]!r}; wanted a word or words of letters, spaces and "
+                    f"hyphens, at most {MOST_CHARACTERS} characters, such as "
+                    f'"{"household" if key == "unit" else "households"}".',
+                    code="schema-unit",
+                )
+
+    def counted(self, number: int) -> str:
+        """A number of them, such as "1 household" or "1,200 households"."""
+        return f"{number:,} {self.one if number == 1 else self.many}"
+
+
+PERSON = Unit("person", "people")
+"""The unit of a schema that names none."""
+
+
+def unit_of(one: str | None = None, many: str | None = None) -> Unit:
+    """The unit that a schema's words describe.
+
+    Args:
+        one: The singular; None for a person.
+        many: The plural; without it the singular with an "s", and "people" for persons.
+    Raises:
+        SchemaError: a word is none.
+    """
+    if one is None or one == PERSON.one:
+        return PERSON if many is None else Unit(PERSON.one, many)
+    return Unit(one, f"{one}s" if many is None else many)
