@@ -11,13 +11,23 @@ if TYPE_CHECKING:
 AIMED = " *"
 
 
-def show_changes(changes: "Sequence[AreaChange]") -> None:
-    """Print the mean standard deviation of totals of every family and geolevel, and a warning for each that lost."""
-    from tallyveil.cli.spine_tables import show_table
+def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> None:
+    """Print the mean standard deviation of totals of every family and geolevel, and a warning for each that lost.
+
+    Args:
+        changes: What the spine changes, by family and geolevel.
+        quiet: Print the warnings only.
+    """
     from tallyveil.execution.spine_changes import warnings_of
 
-    if not changes:
-        return
+    if changes and not quiet:
+        _show_table(changes)
+    warn(warnings_of(changes))
+
+
+def _show_table(changes: "Sequence[AreaChange]") -> None:
+    from tallyveil.cli.spine_tables import show_table
+
     regrouped = any(change.aimed for change in changes)
     rows: list[list[Any]] = [
         [
@@ -38,7 +48,6 @@ def show_changes(changes: "Sequence[AreaChange]") -> None:
         + ("after the steps, with groups chosen by variance for what is marked *, " if regrouped else "")
         + "and on this spine."
     )
-    warn(warnings_of(changes))
 
 
 def changes_record(changes: "Sequence[AreaChange]") -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """`tallyveil spine`: make a spine, and say what it is good for. Public geography only; no records are opened."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tallyveil.budget.caps import Reference
 from tallyveil.cli.arguments import Quiet
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -88,12 +87,12 @@ def build(
         ),
     ] = "1/20",
     reference: Annotated[
-        Reference,
+        Literal["steps", "geography"],
         typer.Option(
             "--reference",
             help="--most-loss: counted from the spine that the steps make, or from the geography as it is.",
         ),
-    ] = Reference.STEPS,
+    ] = "steps",
     may_worsen: Annotated[
         list[str] | None,
         typer.Option(
@@ -117,6 +116,7 @@ def build(
     quiet: Quiet = False,
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
+    from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine_matrices import require_affordable
     from tallyveil.cli.area_changes import show_changes
     from tallyveil.cli.spine_build import BuildFlags, built
@@ -125,18 +125,17 @@ def build(
     found = built(
         BuildFlags(
             geography, entities, preset, geolevels, column or [], strategy, schema, exact or [], regroup, aim or [],
-            cutoff, maximum, most_loss, reference, may_worsen or [], bypass,
+            cutoff, maximum, most_loss, Reference(reference), may_worsen or [], bypass,
         )
     )  # fmt: skip
     made = found.made
     if made.shares is not None:
         require_affordable(made.spine, made.shares)
     write_spine(out, made.spine, made.shares, found.aimed)
-    if quiet:
-        return
-    typer.echo(f"{out}: {made.spine!r}")
+    if not quiet:
+        typer.echo(f"{out}: {made.spine!r}")
     if preset is not None or regroup is not None:
-        show_changes(found.changes)
+        show_changes(found.changes, quiet=quiet)
     if found.groups is not None and found.groups.unmet:
         typer.echo(
             f"warning: --most-loss could not be kept for {', '.join(found.groups.unmet)}; "
