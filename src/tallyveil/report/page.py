@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.printable import shown
-from tallyveil.report.wording import grouped, percent
+from tallyveil.report.wording import grouped, percent, unbroken
 from tallyveil.storage.write import write_text
 
 
@@ -28,7 +28,7 @@ def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"grouped": grouped, "percent": percent}
+    environment.filters |= {"grouped": grouped, "percent": percent, "unbroken": unbroken}
     write_text(path, environment.get_template(template).render(values))
     return path
 
