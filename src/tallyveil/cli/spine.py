@@ -137,12 +137,6 @@ def build(
         say(f"{out}: {made.spine!r}")
     if preset is not None or regroup is not None:
         show_changes(found.changes, quiet=quiet)
-    if found.groups is not None and found.groups.unmet:
-        say(
-            f"warning: --most-loss could not be kept for {', '.join(found.groups.unmet)}; "
-            "the search came as near as it could.",
-            err=True,
-        )
 
 
 @spine.command()

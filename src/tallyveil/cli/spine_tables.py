@@ -119,6 +119,10 @@ def _row(
     return row
 
 
+def _areas(row: dict[str, Any]) -> str:
+    return f"{row['name']} of the first spine" if row["kind"] == "geolevel" else str(row["name"])
+
+
 def _change(row: dict[str, Any]) -> str:
     """Relative change of the mean standard deviation; a dash where the first spine has none or is exact."""
     first, second = row["first_mean"], row["second_mean"]
@@ -135,7 +139,12 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
         say(json.dumps(frame.to_dicts(), indent=2))
         return
     show_table(
-        ["", "areas", *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")), "mean"],
+        [
+            "",
+            "areas",
+            *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")),
+            "change",
+        ],
         [
             [
                 row["name"] + (AIMED if row["aimed"] else "")
@@ -157,7 +166,7 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
         say("Groups were chosen by variance for what is marked *.")
     warn(
         [
-            f"{row['name']}: totals are less exact on the second spine, with a mean standard deviation of "
+            f"{_areas(row)}: totals are less exact on the second spine, with a mean standard deviation of "
             f"{row['second_mean']:,.2f} against {row['first_mean']:,.2f}"
             for row in frame.iter_rows(named=True)
             if row["worse"]
