@@ -43,7 +43,7 @@ def _show_table(changes: "Sequence[AreaChange]") -> None:
     before = ["geography", *(["steps"] if regrouped else [])]
     show_table(["st.dev. of totals", "areas", *before, "this spine", "its greatest"], rows, False)
     say(
-        "Mean standard deviations of totals, in persons, with the same budget on every spine: on the geography as "
+        "Mean standard deviations of totals, with the same budget on every spine: on the geography as "
         "given, "
         + ("after the steps, with groups chosen by variance for what is marked *, " if regrouped else "")
         + "and on this spine."
