@@ -120,6 +120,10 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     assert code == 0
     assert "NOT PRIVATE" in said
     assert kinds(out) == ["declaration", "spend", "declassify"]
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["private"] is True
+    assert "NOT PRIVATE" in manifest["warnings"][0]
+    assert manifest["declassified"][0]["line"] == 2
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
     for path in (out / "evaluation").glob("*.parquet"):
         assert pl.read_parquet_metadata(path)["tallyveil.private"] == "false"
@@ -221,11 +225,9 @@ POINTS = [
     ),  # stage 1 of a level set measured, stage 2 not
     ("tallyveil.execution.safetab write_tables", 1),
     ("tallyveil.safetab.outputs write_parquet", 2),  # some tables written
-    ("tallyveil.execution.safetab _finish", 1),
-    (
-        "tallyveil.execution.run_folder RunFolder remove_private",
-        1,
-    ),  # the manifest is written, the key still there
+    ("tallyveil.run.folder RunFolder seal", 1),
+    ("tallyveil.run.folder RunFolder finish", 1),  # the manifest is sealed, the key still there
+    ("tallyveil.run.folder RunFolder remove_private", 1),  # the release is finished, the key gone
     ("tallyveil.cli.safetab _show_run", 1),  # finished but for the words
 ]
 

@@ -157,7 +157,7 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, toy, tm
     def kill(*_, **__):
         raise Killed
 
-    for name in ("write_household_tables", "check_household_tables", "hashed_files"):
+    for name in ("write_household_tables", "check_household_tables", "require_passed"):
         out = tmp_path / name
         with monkeypatch.context() as patch:
             patch.setattr(running, name, kill)

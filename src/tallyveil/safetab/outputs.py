@@ -19,9 +19,23 @@ from tallyveil.safetab.plan import SafetabPlan
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import ID_DIGITS, base_name
 from tallyveil.safetab.tables import ANY, T1_COLUMNS, T2_COLUMNS
+from tallyveil.storage.read import UNREADABLE
 from tallyveil.storage.write import write_file, write_parquet, write_text
 
 TABLES: Final = {"t1": T1_COLUMNS, "t2": T2_COLUMNS}
+HEADERS: Final = tuple(f"{name}/headers.csv" for name in TABLES)
+
+
+def table_paths(run: str) -> list[str]:
+    """Files that `write_tables` writes for a run, "US" or "PR", within the output folder."""
+    stem = run.lower()
+    return [path for name in TABLES for path in (f"{name}/{stem}.csv", f"{name}-{stem}.parquet")]
+
+
+def write_headers(out: Path) -> None:
+    """Write the columns of both tables, which the files of the runs share; raises as `write_tables` does."""
+    for path, columns in zip(HEADERS, TABLES.values(), strict=True):
+        write_text(out / path, "|".join(columns))
 
 
 def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: Mapping[str, str]) -> None:
@@ -37,7 +51,6 @@ def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: 
     """
     for name, frame in (("t1", t1), ("t2", t2)):
         columns = TABLES[name]
-        write_text(out / name / "headers.csv", "|".join(columns))
         _write_text_table(out / name / f"{run.lower()}.csv", frame.select(columns))
         write_parquet(out / f"{name}-{run.lower()}.parquet", frame, {**tags, "table": name})
 
@@ -104,7 +117,7 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
 def _read(path: Path, name: str) -> pl.DataFrame:
     try:
         frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"the table {path} cannot be read: {type(error).__name__}. Restore it, or run again.",
             code="release-unreadable",
