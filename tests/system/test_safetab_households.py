@@ -192,6 +192,11 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     first = run_safetab(toy.write_params(tmp_path / "q"), people, tmp_path / "first", test_key=KEY).path
     words = ("households", params, data, "--out", tmp_path / "out")
     assert command(monkeypatch, capsys, *words)[0] == StoreError.exit_code
+    (first / "private").mkdir(mode=0o700)
+    code, _, said = command(monkeypatch, capsys, *words, "--t1", first)
+    assert code == StoreError.exit_code
+    assert "release-unfinished" in said
+    (first / "private").rmdir()
     code, said, _ = command(monkeypatch, capsys, *words, "--t1", first, "--json")
     assert code == 0
     record = json.loads(said)
