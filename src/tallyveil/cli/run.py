@@ -57,7 +57,7 @@ def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dic
     return {
         "name": manifest["name"],
         "run": manifest["run"],
-        "private": manifest["private"],
+        "protected": manifest["protected"],
         "already_finished": already_finished,
         "privacy": manifest["privacy"],
         "sizes": manifest["sizes"],

@@ -188,7 +188,7 @@ def evaluate(
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
     if as_json:
-        typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        typer.echo(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
@@ -230,7 +230,7 @@ def households(
     describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "private", "sizes", "privacy", "checks_passed")
+    keys = ("run", "protected", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
         typer.echo(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
@@ -330,7 +330,7 @@ def _show_run(
     as_json: bool,
 ) -> None:
     if as_json:
-        keys = ("run", "private", "sizes", "checks_passed")
+        keys = ("run", "protected", "sizes", "checks_passed")
         said = {key: manifest[key] for key in keys}
         typer.echo(
             json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)})

@@ -63,7 +63,7 @@ def release(
     if outcome.noise is not None:
         _write_diagnostics(out / "diagnostics", plan, outcome.noise, 1000, plots)
     if as_json:
-        shown = ("name", "run", "private", "privacy", "noise", "checks")
+        shown = ("name", "run", "protected", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}
         typer.echo(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
