@@ -13,7 +13,7 @@ from tallyveil.exact import fraction_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
-from tallyveil.storage.read import collect, require_text, scan_table
+from tallyveil.storage.read import UNREADABLE, collect, require_text, scan_table
 from tallyveil.storage.write import write_parquet
 
 SHARE = "share."
@@ -122,7 +122,7 @@ def _geolevels(path: Path) -> tuple[str, ...]:
         raise StoreError(f"the spine file {path} does not exist.", code="input-missing")
     try:
         found = pl.read_parquet_metadata(path).get(GEOLEVELS_TAG)
-    except (pl.exceptions.PolarsError, OSError):
+    except UNREADABLE:
         found = None
     if found is None:
         raise StoreError(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from tallyveil.printable import shown
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -82,7 +84,7 @@ def to_svg(figure: "Figure", name: str, description: str) -> Markup:
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_NO_METADATA, transparent=True)
-    text = buffer.getvalue()
+    text = shown(buffer.getvalue())
     text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     # Text is escaped, so that "<" and ">" stand for tags alone and names cannot be mistaken for references.
     text = _TAG.sub(lambda tag: _REFERENCE.sub(rf"\g<1>{name}-", tag.group()), text)
@@ -105,8 +107,8 @@ def log_axis(axes: "Axes", low: float, high: float, zero: float | None = None) -
     ticks = [step * 10.0**power for power in range(-6, 12) for step in steps]
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    shown = [tick for tick in ticks if (zero or low) < tick <= high]
-    axes.xaxis.set_major_locator(FixedLocator(shown if zero is None else [zero, *shown]))
+    labelled = [tick for tick in ticks if (zero or low) < tick <= high]
+    axes.xaxis.set_major_locator(FixedLocator(labelled if zero is None else [zero, *labelled]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: "0" if value == zero else f"{value:,.10g}"))
     axes.grid(axis="x", color=GRID, linewidth=0.8)
