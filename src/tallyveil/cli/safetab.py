@@ -189,7 +189,7 @@ def evaluate(
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
     if as_json:
-        say(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        say(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
@@ -231,7 +231,7 @@ def households(
     describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "private", "warnings", "sizes", "privacy", "checks_passed")
+    keys = ("run", "protected", "warnings", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
         say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
@@ -331,7 +331,7 @@ def _show_run(
     as_json: bool,
 ) -> None:
     if as_json:
-        keys = ("run", "private", "warnings", "sizes", "checks_passed")
+        keys = ("run", "protected", "warnings", "sizes", "checks_passed")
         said = {key: manifest[key] for key in keys}
         say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
     elif not quiet:

@@ -69,7 +69,7 @@ def release(
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
         unfinished.rename(out / "diagnostics")
     if as_json:
-        shown = ("name", "run", "private", "warnings", "privacy", "noise", "checks")
+        shown = ("name", "run", "protected", "warnings", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}
         say(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:

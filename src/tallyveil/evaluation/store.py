@@ -43,7 +43,7 @@ class Evaluation:
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, marked as not private."""
         return {
-            "private": False,
+            "protected": False,
             "warning": WARNING,
             "unit": self.unit.one,
             "errors": self.errors.to_dicts(),
@@ -62,10 +62,10 @@ def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[st
         The JSON file, for people; beside it lie the same tables as Parquet, for programs.
     Raises:
         StoreError: the folder cannot be written to.
-    Privacy: none; every file carries "private": false and a warning.
+    Privacy: none; every file carries "protected": false and a warning.
     """
     folder = run_dir / FOLDER
-    tags = {**metadata, "private": "false", "warning": WARNING}
+    tags = {**metadata, "protected": "false", "warning": WARNING}
     write_parquet(folder / TABLE_FILE, evaluation.errors, tags)
     write_parquet(folder / ARTEFACTS_FILE, evaluation.artefacts, tags)
     write_json(folder / JSON_FILE, {**evaluation.to_mapping(), "metadata": dict(metadata)})

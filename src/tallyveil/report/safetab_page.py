@@ -89,7 +89,7 @@ def run_values(
     """
     return {
         "run": manifest["run"],
-        "is_private": manifest["private"],
+        "is_protected": manifest["protected"],
         "unit": manifest["budget_unit"],
         "mechanism": plan["mechanism"].replace("_", " "),
         "sets": [
