@@ -52,13 +52,14 @@ def release(
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.subspace_release import run_subspace
     from tallyveil.noise.key import insecure_key
+    from tallyveil.storage.paths import inside
 
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
     if outcome.noise is not None:
-        _write_diagnostics(out / "diagnostics", plan, outcome.noise, 1000, plots)
+        _write_diagnostics(inside(out, "diagnostics"), plan, outcome.noise, 1000, plots)
     if as_json:
         shown = ("name", "run", "private", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}
@@ -84,9 +85,12 @@ def diagnose(
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.subspace_record import noise_record
     from tallyveil.execution.subspace_release import noise_of
+    from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
 
     plan = load_subspace_plan(table_file)
+    if out is not None:
+        claim_folder(out, "subspace diagnose")
     noise = noise_of(plan)
     written: tuple[Path, ...] = ()
     if out is not None:  # before a chain is refused: the plots show why

@@ -1,43 +1,21 @@
 """The release file as typed tables: every key there is, and nothing else."""
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.errors import TallyveilError
+from tallyveil.config.fields import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 
 EVERY_GEOLEVEL = "*"
 
 
-def _exact(value: Any) -> Fraction:
-    try:
-        return parse_fraction(value, "value")
-    except TallyveilError as error:
-        raise ValueError(str(error)) from None
-
-
-Exact = Annotated[
-    Fraction,
-    BeforeValidator(_exact),
-    WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
-]
-Name = Annotated[str, Field(min_length=1)]
-
-
-class Table(BaseModel):
-    """A TOML table: unknown keys are errors, values are never converted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
-
-
 class ReleaseTable(Table):
     """[release]"""
 
-    name: Name = Field(description="Name of the release, shown in every output.")
+    name: PlainName = Field(description="Name of the release, shown in every output.")
 
 
 class RecordsTable(Table):
@@ -58,7 +36,7 @@ class GeographyTable(Table):
 
     path: Name = Field(description="Parquet or CSV file with one row a finest geounit, also the empty ones.")
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    geolevels: list[Name] = Field(min_length=1, description="Names of the geolevels, root first.")
+    geolevels: list[PlainName] = Field(min_length=1, description="Names of the geolevels, root first.")
     prefix_lengths: list[int] | None = Field(
         default=None, description="Characters of the geocode's prefix at each geolevel."
     )
@@ -97,9 +75,9 @@ class BranchTable(Table):
     kind: Literal["branch"]
     family: Name = Field(description="Family of the entities that make the area.")
     geolevel: Name = Field(description="First geolevel to be cut.")
-    name: Name = Field(description="Name of the branch, written into geocodes.")
+    name: PlainName = Field(description="Name of the branch, written into geocodes.")
     entities: list[Name] | None = Field(default=None, description="The entities; without them, all.")
-    parts: Name | None = Field(
+    parts: PlainName | None = Field(
         default=None,
         description="New geolevel for the parts of the geolevel, which then stays whole above them, as it must "
         "where an invariant or bounds are stated for it.",
@@ -112,7 +90,7 @@ class CutByEntitiesTable(Table):
     kind: Literal["cut_by_entities"]
     families: list[Name] = Field(min_length=1, description="Families whose entities cut.")
     geolevel: Name = Field(description="First geolevel to be cut.")
-    name: Name = Field(description="Name of the geolevel of parts.")
+    name: PlainName = Field(description="Name of the geolevel of parts.")
     keep: bool = Field(
         default=True, description="Keep the geolevel whole above its parts; otherwise they take its place."
     )
@@ -123,7 +101,9 @@ class GroupByMembershipTable(FanOutTable):
 
     kind: Literal["group_by_membership"]
     families: list[Name] = Field(min_length=1)
-    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
+    geolevel: PlainName = Field(
+        description="Geolevel of the groups: the one above the children, or a new one."
+    )
     children: Name = Field(description="Geolevel whose geounits are grouped.")
 
 
@@ -132,7 +112,9 @@ class GroupByDistanceTable(FanOutTable):
 
     kind: Literal["group_by_distance"]
     families: list[Name] = Field(min_length=1)
-    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
+    geolevel: PlainName = Field(
+        description="Geolevel of the groups: the one above the children, or a new one."
+    )
     children: Name = Field(description="Geolevel whose geounits are grouped; not the finest.")
     remainders: bool = Field(default=True, description="Count what is in no entity of a family as one more.")
     gains_first: bool = Field(
@@ -167,11 +149,11 @@ class SpineTable(Table):
         default=None, description="Parquet or CSV file with one row a finest geounit."
     )
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    families: list[Name] = Field(
+    families: list[PlainName] = Field(
         default_factory=list,
         description="Columns naming the entity of each finest geounit (null: in none); a preset's need not be named.",
     )
-    overlapping: dict[Name, Name] = Field(
+    overlapping: dict[PlainName, Name] = Field(
         default_factory=dict,
         description="Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest "
         "geounit of each entity, with the columns of geocode and `entity`.",
@@ -180,7 +162,7 @@ class SpineTable(Table):
         default=None,
         description='Steps of a production spine, such as "redistricting-persons-us"; instead of steps.',
     )
-    parts: Name | None = Field(
+    parts: PlainName | None = Field(
         default=None,
         description="With a preset that branches: new geolevel for the parts of the geolevel it cuts, which then stays "
         "whole above them, as it must where an invariant or bounds are stated for it.",
@@ -213,14 +195,14 @@ class SpineTable(Table):
 class AttributeTable(Table):
     """[[schema.attributes]]"""
 
-    name: Name
+    name: PlainName
     levels: list[Name] = Field(min_length=1)
 
 
 class RecodeTable(Table):
     """[[schema.recodes]]"""
 
-    name: Name
+    name: PlainName
     attribute: Name
     groups: dict[Name, list[Name]] = Field(min_length=1)
 
@@ -228,7 +210,7 @@ class RecodeTable(Table):
 class StructuralZeroTable(Table):
     """[[schema.structural_zeros]]"""
 
-    name: Name
+    name: PlainName
     cells: dict[Name, list[Name]] = Field(min_length=1)
 
 
@@ -236,7 +218,7 @@ class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
     preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
-    name: Name | None = None
+    name: PlainName | None = None
     attributes: list[AttributeTable] = Field(default_factory=list)
     recodes: list[RecodeTable] = Field(default_factory=list)
     structural_zeros: list[StructuralZeroTable] = Field(default_factory=list)
@@ -343,7 +325,7 @@ class InvariantTable(Table):
 class BoundsTable(Table):
     """[[bounds]]: public lower and upper bounds from a table."""
 
-    name: Name
+    name: PlainName
     query: Name
     geolevel: Name
     path: Name = Field(

@@ -7,6 +7,7 @@ import polars as pl
 
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.metrics import COLUMNS
+from tallyveil.storage.read import read_parquet
 from tallyveil.storage.write import write_json, write_parquet
 
 FOLDER = "evaluation"
@@ -46,7 +47,7 @@ def read_evaluation(run_dir: Path) -> pl.DataFrame:
     """
     path = run_dir / FOLDER / TABLE_FILE
     try:
-        frame = pl.read_parquet(path)
+        frame = read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _not_an_evaluation(path, type(error).__name__) from None
     if frame.schema != pl.Schema(COLUMNS):

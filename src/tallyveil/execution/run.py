@@ -56,6 +56,7 @@ from tallyveil.release.checks import check_release
 from tallyveil.release.geography import write_geography
 from tallyveil.release.histograms import read_histogram, write_histogram
 from tallyveil.release.manifest import make_manifest
+from tallyveil.storage.paths import file_name
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 
@@ -391,4 +392,4 @@ def _timed_stages(spine: Spine) -> list[str]:
 
 
 def _stage_file(name: str) -> str:
-    return name.replace(" ", "-")
+    return file_name(name)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,7 @@ import tallyveil
 from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
 from tallyveil.errors import StoreError, TallyveilError
@@ -37,7 +39,9 @@ from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
-from tallyveil.storage.write import file_digest, write_json
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,9 @@ PRIVACY = "privacy.json"
 EXPECTED = "expected.json"
 DELTA = Fraction(1, 10**10)
 """Epsilon is stated at this delta."""
+
+LONGEST_PATH = "evaluation/household-detail/headers.parquet"
+"""No file of a SafeTab run has a longer path in its folder."""
 
 TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
 
@@ -121,6 +128,7 @@ def run_safetab(
         raise StoreError(
             f"{out} holds files that are no Tallyveil run. Choose a new folder.", code="folder-taken"
         )
+    refuse_safetab_folder(out, (params, data))
     plan = read_plan(params)
     digest = binding_of(plan.digest(), bytes([coterminous_once]))
     if state is FolderState.FINISHED:
@@ -131,8 +139,13 @@ def run_safetab(
     with watch.stage("read records"):
         persons = read_persons(data, plan.config, plan.files, regions)
     inputs = SafetabInputs(plan, regions, persons)
+    certify_laws(
+        law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+    )
+    description = _description_of(plan)  # before the spend, for not every event can be accounted for
     with RunFolder(out) as folder:
         _tabulate(folder, inputs, digest, watch, test_key, once=coterminous_once)
+    _write_description(out, *description)
     return SafetabOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)
 
 
@@ -269,14 +282,29 @@ def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
     Returns:
         The guarantee of each run (US, PR) by every accountant, as `RunPrivacy.to_mapping`.
     """
-    if not (out / EXPECTED).exists():
-        details, sizes = expected_errors(plan), errors_by_size(plan)
-        content = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
-        write_json(out / EXPECTED, content)
-    if not (out / PRIVACY).exists():
-        write_json(out / PRIVACY, [one.to_mapping() for one in privacy_of(plan, DELTA)])
+    if not ((out / EXPECTED).exists() and (out / PRIVACY).exists()):
+        _write_description(out, *_description_of(plan))
     stored: list[dict[str, Any]] = json.loads((out / PRIVACY).read_text())
     return stored
+
+
+def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+    refuse_inputs(out, inputs)
+    refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
+
+
+def _description_of(plan: SafetabPlan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Contents of `expected.json` and `privacy.json`."""
+    details, sizes = expected_errors(plan), errors_by_size(plan)
+    expected = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
+    return expected, [one.to_mapping() for one in privacy_of(plan, DELTA)]
+
+
+def _write_description(out: Path, expected: dict[str, Any], privacy: list[dict[str, Any]]) -> None:
+    for name, content in ((EXPECTED, expected), (PRIVACY, privacy)):
+        if not (out / name).exists():
+            write_json(out / name, content)
 
 
 def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.execution.safetab_evaluate import finished_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
+from tallyveil.storage.read import parquet_metadata, read_parquet
 from tallyveil.storage.write import write_parquet
 
 _PREFIX = "tallyveil."
@@ -41,7 +42,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
     for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
         path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
         try:
-            frame, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+            frame, metadata = read_parquet(path), parquet_metadata(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StoreError(
                 f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",

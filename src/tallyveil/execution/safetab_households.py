@@ -9,6 +9,7 @@ import polars as pl
 import tallyveil
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.errors import StoreError
 from tallyveil.execution.observer import Observer, SilentObserver
@@ -20,6 +21,7 @@ from tallyveil.execution.safetab import (
     SafetabOutcome,
     already_finished,
     hashed_files,
+    refuse_safetab_folder,
     spend_once,
 )
 from tallyveil.execution.stopwatch import Stopwatch
@@ -70,6 +72,7 @@ def run_households(
         raise StoreError(
             f"{out} holds files that are no Tallyveil run. Choose a new folder.", code="folder-taken"
         )
+    refuse_safetab_folder(out, (params, data, *([] if published is None else [published])))
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
     with watch.stage("read geography"):
@@ -83,6 +86,9 @@ def run_households(
         households = read_households(data, plan, regions)
     parts = [regions[run.run].digest() for run in plan.runs]
     parts += [homes.digest() for run in plan.runs for homes in households[run.run].values()]
+    certify_laws(one.law for run in plan.runs for one in run.sets)
+    privacy = {run.run: _privacy(run) for run in plan.runs}
+    expected = [one.to_mapping() for one in expected_household_errors(plan)]
     with RunFolder(out) as folder:
         declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
         binding = binding_of(digest, *parts)
@@ -117,13 +123,14 @@ def run_households(
             "plan_digest": digest.hex(),
             "budget_unit": plan.budget_unit,
             "budgets": {run.run: str(run.budget) for run in plan.runs},
-            "privacy": {run.run: _privacy(run) for run in plan.runs},
+            "privacy": privacy,
             "event": plan.event().to_mapping(),
             "sizes": sizes,
             "checks_passed": len(checks),
             "files": hashed_files(folder),
             "performance": watch.stages,
         }
+        write_json(out / EXPECTED, expected)
         write_json(out / MANIFEST, manifest)
         folder.remove_private()
     return SafetabOutcome(out, json.loads((out / MANIFEST).read_text()), already_finished=False)

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.execution.plan import ReleasePlan
-from tallyveil.execution.subspace_counts import SubspaceDraw, drawn_path
+from tallyveil.execution.subspace_counts import SubspaceDraw
+from tallyveil.measurements.store import drawn_name
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan, guarantee_record
 
@@ -63,7 +64,7 @@ def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
     names = draw.noise.lattice.system.names
     return {
         **draw.item.to_mapping(),
-        "path": drawn_path(draw.item),
+        "path": drawn_name(draw.item.geolevel, draw.item.query),
         "law": stated,
         "privacy": {**guarantee_record(draw.noise, Fraction(moved), plan.delta), "invariants": list(names)},
         "noise": {**noise_record(draw.noise), "spread": _spread(draw)},

@@ -33,8 +33,10 @@ from tallyveil.execution.run_folder import (
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
 from tallyveil.execution.subspace_record import noise_record
-from tallyveil.storage.read import collect
-from tallyveil.storage.write import file_digest, write_file, write_json, write_parquet
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, write_file, write_json, write_parquet
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
 from tallyveil.subspace.table import cell_labels
 from tallyveil.universe.counts import Int64Array
@@ -100,6 +102,8 @@ def run_subspace(
         )
     if state is FolderState.FINISHED:
         return _already_finished(plan, out)
+    refuse_inputs(out, [plan.table.path])
+    refuse_long_paths(out, [DRAWS, "diagnostics/total-variation.csv"], TEMPORARY_SUFFIX)
     watch = Stopwatch(observer or SilentObserver())
     noise = noise_of(plan, observer)
     guarantee = guarantee_record(noise, plan.distance, plan.delta)
@@ -174,7 +178,7 @@ def _write_draws(out: Path, plan: SubspacePlan, noise: NoisePlan, secrets: RunSe
 
 def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: ConfidentialTable) -> list[str]:
     """Read the written files back and hold them to the invariants."""
-    written = collect(pl.scan_parquet(out / TABLE), out / TABLE, "table")
+    written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
     system = plan.constraints.system
     passed = {
         f"all {system.n_constraints} invariants are exact": keeps_invariants(
@@ -183,7 +187,7 @@ def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: Confidential
         "every cell of the table is there once": written.height == plan.schema.size,
     }
     if (out / DRAWS).exists():
-        drawn = collect(pl.scan_parquet(out / DRAWS), out / DRAWS, "draws")
+        drawn = collect(scan_parquet(out / DRAWS), out / DRAWS, "draws")
         vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)
         passed["every draw of noise leaves the invariants alone"] = noise.lattice.contains(vectors.T)
     for name, holds in passed.items():

@@ -15,6 +15,7 @@ from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import REPORT, decimal, error_plot, frame_texts, read_json, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded, rounded_up
+from tallyveil.storage.read import read_parquet
 
 KIND: Final = "safetab-households"
 
@@ -86,7 +87,7 @@ def _published(out: Path, table: str, runs: list[str]) -> pl.DataFrame:
     for run in runs:
         path = out / f"{table}-{run.lower()}.parquet"
         try:
-            frame = pl.read_parquet(path)
+            frame = read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StoreError(
                 f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",

@@ -15,6 +15,7 @@ from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded, rounded_up
+from tallyveil.storage.read import read_parquet
 
 REPORT: Final = "report.html"
 KIND: Final = "safetab"
@@ -132,7 +133,7 @@ def _published(out: Path, runs: Sequence[str]) -> pl.DataFrame:
     for run in runs:
         path = out / f"t1-{run.lower()}.parquet"
         try:
-            frame = pl.read_parquet(path)
+            frame = read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StoreError(
                 f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",

@@ -19,6 +19,8 @@ from tallyveil.safetab.plan import SafetabPlan
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import ID_DIGITS, base_name
 from tallyveil.safetab.tables import ANY, T1_COLUMNS, T2_COLUMNS
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet, write_text
 
 TABLES: Final = {"t1": T1_COLUMNS, "t2": T2_COLUMNS}
@@ -37,9 +39,9 @@ def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: 
     """
     for name, frame in (("t1", t1), ("t2", t2)):
         columns = TABLES[name]
-        write_text(out / name / "headers.csv", "|".join(columns))
-        _write_text_table(out / name / f"{run.lower()}.csv", frame.select(columns))
-        write_parquet(out / f"{name}-{run.lower()}.parquet", frame, {**tags, "table": name})
+        write_text(inside(out, name, "headers.csv"), "|".join(columns))
+        _write_text_table(inside(out, name, f"{run.lower()}.csv"), frame.select(columns))
+        write_parquet(inside(out, f"{name}-{run.lower()}.parquet"), frame, {**tags, "table": name})
 
 
 def _write_text_table(path: Path, frame: pl.DataFrame) -> None:
@@ -103,7 +105,7 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
 
 def _read(path: Path, name: str) -> pl.DataFrame:
     try:
-        frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
+        frame = read_text(path, "|", None)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise StoreError(
             f"the table {path} cannot be read: {type(error).__name__}. Restore it, or run again.",

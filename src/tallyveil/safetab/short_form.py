@@ -7,6 +7,7 @@ import polars as pl
 
 from tallyveil.errors import SchemaError
 from tallyveil.safetab.files import CODES, check_utf8, unreadable
+from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_text
 
 _TERM = r"[0-9]{4}(?::[0-9]{4})?"
@@ -43,7 +44,7 @@ def convert_short_form(short_form: Path, codes: Path, output: Path) -> int:
 def _known_codes(path: Path) -> set[int]:
     check_utf8(path)
     try:
-        frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
+        frame = read_text(path, "|", None)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise unreadable(path, error) from None
     name = CODES.columns[0]

@@ -1,0 +1,43 @@
+"""What the tables of every file are made of: exact numbers, texts, names, and tables without unknown keys."""
+
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.errors import TallyveilError
+from tallyveil.universe.names import check_name
+
+
+def _exact(value: Any) -> Fraction:
+    try:
+        return parse_fraction(value, "value")
+    except TallyveilError as error:
+        raise ValueError(str(error)) from None
+
+
+Exact = Annotated[
+    Fraction,
+    BeforeValidator(_exact),
+    WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
+]
+Name = Annotated[str, Field(min_length=1)]
+"""Text that is not empty: a path, a column, a reference to something named elsewhere."""
+
+
+def _plain(value: str) -> str:
+    try:
+        return check_name(value, "the")
+    except TallyveilError as error:
+        raise ValueError(str(error)) from None
+
+
+PlainName = Annotated[Name, AfterValidator(_plain)]
+"""A name given here: it reaches file names, terminals and pages (`tallyveil.universe.names.check_name`)."""
+
+
+class Table(BaseModel):
+    """A TOML table: unknown keys are errors, values are never converted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
