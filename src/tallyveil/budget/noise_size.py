@@ -14,6 +14,16 @@ MOST_CELLS_OF_NOISE: Final = LARGEST_COUNT
 """People that noise alone may make of an empty root: its cells times the largest standard deviation there."""
 
 
+def certify_noise(allocation: Allocation, schema: Schema) -> None:
+    """Refuse noise that cannot be drawn, or that estimates could not bear.
+
+    Raises:
+        BudgetError, SolverError: see `refuse_vast_noise` and `certify_laws`.
+    """
+    refuse_vast_noise(allocation, schema)
+    certify_laws(laws_of(allocation))
+
+
 def laws_of(allocation: Allocation) -> set[Law]:
     """Every law that a release draws from."""
     strategy = allocation.strategy

@@ -11,12 +11,13 @@ from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.budget.noise_size import certify_noise
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.execution.before_spend import refuse_folder, refuse_many_people
 from tallyveil.execution.bounds_files import write_bounds
 from tallyveil.execution.constraints import ConstraintTable, compile_constraints
-from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.guarantee import guarantee_of
 from tallyveil.execution.inputs import read_hierarchies, read_histograms
@@ -106,9 +107,10 @@ def run_release(
         outcome = _already_finished(plan, out)
         add_planned_intervals(plan, out, observer, workers)
         return outcome
+    refuse_folder(plan, out)
     run = _Run.prepare(plan, observer or SilentObserver(), workers or usable_cores())
     if state is FolderState.ABSENT:
-        refuse_small_disk(plan, run.spine, out)
+        refuse_many_people(plan, run.spine, out, run.histograms[0].total)
     with RunFolder(out) as folder:
         run.release(folder, test_key)
     add_planned_intervals(plan, out, observer, workers)
@@ -145,6 +147,7 @@ class _Run:
     workers: int
     subspace: tuple[SubspaceDraw, ...]
     geography_digest: bytes
+    guarantee: dict[str, Any]
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
 
     @classmethod
@@ -156,6 +159,8 @@ class _Run:
             spine = hierarchies.spine
             allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
             paths = check_paths(allocation)
+            certify_noise(allocation, plan.schema)
+            guarantee = guarantee_of(plan, allocation)  # not every event can be accounted for
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
         if warning is not None:
             observer.warned(warning)
@@ -163,9 +168,7 @@ class _Run:
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, spine, histograms)
-            if (
-                plan.intervals is not None
-            ):  # refuses zeros that intervals could not keep, before anything is spent
+            if plan.intervals is not None:  # refuses zeros that intervals could not keep
                 plan_model(plan, spine)
             subspace = prepare_subspace(plan, spine)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
@@ -182,6 +185,7 @@ class _Run:
             workers,
             subspace,
             geography_digest=spine.digest(),
+            guarantee=guarantee,
             records_digest=histograms[-1].digest(),
         )
 
@@ -355,7 +359,7 @@ class _Run:
             root=folder.path,
             plan=self.plan.to_mapping(),
             plan_digest=self.plan.digest().hex(),
-            privacy={**guarantee_of(self.plan, self.allocation), "paths": self.paths},
+            privacy={**self.guarantee, "paths": self.paths},
             event=self.plan.event(self.allocation.event()).to_mapping(),
             run_id=secrets.run_id,
             private=secrets.private,
