@@ -5,7 +5,9 @@ from typing import Final
 
 from tallyveil.budget.allocation import Allocation
 from tallyveil.errors import BudgetError
+from tallyveil.noise.key import KEY_BYTES
 from tallyveil.noise.laws import Law
+from tallyveil.noise.source import NoiseSource
 from tallyveil.noise.table import InversionTable
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.schema import Schema
@@ -36,13 +38,16 @@ def laws_of(allocation: Allocation) -> set[Law]:
 
 
 def certify_laws(laws: Iterable[Law]) -> None:
-    """Build the table of every law once, so that one that cannot be built is told before the spend.
+    """Build a source of noise, and the table and the variance of every law, once: what cannot be is told in time.
 
     Raises:
         SolverError: digits of a law are undecided at the highest precision.
+        ConfigError: this machine's numbers are of another byte order than the noise's.
     """
-    for law in laws:
+    NoiseSource(bytes(KEY_BYTES))
+    for law in set(laws):
         InversionTable.build(law)
+        law.variance_float()
 
 
 def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
