@@ -30,7 +30,7 @@ NUMBERED = {"part", "number", "self._parts"}
 
 def test_no_name_is_put_into_a_path_but_by_the_one_function(nodes: list[tuple[Path, ast.AST]]) -> None:
     """A text that is formatted with anything but a number stands to the right of no `/`: `inside` takes it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, node in nodes:
         if (
             isinstance(node, ast.BinOp)
             and isinstance(node.op, ast.Div)
@@ -59,4 +59,4 @@ CLOSED_LISTS = {
     "files.py",
     "subspace_diagnostics.py",
 }
-"""Modules whose texts hold the words of a closed list: presets, us and pr, t1 to t4, svg and png, the synthetic files."""
+"""Modules whose texts hold words of a closed list: presets, us and pr, t1 to t4, svg and png, synthetic files."""

@@ -24,8 +24,8 @@ from tallyveil.noise.balls import (
     rational,
 )
 
-SMALLEST_PARAMETER: Final = Fraction(1, 100)
-"""Below it noise is zero but once in 10**21 draws, which is no noise, and its variance leaves the range of floats."""
+SMALLEST_PARAMETER: Final = Fraction(1, 250)
+"""Below it noise is zero but once in 10**54 draws, which is no noise, and its variance leaves the range of floats."""
 LARGEST_VARIANCE: Final = Fraction(10**10)
 LARGEST_SCALE: Final = Fraction(10**5)
 
@@ -202,7 +202,7 @@ class DiscreteGaussian(IntegerLaw):
     """P(X = x) proportional to exp(-x**2 / (2 variance)) on the integers.
 
     Attributes:
-        variance: The parameter, counts squared; an exact Fraction from 1/100 to 1e10. The variance of the
+        variance: The parameter, counts squared; an exact Fraction from 1/250 to 1e10. The variance of the
             law itself is slightly smaller (`variance_float`), noticeably so only below 1.
 
     Raises:
@@ -268,7 +268,7 @@ class DiscreteLaplace(IntegerLaw):
     """P(X = x) proportional to exp(-abs(x) / scale) on the integers: the two-sided geometric law.
 
     Attributes:
-        scale: Counts; an exact Fraction from 1/100 to 1e5.
+        scale: Counts; an exact Fraction from 1/250 to 1e5.
 
     Raises:
         BudgetError: the parameter is no Fraction or lies outside the range.

@@ -107,8 +107,8 @@ def test_both_sides_of_the_poisson_switch_agree() -> None:
     [
         (DiscreteGaussian(Fraction(10**10)), 1e5),
         (DiscreteLaplace(Fraction(10**5)), 141421.35623672025),
-        (DiscreteGaussian(Fraction(1, 100)), (2 * math.exp(-50)) ** 0.5),
-        (DiscreteLaplace(Fraction(1, 100)), (2 * math.exp(-100)) ** 0.5),
+        (DiscreteGaussian(Fraction(1, 250)), (2 * math.exp(-125)) ** 0.5),
+        (DiscreteLaplace(Fraction(1, 250)), (2 * math.exp(-250)) ** 0.5),
     ],
     ids=str,
 )
