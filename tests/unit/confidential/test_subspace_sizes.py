@@ -18,7 +18,7 @@ def test_counts_too_large_together_are_refused_without_their_size(tmp_path, coun
     schema = Schema("t", (Attribute("a", ("x", "y")),))
     with pytest.raises(SchemaError) as caught:
         read_confidential_table(path, count="n", columns={"a": "a"}, schema=schema)
-    assert not any(str(abs(count)) in str(caught.value) for count in counts)
+    assert not any(str(abs(count)) in str(caught.value) for count in counts if abs(count) > 1)
 
 
 def test_the_largest_table_allowed_is_read(tmp_path):
