@@ -223,7 +223,7 @@ def test_a_disk_that_fills_up_keeps_what_was_done(small_release, small_disk, mon
     import tallyveil.execution.run as running
     from tallyveil.config.load import load_plan
 
-    monkeypatch.setattr(running, "refuse_small_disk", lambda *_: None)
+    monkeypatch.setattr(running, "refuse_many_people", lambda *_: None)
     disk = small_disk("128k")
     ballast = disk / "ballast"
     ballast.write_bytes(b"x" * 60_000)

@@ -54,11 +54,13 @@ def plan(
 ) -> None:
     """Show what a run guarantees and how exact its numbers will be, before any record is opened."""
     from tallyveil.safetab.plan import read_plan
+    from tallyveil.storage.outputs import claim_folder
     from tallyveil.storage.write import write_json
 
     read = read_plan(params)
     record = plan_record(read, _exact(delta), data)
     if out is not None:
+        claim_folder(out, "safetab plan")
         write_json(out / "safetab-plan.json", record)
     if as_json:
         say(json.dumps(record, indent=2))
@@ -254,7 +256,10 @@ def consistent(
 ) -> None:
     """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
     from tallyveil.execution.safetab_consistent import write_consistent
+    from tallyveil.storage.outputs import claim_folder, refuse_inputs
 
+    refuse_inputs(out, [params, run])
+    claim_folder(out, "safetab consistent")
     paths = write_consistent(params, run, out, rule.value)
     if not quiet:
         for path in paths:
@@ -270,7 +275,9 @@ def long_form(
 ) -> None:
     """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
     from tallyveil.safetab.short_form import convert_short_form
+    from tallyveil.storage.outputs import claim_file
 
+    claim_file(out, [short, codes])
     rows = convert_short_form(short, codes, out)
     if not quiet:
         say(f"{rows:,} rows written to {out}")

@@ -34,6 +34,7 @@ from tallyveil.execution.plan import (
 from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.optimise import geolevels_after
 from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.names import check_areas
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
@@ -71,6 +72,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
     spine = spine_of(file, folder)
     geolevels = geography.geolevels if spine is None else geolevels_after(geography.geolevels, spine.steps)
+    families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
+    check_areas((*geography.geolevels, *geolevels), families, file.outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels)
     _require_size(schema, strategy)
     _check_queries(strategy, schema)
@@ -298,7 +301,7 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
     level = table.intervals
     if level is None:
         return None
-    if not Fraction(1, 2) <= level < 1:
+    if not Fraction(1, 2) <= level or not float(level) < 1:  # 1 - 1e-20 is 1 as a float
         raise ConfigError(
             f'[outputs] intervals is {level}; wanted a coverage of at least 1/2 and below 1, such as "0.95".',
             code="interval-level",

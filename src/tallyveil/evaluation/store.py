@@ -10,7 +10,7 @@ import polars as pl
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.evaluation.metrics import COLUMNS
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.read import UNREADABLE, read_parquet
 from tallyveil.storage.write import write_json, write_parquet
 from tallyveil.universe.unit import Unit
 
@@ -84,7 +84,7 @@ def read_evaluation(run_dir: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame:
     try:
-        frame = pl.read_parquet(path)
+        frame = read_parquet(path)
     except UNREADABLE as error:
         raise _not_an_evaluation(path, type(error).__name__) from None
     if frame.schema != pl.Schema(columns):

@@ -14,7 +14,14 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.published import names_of_tag, published_tags
-from tallyveil.storage.read import UNREADABLE, collect, require_text, scan_table
+from tallyveil.storage.read import (
+    UNREADABLE,
+    collect,
+    parquet_columns,
+    parquet_metadata,
+    require_text,
+    scan_table,
+)
 from tallyveil.storage.write import write_parquet
 
 SHARE = "share."
@@ -60,7 +67,7 @@ def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
     frame = scan_table(path, names, "spine")
     for name in names:
         require_text(frame, name, path, "spine")
-    shares_given = all(SHARE + name in pl.scan_parquet(path).collect_schema().names() for name in names)
+    shares_given = all(SHARE + name in parquet_columns(path) for name in names)
     wanted = [*names, *(SHARE + name for name in names if shares_given)]
     table = collect(scan_table(path, wanted, "spine"), path, "spine")
     spine = spine_from_columns({name: table[name] for name in names}, names)
@@ -122,7 +129,7 @@ def _geolevels(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise StoreError(f"the spine file {path} does not exist.", code="input-missing")
     try:
-        found = pl.read_parquet_metadata(path).get(GEOLEVELS_TAG)
+        found = parquet_metadata(path).get(GEOLEVELS_TAG)
     except UNREADABLE:
         found = None
     if found is None:

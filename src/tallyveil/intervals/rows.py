@@ -13,7 +13,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import TreeModel
 from tallyveil.kernels.tree_transform import Int64s
 from tallyveil.measurements.family_answers import MeasurementSource
-from tallyveil.measurements.store import FOLDER, query_folder
+from tallyveil.measurements.store import measurement_folder
 from tallyveil.storage.published import published_columns, published_height, read_published
 from tallyveil.universe.query_group import QueryGroup
 
@@ -112,7 +112,7 @@ class StoredRows:
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _parts(self, level: int, group: QueryGroup) -> tuple[list[Path], list[int]]:
-        folder = self._root / FOLDER / self._spine.geolevels[level] / query_folder(group.name)
+        folder = measurement_folder(self._root, self._spine.geolevels[level], group.name)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
             raise StoreError(f"no measurements of '{group.name}' in {folder}.", code="measurements-missing")

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.json_files import damaged, misfit
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.read import UNREADABLE, parquet_columns, parquet_metadata, read_parquet, scan_parquet
 
 _RESTORE = "Restore the file from a copy of the release, or make the release again in another folder."
 
@@ -21,25 +21,25 @@ def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataF
         StoreError: it is missing, is damaged, or lacks a column.
     """
     with _readable(path):
-        return pl.read_parquet(path, columns=None if columns is None else list(columns), glob=False)
+        return read_parquet(path, columns)
 
 
 def published_columns(path: Path) -> tuple[str, ...]:
     """Names of the columns; raises as `read_published` does."""
     with _readable(path):
-        return tuple(pl.scan_parquet(path, glob=False).collect_schema())
+        return tuple(parquet_columns(path))
 
 
 def published_tags(path: Path) -> dict[str, str]:
     """What the file says of itself, such as its run; raises as `read_published` does."""
-    with _readable(path), path.open("rb") as stream:  # of a path, brackets would be taken for a pattern
-        return pl.read_parquet_metadata(stream)
+    with _readable(path):
+        return parquet_metadata(path)
 
 
 def published_height(path: Path) -> int:
     """Number of rows; raises as `read_published` does."""
     with _readable(path):
-        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return int(scan_parquet(path).select(pl.len()).collect().item())
 
 
 def names_of_tag(path: Path, text: str) -> tuple[str, ...]:
