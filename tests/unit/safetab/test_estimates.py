@@ -120,8 +120,8 @@ def test_estimates_are_unbiased_given_the_choice_wherever_the_truth_lies(name, n
         own = float(weights @ totals) - count
         naive = estimator.n * estimator.unit / UNIT * stage_1_bias(LAWS[name][0], count, lowest, highest)
         spread = estimator.measured(estimator.n).variance ** 0.5
-        assert abs(own) < 0.002 * spread
-        assert abs(own) < 0.02 * abs(naive) or abs(naive) < 0.05 * spread
+        assert abs(own) < 0.003 * spread
+        assert abs(own) < 0.03 * abs(naive) or abs(naive) < 0.05 * spread
         variance = float(weights @ (totals - count) ** 2)
         assert variance <= float(weights @ variances) * 1.001
         assert weights[np.abs(totals - count) <= margins].sum() > 0.95 - 1e-8
