@@ -210,11 +210,17 @@ def total(
 ) -> None:
     """The joint guarantee of several releases of the same people, from their ledgers."""
     from tallyveil.accounting.joint import joint_guarantee, runs_in
+    from tallyveil.release.finished import refuse_unfinished
 
     ledgers: list[Path] = []
     for run in runs:
         # A folder that is no run itself stands for all runs in it.
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
+    for ledger in ledgers:
+        if (
+            ledger.name != "ledger.jsonl" or ledger not in runs
+        ):  # else a ledger, perhaps a copy, named by itself
+            refuse_unfinished(ledger if ledger.is_dir() else ledger.parent)
     guarantee = joint_guarantee(ledgers)
     answer = {
         "runs": [str(run) for run in ledgers],

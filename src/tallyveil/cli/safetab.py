@@ -76,8 +76,11 @@ def validate(
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
     from tallyveil.execution.safetab import read_safetab_inputs
+    from tallyveil.release.manifest import ReleaseKind, read_manifest
     from tallyveil.safetab.outputs import check_outputs, require_passed
 
+    if out is not None:
+        read_manifest(out, ReleaseKind.SAFETAB)
     inputs = read_safetab_inputs(params, data)
     said = {
         "valid": True,

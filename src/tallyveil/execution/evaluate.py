@@ -11,9 +11,9 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import write_evaluation
-from tallyveil.execution.run_folder import LEDGER
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
+from tallyveil.release.finished import LEDGER
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.manifest import ReleaseKind, read_manifest

@@ -28,7 +28,6 @@ from tallyveil.execution.interval_model import (
 from tallyveil.execution.level import usable_cores
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
-from tallyveil.execution.run_folder import MANIFEST
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
@@ -47,6 +46,7 @@ from tallyveil.intervals import (
 from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
+from tallyveil.release.finished import MANIFEST
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.interval_tables import (
     BESIDE,

@@ -1,61 +1,62 @@
 """What a run writes once all counts are there: microdata, tables, and the manifest's sizes."""
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.measurements.store import write_answer_labels
+from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
 from tallyveil.release.areas import tabulated
-from tallyveil.release.histograms import write_microdata
-from tallyveil.release.tables import table_size, write_table
+from tallyveil.release.histograms import MICRODATA, write_microdata
+from tallyveil.release.tables import TABLES, table_size, write_table
+from tallyveil.run.once import Run
 from tallyveil.universe.counts import PublicCounts
 
-Stage = Callable[[str, int, Callable[[], Iterable[int]]], None]
-"""Does the work of a named stage of some size, unless it is done already."""
+Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
+"""Does the work of a named stage, which writes one folder and has some size, unless it is done already."""
 
 
 def publish(
-    root: Path,
+    run: Run,
     plan: ReleasePlan,
     hierarchies: Hierarchies,
     counts: Sequence[PublicCounts],
-    tags: dict[str, str],
     stage: Stage,
 ) -> None:
     """Write everything that follows from the counts.
 
     Args:
-        root: Release folder.
+        run: The run.
         plan: The release.
         hierarchies: Its spine and the areas beside it.
         counts: Counts of every geolevel of the spine, root first.
-        tags: Metadata of every file.
         stage: Runs a stage once.
     """
-    spine = hierarchies.spine
+    spine, root, tags = hierarchies.spine, run.path, run.tags
     if plan.measurements != "none":
         measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
-        write_answer_labels(root, [plan.query(name) for name in sorted(measured)], tags)
+        groups = [plan.query(name) for name in sorted(measured)]
+        run.make([ANSWER_LABELS], lambda: write_answer_labels(root, groups, tags))
     if plan.microdata:
         stage(
             "microdata",
+            MICRODATA,
             counts[-1].total,
             lambda: write_microdata(root, counts[-1], plan.schema, spine, tags),
         )
-    groups = [plan.query(name) for name in plan.tables]
-    published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if groups else ()
-    rows = sum(table_size(level, group) for _, level in published for group in groups)
+    tables = [plan.query(name) for name in plan.tables]
+    published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if tables else ()
+    rows = sum(table_size(level, group) for _, level in published for group in tables)
     stage(
         "tables",
+        TABLES,
         rows,
         lambda: (
             n
             for own, level in published
-            for group in groups
+            for group in tables
             for n in write_table(root, level, group, own, tags)
         ),
     )

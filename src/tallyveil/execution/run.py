@@ -1,19 +1,16 @@
 """The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tallyveil.accounting.events import NonPrivateEvent
-from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
-from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.execution.bounds_files import write_bounds
+from tallyveil.execution.bounds_files import BOUNDS, write_bounds
 from tallyveil.execution.constraints import ConstraintTable, compile_constraints
 from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
@@ -21,57 +18,39 @@ from tallyveil.execution.guarantee import guarantee_of
 from tallyveil.execution.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.interval_model import plan_model
 from tallyveil.execution.intervals import add_planned_intervals
-from tallyveil.execution.level import KeepMeasurements, estimate_level, n_families, usable_cores
+from tallyveil.execution.level import (
+    KeepMeasurements,
+    LevelOutcome,
+    estimate_level,
+    n_families,
+    usable_cores,
+)
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.publish import publish, published_sizes
 from tallyveil.execution.resources import predict, sizes_of_spine, warn_small_machine
-from tallyveil.execution.run_folder import (
-    LEDGER,
-    MANIFEST,
-    PLAN,
-    FolderState,
-    RunFolder,
-    RunSecrets,
-    binding_of,
-    folder_state,
-)
 from tallyveil.execution.run_log import RunLog
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
-from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, prepare_subspace
+from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, drawn_path, prepare_subspace
 from tallyveil.execution.subspace_record import drawn_record
 from tallyveil.execution.unsolved import UNSOLVED
 from tallyveil.execution.warm_up import compile_kernels
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
-from tallyveil.measurements.store import (
-    write_measurements,
-    write_support_measurements,
-)
+from tallyveil.measurements.store import measurement_folder, write_measurements, write_support_measurements
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
-from tallyveil.release.geography import write_geography
-from tallyveil.release.histograms import read_histogram, write_histogram
-from tallyveil.release.manifest import ReleaseKind, make_manifest, read_manifest
+from tallyveil.release.geography import GEOGRAPHY, write_geography
+from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
+from tallyveil.release.manifest import make_manifest, written_manifest
+from tallyveil.run.folder import PLAN, FolderState, folder_state
+from tallyveil.run.key_file import binding_of
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """What a run left behind.
-
-    Attributes:
-        path: The release folder.
-        manifest: Content of `manifest.json`.
-        already_finished: True when the folder held this release before the run, and nothing was done.
-    """
-
-    path: Path
-    manifest: dict[str, Any]
-    already_finished: bool
+from tallyveil.universe.query_group import QueryGroup
 
 
 def run_release(
@@ -81,7 +60,7 @@ def run_release(
     test_key: bytes | None = None,
     observer: Observer | None = None,
     workers: int | None = None,
-) -> RunOutcome:
+) -> Outcome:
     """Make a release, or go on with one that was interrupted.
 
     Args:
@@ -94,42 +73,18 @@ def run_release(
         TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and taken up again.
     """
-    state = folder_state(out)
-    if state is FolderState.FOREIGN:
-        raise StoreError(
-            f"{out} holds files that are no Tallyveil run. Choose a new or empty folder with --out.",
-            code="folder-taken",
-        )
-    if state is FolderState.FINISHED:
-        outcome = _already_finished(plan, out)
-        add_planned_intervals(plan, out, observer, workers)
-        return outcome
-    run = _Run.prepare(plan, observer or SilentObserver(), workers or usable_cores())
-    if state is FolderState.ABSENT:
-        refuse_small_disk(plan, run.spine, out)
-    with RunFolder(out) as folder:
-        run.release(folder, test_key)
+    outcome = finished_before(out, plan.digest().hex())
+    if outcome is None:
+        work = _Release.prepare(plan, observer or SilentObserver(), workers or usable_cores())
+        if folder_state(out) is FolderState.ABSENT:
+            refuse_small_disk(plan, work.spine, out)
+        outcome = run_once(out, work.job(test_key), work.release)
     add_planned_intervals(plan, out, observer, workers)
-    return RunOutcome(out, read_manifest(out, ReleaseKind.TOPDOWN), already_finished=False)
-
-
-def _already_finished(plan: ReleasePlan, out: Path) -> RunOutcome:
-    """The finished release of this plan; a run killed while removing its key ends here too."""
-    manifest = read_manifest(out)
-    if manifest["plan_digest"] != plan.digest().hex():
-        raise StoreError(
-            f"{out} holds a finished release of another plan. Choose another folder.",
-            code="folder-taken",
-        )
-    with_private = RunFolder(out)
-    if with_private.private.exists():
-        with with_private:
-            with_private.remove_private()
-    return RunOutcome(out, manifest, already_finished=True)
+    return replace(outcome, manifest=written_manifest(out))
 
 
 @dataclass(slots=True)
-class _Run:
+class _Release:
     """One process's work on a run; everything lasting is in the run folder."""
 
     plan: ReleasePlan
@@ -144,9 +99,10 @@ class _Run:
     subspace: tuple[SubspaceDraw, ...]
     geography_digest: bytes
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)  # what finished stages tell the manifest
 
     @classmethod
-    def prepare(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Run":
+    def prepare(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Release":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
         with watch.stage("read geography"):
@@ -188,52 +144,62 @@ class _Run:
         """The spine that is measured."""
         return self.hierarchies.spine
 
-    def release(self, folder: RunFolder, test_key: bytes | None) -> None:
-        """Spend, measure, estimate, publish, check."""
-        resumed = (folder.path / LEDGER).exists()
-        secrets = self._spend(folder, test_key)
-        log = RunLog(folder.path)
-        log.write("resumed" if resumed else "started", run=secrets.run_id, private=secrets.private)
+    def job(self, test_key: bytes | None) -> Job:
+        """What the run is bound to, and what it spends."""
+        strategy = self.plan.strategy
+        return Job(
+            plan_digest=self.plan.digest().hex(),
+            whole_plan=self._published_digest(),
+            binding=binding_of(
+                self.records_digest,
+                self.geography_digest,
+                self.plan.measuring_digest(),
+                *(table.digest() for table in self.constraints),
+            ),
+            declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
+            event=self.plan.event(self.allocation.event()),
+            description=f"release {self.plan.name}",
+            token="release",
+            test_key=test_key,
+        )
+
+    def release(self, run: Run) -> dict[str, Any]:
+        """Measure, estimate, publish, check; returns the manifest."""
+        log = RunLog(run.path)
+        log.write("resumed" if run.resumed else "started", run=run.run_id, private=run.secrets.private)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
-        tags = secrets.file_tags()
-        noise = NoiseSource(secrets.noise_key)
+        self._write_inputs(run)
+        noise = NoiseSource(run.secrets.noise_key)
         measurer = Measurer(self.histograms, self.plan.schema, self.allocation, noise)
-        drawing = self.plan.schema, self.spine, self.histograms, secrets.noise_key
-        self.constraints += draw_subspace(self.subspace, *drawing, folder.path, tags)
+        self._draw(run)
         counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
             # of a root's families the support is every cell, so that what is kept of it is everything
             if self.plan.measurements == "full" or (self.plan.measurements == "support" and level == 0):
-                self._measure(folder, level, measurer, tags)
-            counts.append(self._estimate(folder, level, measurer, counts[-1] if counts else None, tags))
-        publish(folder.path, self.plan, self.hierarchies, counts, tags, partial(self._stage, folder))
-        manifest = self._manifest(folder, secrets, counts)
-        log.write("finished", run=secrets.run_id)
-        write_json(folder.path / MANIFEST, manifest)
-        folder.remove_private()
+                self._measure(run, level, measurer)
+            counts.append(self._estimate(run, level, measurer, counts[-1] if counts else None))
+        publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
+        manifest = self._manifest(run, counts)
+        log.write("finished", run=run.run_id)
+        return manifest
 
-    def _spend(self, folder: RunFolder, test_key: bytes | None) -> RunSecrets:
-        """Take or make the key, and write the spend into the ledger before the first draw."""
-        binding = binding_of(
-            self.records_digest,
-            self.geography_digest,
-            self.plan.measuring_digest(),
-            *(table.digest() for table in self.constraints),
-        )
-        fresh = not (folder.path / LEDGER).exists()
-        try:
-            secrets = folder.secrets(binding, self._published_digest(), test_key)
-            self._enter_ledger(folder.path / LEDGER, secrets)
-        except TallyveilError:
-            if fresh:
-                (folder.path / LEDGER).unlink(missing_ok=True)
-                folder.abandon()
-            raise
-        write_json(folder.path / PLAN, self.plan.to_mapping())
-        write_geography(folder.path, self.hierarchies, secrets.file_tags())
-        for number, (bounds, table) in enumerate(zip(self.plan.bounds, self._bounds(), strict=True)):
-            write_bounds(folder.path, number, bounds, table, self.spine, secrets.file_tags())
-        return secrets
+    def _write_inputs(self, run: Run) -> None:
+        """Publish the plan and what is public of the inputs."""
+
+        def write() -> None:
+            write_json(run.path / PLAN, self.plan.to_mapping())
+            write_geography(run.path, self.hierarchies, run.tags)
+            for number, (bounds, table) in enumerate(zip(self.plan.bounds, self._bounds(), strict=True)):
+                write_bounds(run.path, number, bounds, table, self.spine, run.tags)
+
+        run.make([PLAN, GEOGRAPHY, BOUNDS], write)
+
+    def _draw(self, run: Run) -> None:
+        """Draw the counts that stay fixed; from here on they are constraints."""
+        drawing = self.plan.schema, self.spine, self.histograms, run.secrets.noise_key
+        places = [drawn_path(draw.item) for draw in self.subspace]
+        drawn = run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
+        self.constraints += drawn
 
     def _published_digest(self) -> bytes:
         """Digest of the plan and of the areas beside the spine: those change what is written, but not the noise."""
@@ -245,46 +211,28 @@ class _Run:
         first = len(self.plan.invariants)
         return self.constraints[first : first + len(self.plan.bounds)]
 
-    def _enter_ledger(self, path: Path, secrets: RunSecrets) -> None:
-        strategy = self.plan.strategy
-        declaration = Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours)
-        with Ledger(path, declaration, secrets.run_id) as ledger:
-            if not secrets.private:
-                ledger.declassify(
-                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
-                    description="run with an insecure test key",
-                    token=f"{secrets.run_id} test key",
-                )
-            event = self.plan.event(self.allocation.event())
-            ledger.spend(event, description=f"release {self.plan.name}", token=f"{secrets.run_id} release")
-
-    def _measure(
-        self, folder: RunFolder, level: int, source: MeasurementSource, tags: dict[str, str]
-    ) -> None:
+    def _measure(self, run: Run, level: int, source: MeasurementSource) -> None:
+        """Measure a geolevel, a query at a time: each is kept by itself when the run is interrupted."""
         geolevel = self.spine.geolevels[level]
-        name = f"measure {geolevel}"
-        if folder.checkpoint(_stage_file(name)) is not None:
-            return
         groups = [self.plan.query(query) for query in self.plan.strategy.queries(geolevel)]
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
-        with self.watch.stage(name, total):
+        with self.watch.stage(f"measure {geolevel}", total):
             for group in groups:
-                for finished in write_measurements(folder.path, source, self.spine, geolevel, group, tags):
-                    self.observer.advanced(finished)
-        folder.finish_stage(_stage_file(name), {"performance": self.watch.stages[-1]})
+                place = measurement_folder(geolevel, group.name)
+                work = partial(self._write_measurements, run, geolevel, group, source)
+                run.stage(f"measure {geolevel} / {group.name}", [place], work)
+
+    def _write_measurements(
+        self, run: Run, geolevel: str, group: QueryGroup, source: MeasurementSource
+    ) -> dict[str, Any]:
+        for finished in write_measurements(run.path, source, self.spine, geolevel, group, run.tags):
+            self.observer.advanced(finished)
+        return {}
 
     def _estimate(
-        self,
-        folder: RunFolder,
-        level: int,
-        source: MeasurementSource,
-        above: PublicCounts | None,
-        tags: dict[str, str],
+        self, run: Run, level: int, source: MeasurementSource, above: PublicCounts | None
     ) -> PublicCounts:
         geolevel = self.spine.geolevels[level]
-        name = f"estimate {geolevel}"
-        if folder.checkpoint(_stage_file(name)) is not None:
-            return read_histogram(folder.path, geolevel, self.plan.schema, self.spine)
         builder = FamilyBuilder(
             plan=self.plan,
             allocation=self.allocation,
@@ -297,43 +245,57 @@ class _Run:
                 for stage in self.plan.estimation_of(geolevel).rounding
             ),
         )
-        with self.watch.stage(name, n_families(builder)):
-            keep = None if self.plan.measurements != "support" else self._keeper(folder, builder, tags)
+        places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
+        if self.plan.measurements == "support" and level > 0:
+            places += [measurement_folder(geolevel, group.name) for group in builder.queries]
+        made: list[PublicCounts] = []  # what is made here need not be read back
+
+        def estimate() -> dict[str, Any]:
+            outcome = self._estimated(run, builder, above)
+            made.append(outcome.counts)
+            return {"performance": self.watch.stages[-1], "solver": outcome.solver}
+
+        name = f"estimate {geolevel}"
+        self.records[name] = run.stage(name, places, estimate)
+        return made[0] if made else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
+
+    def _estimated(self, run: Run, builder: FamilyBuilder, above: PublicCounts | None) -> LevelOutcome:
+        with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):
+            keep = None if self.plan.measurements != "support" else self._keeper(run, builder)
             outcome = estimate_level(
                 builder,
                 above,
                 self.observer,
                 workers=self.workers,
                 keep=keep,
-                unsolved=folder.path / UNSOLVED,
+                unsolved=run.path / UNSOLVED,
             )
-            write_histogram(folder.path, outcome.counts, self.plan.schema, self.spine, tags)
-        folder.finish_stage(
-            _stage_file(name), {"performance": self.watch.stages[-1], "solver": outcome.solver}
-        )
-        return outcome.counts
+            write_histogram(run.path, outcome.counts, self.plan.schema, self.spine, run.tags)
+        return outcome
 
-    def _keeper(self, folder: RunFolder, builder: FamilyBuilder, tags: dict[str, str]) -> KeepMeasurements:
+    def _keeper(self, run: Run, builder: FamilyBuilder) -> KeepMeasurements:
         """Writes the measurements of a chunk, under the chunk's number."""
+        tags = run.tags
 
         def keep(number: int, wanted: FamilyAnswers, values: Int64Array) -> None:
             variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
-            write_support_measurements(folder.path, number, wanted, values, variances, self.spine, tags)
+            write_support_measurements(run.path, number, wanted, values, variances, self.spine, tags)
 
         return keep
 
-    def _stage(self, folder: RunFolder, name: str, total: int, work: Callable[[], Iterable[int]]) -> None:
-        if folder.checkpoint(_stage_file(name)) is not None:
-            return
-        with self.watch.stage(name, total):
-            for finished in work():
-                self.observer.advanced(finished)
-        folder.finish_stage(_stage_file(name), {"performance": self.watch.stages[-1]})
+    def _stage(self, run: Run, name: str, place: str, total: int, work: Callable[[], Iterable[int]]) -> None:
+        def timed() -> dict[str, Any]:
+            with self.watch.stage(name, total):
+                for finished in work():
+                    self.observer.advanced(finished)
+            return {"performance": self.watch.stages[-1]}
 
-    def _manifest(self, folder: RunFolder, secrets: RunSecrets, counts: list[PublicCounts]) -> dict[str, Any]:
+        self.records[name] = run.stage(name, [place], timed)
+
+    def _manifest(self, run: Run, counts: list[PublicCounts]) -> dict[str, Any]:
         with self.watch.stage("checks", len(counts)):
             checks = check_release(
-                folder.path,
+                run.path,
                 self.plan.schema,
                 self.spine,
                 self.plan.tables,
@@ -342,29 +304,29 @@ class _Run:
                 areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
             )
             self.observer.advanced(len(counts))
-        stored = {
-            stage: record
-            for stage in _stage_names(self.spine)
-            if (record := folder.checkpoint(_stage_file(stage))) is not None
-        }
         performance = {item["stage"]: item for item in self.watch.stages}
-        performance |= {stage: record["performance"] for stage, record in stored.items()}
+        performance |= {stage: record["performance"] for stage, record in self.records.items()}
         return make_manifest(
-            root=folder.path,
+            root=run.path,
+            files=run.files(),
             plan=self.plan.to_mapping(),
             plan_digest=self.plan.digest().hex(),
-            privacy={**guarantee_of(self.plan, self.allocation), "paths": self.paths},
+            privacy={
+                **guarantee_of(self.plan, self.allocation),
+                "spent": str(run.spent),
+                "paths": self.paths,
+            },
             event=self.plan.event(self.allocation.event()).to_mapping(),
-            run_id=secrets.run_id,
-            private=secrets.private,
-            input_commitment=secrets.commitment(self.records_digest),
+            run_id=run.run_id,
+            private=run.secrets.private,
+            input_commitment=run.secrets.commitment(self.records_digest),
             geography_digest=self.geography_digest.hex(),
             spine=spine_record(self.plan, self.hierarchies),
             drawn=[drawn_record(self.plan, draw) for draw in self.subspace],
             sizes=published_sizes(counts),
             solver={
                 stage.removeprefix("estimate "): record["solver"]
-                for stage, record in stored.items()
+                for stage, record in self.records.items()
                 if "solver" in record
             },
             checks=checks,
@@ -372,22 +334,7 @@ class _Run:
         )
 
 
-def _stage_names(spine: Spine) -> list[str]:
-    """Stages that are kept when a run is interrupted after them."""
-    by_level = [name for level in spine.geolevels for name in (f"measure {level}", f"estimate {level}")]
-    return [*by_level, "microdata", "tables"]
-
-
 def _timed_stages(spine: Spine) -> list[str]:
-    return [
-        "compile kernels",
-        "read geography",
-        "read records",
-        "compile constraints",
-        *_stage_names(spine),
-        "checks",
-    ]
-
-
-def _stage_file(name: str) -> str:
-    return name.replace(" ", "-")
+    by_level = [name for level in spine.geolevels for name in (f"measure {level}", f"estimate {level}")]
+    read = ["compile kernels", "read geography", "read records", "compile constraints"]
+    return [*read, *by_level, "microdata", "tables", "checks"]

@@ -3,43 +3,41 @@
 import logging
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 import tallyveil
-from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
-from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
-from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.execution.observer import Observer, SilentObserver
-from tallyveil.execution.run_folder import (
-    LEDGER,
-    MANIFEST,
-    PLAN,
-    FolderState,
-    RunFolder,
-    RunSecrets,
-    binding_of,
-    folder_state,
-)
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
+from tallyveil.release.manifest import RESTORE
 from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
+from tallyveil.run.folder import PLAN
+from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
 from tallyveil.safetab.expected import errors_by_size, expected_errors
 from tallyveil.safetab.measurements import GroupSource
-from tallyveil.safetab.outputs import check_outputs, require_passed, write_tables
+from tallyveil.safetab.outputs import (
+    HEADERS,
+    check_outputs,
+    require_passed,
+    table_paths,
+    write_headers,
+    write_tables,
+)
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
 from tallyveil.storage.json_files import read_shaped
-from tallyveil.storage.write import file_digest, write_json
+from tallyveil.storage.write import write_json
 
 logger = logging.getLogger(__name__)
 
@@ -47,23 +45,6 @@ PRIVACY = "privacy.json"
 EXPECTED = "expected.json"
 DELTA = Fraction(1, 10**10)
 """Epsilon is stated at this delta."""
-
-TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
-
-
-@dataclass(frozen=True, slots=True)
-class SafetabOutcome:
-    """What a SafeTab run left behind.
-
-    Attributes:
-        path: The output folder.
-        manifest: Content of `manifest.json`.
-        already_finished: True when the folder held this run's tables before, and nothing was done.
-    """
-
-    path: Path
-    manifest: dict[str, Any]
-    already_finished: bool
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -103,7 +84,7 @@ def run_safetab(
     coterminous_once: bool = True,
     test_key: bytes | None = None,
     observer: Observer | None = None,
-) -> SafetabOutcome:
+) -> Outcome:
     """Tabulate detailed population groups, or go on with a run that was interrupted.
 
     Args:
@@ -118,24 +99,29 @@ def run_safetab(
     Privacy: spends the config's budgets once, however often the run is interrupted and taken up again
         (`SafetabPlan.event`), under neighbours that add or remove one record.
     """
-    state = folder_state(out)
-    if state is FolderState.FOREIGN:
-        raise StoreError(
-            f"{out} holds files that are no Tallyveil run. Choose a new folder.", code="folder-taken"
-        )
     plan = read_plan(params)
     digest = binding_of(plan.digest(), bytes([coterminous_once]))
-    if state is FolderState.FINISHED:
-        return already_finished(digest, out)
+    outcome = finished_before(out, digest.hex())
+    if outcome is not None:
+        return outcome
     watch = Stopwatch(observer or SilentObserver())
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
     with watch.stage("read records"):
         persons = read_persons(data, plan.config, plan.files, regions)
     inputs = SafetabInputs(plan, regions, persons)
-    with RunFolder(out) as folder:
-        _tabulate(folder, inputs, digest, watch, test_key, once=coterminous_once)
-    return SafetabOutcome(out, read_manifest(out, ReleaseKind.SAFETAB), already_finished=False)
+    parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
+    job = Job(
+        plan_digest=digest.hex(),
+        whole_plan=digest,
+        binding=binding_of(digest, *parts),
+        declaration=declaration_of(plan),
+        event=plan.event(),
+        description="SafeTab tabulation",
+        token="safetab",
+        test_key=test_key,
+    )
+    return run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch, once=coterminous_once))
 
 
 def tables_of(
@@ -169,97 +155,60 @@ def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> Group
 
 
 def _tabulate(
-    folder: RunFolder,
-    inputs: SafetabInputs,
-    digest: bytes,
-    watch: Stopwatch,
-    test_key: bytes | None,
-    *,
-    once: bool,
-) -> None:
-    plan, out = inputs.plan, folder.path
-    data = [part.digest() for run in plan.runs for part in (inputs.regions[run.run], inputs.persons[run.run])]
-    secrets = spend_once(
-        folder,
-        declaration_of(plan),
-        plan.event(),
-        "SafeTab tabulation",
-        binding_of(digest, *data),
-        digest,
-        test_key,
-    )
-    write_json(out / PLAN, plan.to_mapping())
-    noise = NoiseSource(secrets.noise_key)
-    sizes: dict[str, Any] = {}
-    for run in plan.runs:
-        regions = inputs.regions[run.run]
-        with watch.stage(f"tabulate {run.run}", len(run.sets)):
-            tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
-            t1, t2, n_counts = tables_of(run, plan, regions, measurer_of(inputs, run.run, noise), tabulation)
-        with watch.stage(f"write {run.run}"):
-            write_tables(out, run.run, t1, t2, secrets.file_tags())
-        sizes[run.run] = {
+    run: Run, inputs: SafetabInputs, digest: bytes, watch: Stopwatch, *, once: bool
+) -> dict[str, Any]:
+    """Measure and write every run of the config, check, and describe it all in the manifest."""
+    plan = inputs.plan
+    run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+    noise = NoiseSource(run.secrets.noise_key)
+
+    def tabulate(own: RunPlan) -> dict[str, Any]:
+        regions = inputs.regions[own.run]
+        with watch.stage(f"tabulate {own.run}", len(own.sets)):
+            tabulation = (tabulate_once if once else tabulate_all)(own.sets, regions)
+            t1, t2, n_counts = tables_of(own, plan, regions, measurer_of(inputs, own.run, noise), tabulation)
+        with watch.stage(f"write {own.run}"):
+            write_tables(run.path, own.run, t1, t2, run.tags)
+        return {
             "noisy_counts": n_counts,
             "groups": {
-                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in run.sets
+                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in own.sets
             },
             "coterminous_regions": tabulation.n_twins,
-            "stability": _stability_mapping(run, regions),
+            "stability": _stability_mapping(own, regions),
             "t1_rows": t1.height,
             "t2_rows": t2.height,
         }
+
+    sizes = {
+        own.run: run.stage(f"tabulate {own.run}", table_paths(own.run), partial(tabulate, own))
+        for own in plan.runs
+    }
+    run.make(HEADERS, lambda: write_headers(run.path))
     with watch.stage("checks"):
-        checks = check_outputs(out, plan)
+        checks = check_outputs(run.path, plan)
         require_passed(checks)
-    _finish(
-        folder, inputs, digest, watch, secrets.run_id, private=secrets.private, sizes=sizes, n=len(checks)
-    )
+    return {
+        "format": 1,
+        "kind": "safetab",
+        "run": run.run_id,
+        "private": run.secrets.private,
+        "warnings": [] if run.secrets.private else [TEST_KEY_WARNING],
+        "version": tallyveil.__version__,
+        "plan_digest": digest.hex(),
+        "budget_unit": plan.budget_unit,
+        "budgets": {own.run: str(own.budget) for own in plan.runs},
+        "event": plan.event().to_mapping(),
+        "sizes": sizes,
+        "checks_passed": len(checks),
+        "files": run.files(),
+        "performance": watch.stages,
+    }
 
 
 def declaration_of(plan: SafetabPlan) -> Declaration:
     """What a run may spend: the costlier of its runs, since every person is in one of them."""
     return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
-
-
-def spend_once(
-    folder: RunFolder,
-    declared: Declaration,
-    event: PrivacyEvent,
-    what: str,
-    binding: bytes,
-    digest: bytes,
-    test_key: bytes | None,
-) -> RunSecrets:
-    """Take or make the key, and write the spend into the ledger before the first draw.
-
-    Args:
-        folder: The run folder.
-        declared: What may be spent.
-        event: What will be done.
-        what: The same in words.
-        binding: Digest of all inputs.
-        digest: Digest of the plan.
-        test_key: As in `run_safetab`.
-    """
-    path = folder.path / LEDGER
-    fresh = not path.exists()
-    try:
-        secrets = folder.secrets(binding, digest, test_key)
-        with Ledger(path, declared, secrets.run_id) as ledger:
-            if not secrets.private:
-                ledger.declassify(
-                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
-                    description="run with an insecure test key",
-                    token=f"{secrets.run_id} test key",
-                )
-            token = f"{secrets.run_id} safetab"
-            ledger.spend(event, description=what, token=token)
-    except TallyveilError:
-        if fresh:
-            path.unlink(missing_ok=True)
-            folder.abandon()
-        raise
-    return secrets
 
 
 def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
@@ -291,57 +240,3 @@ def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:
         "ethnicity_code": run.witness[1] if run.witness else None,
         "block": None if block is None else f"{block:015d}",
     }
-
-
-def _finish(
-    folder: RunFolder,
-    inputs: SafetabInputs,
-    digest: bytes,
-    watch: Stopwatch,
-    run_id: str,
-    *,
-    private: bool,
-    sizes: dict[str, Any],
-    n: int,
-) -> None:
-    """Write the manifest, then remove the key."""
-    out = folder.path
-    manifest = {
-        "format": 1,
-        "kind": "safetab",
-        "run": run_id,
-        "private": private,
-        "warnings": [] if private else [TEST_KEY_WARNING],
-        "version": tallyveil.__version__,
-        "plan_digest": digest.hex(),
-        "budget_unit": inputs.plan.budget_unit,
-        "budgets": {run.run: str(run.budget) for run in inputs.plan.runs},
-        "event": inputs.plan.event().to_mapping(),
-        "sizes": sizes,
-        "checks_passed": n,
-        "files": hashed_files(folder),
-        "performance": watch.stages,
-    }
-    write_json(out / MANIFEST, manifest)
-    folder.remove_private()
-
-
-def already_finished(digest: bytes, out: Path) -> SafetabOutcome:
-    """The finished run of a plan; a run killed while removing its key ends here too."""
-    manifest = read_manifest(out)
-    if manifest["plan_digest"] != digest.hex():
-        raise StoreError(
-            f"{out} holds a finished release of another plan. Choose another folder.", code="folder-taken"
-        )
-    folder = RunFolder(out)
-    if folder.private.exists():  # a run killed while removing its key
-        with folder:
-            folder.remove_private()
-    return SafetabOutcome(out, manifest, already_finished=True)
-
-
-def hashed_files(folder: RunFolder) -> dict[str, str]:
-    """SHA-256 of every published file. The ledger may still grow: an evaluation writes that it looked."""
-    out = folder.path
-    files = [p for p in sorted(out.rglob("*")) if p.is_file() and folder.private not in p.parents]
-    return {str(path.relative_to(out)): file_digest(path) for path in files if path != out / LEDGER}

@@ -8,7 +8,6 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.confidential.declassify import declassify_groups
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import LEVEL, cell_errors, size_of, total_errors, write_errors
-from tallyveil.execution.run_folder import LEDGER, binding_of
 from tallyveil.execution.safetab import (
     SafetabInputs,
     declaration_of,
@@ -18,7 +17,9 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.finished import LEDGER
 from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import Regions

@@ -11,11 +11,12 @@ from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_ho
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import LEVEL, household_errors, write_errors
-from tallyveil.execution.run_folder import LEDGER, binding_of
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.finished import LEDGER
 from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.household_tables import (
     KEYS,
     ListedGroups,

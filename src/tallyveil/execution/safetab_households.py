@@ -1,5 +1,7 @@
 """A SafeTab-H run: groups of households in the detail that a published T1 chooses."""
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +11,21 @@ import tallyveil
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
-from tallyveil.errors import StoreError
+from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.execution.observer import Observer, SilentObserver
-from tallyveil.execution.run_folder import MANIFEST, PLAN, FolderState, RunFolder, binding_of, folder_state
-from tallyveil.execution.safetab import (
-    DELTA,
-    EXPECTED,
-    TEST_KEY_WARNING,
-    SafetabOutcome,
-    already_finished,
-    hashed_files,
-    spend_once,
-)
+from tallyveil.execution.safetab import DELTA, EXPECTED
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.run.folder import PLAN
+from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.safetab.household_expected import expected_household_errors
 from tallyveil.safetab.household_tables import (
     ListedGroups,
     check_household_tables,
     household_rows,
+    household_table_paths,
     listed_groups,
     read_group_totals,
     require_groups,
@@ -50,7 +47,7 @@ def run_households(
     published: Path | None = None,
     test_key: bytes | None = None,
     observer: Observer | None = None,
-) -> SafetabOutcome:
+) -> Outcome:
     """Tabulate groups of households: T3 and T4; or go on with a run that was interrupted.
 
     Args:
@@ -65,68 +62,95 @@ def run_households(
     Privacy: spends the config's budgets once (`HouseholdPlan.event`), between sets of households that differ by one
         record. T1 is public; what it cost the people in it is T1's own spend.
     """
-    state = folder_state(out)
-    if state is FolderState.FOREIGN:
-        raise StoreError(
-            f"{out} holds files that are no Tallyveil run. Choose a new folder.", code="folder-taken"
-        )
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
+    if published is not None:
+        read_manifest(published, ReleaseKind.SAFETAB)
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
         totals = read_group_totals(data, published, plan)
         groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     digest = binding_of(plan.digest(), totals_digest(totals))
-    if state is FolderState.FINISHED:
-        return already_finished(digest, out)
+    outcome = finished_before(out, digest.hex())
+    if outcome is not None:
+        return outcome
     with watch.stage("read records"):
         households = read_households(data, plan, regions)
     parts = [regions[run.run].digest() for run in plan.runs]
     parts += [homes.digest() for run in plan.runs for homes in households[run.run].values()]
-    with RunFolder(out) as folder:
-        declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
-        binding = binding_of(digest, *parts)
-        secrets = spend_once(
-            folder, declared, plan.event(), "SafeTab-H tabulation", binding, digest, test_key
-        )
-        write_json(out / PLAN, plan.to_mapping())
-        noise, sizes = NoiseSource(secrets.noise_key), {}
-        checks: list[OutputCheck] = []
-        for run in plan.runs:
-            with watch.stage(f"tabulate {run.run}", len(run.sets)):
-                measurer = HouseholdMeasurer(households[run.run], regions[run.run], noise)
-                frames = tables_of_households(plan, run, regions[run.run], groups[run.run], measurer)
-                for table in TABLES:
-                    write_household_tables(out, run.run, table, frames[table.name], secrets.file_tags())
+    job = Job(
+        plan_digest=digest.hex(),
+        whole_plan=digest,
+        binding=binding_of(digest, *parts),
+        declaration=Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
+        event=plan.event(),
+        description="SafeTab-H tabulation",
+        token="safetab",
+        test_key=test_key,
+    )
+    inputs = _Inputs(plan, regions, groups, households)
+    return run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _Inputs:
+    """Everything a run reads, checked. Holds confidential records."""
+
+    plan: HouseholdPlan
+    regions: dict[str, Regions]
+    groups: dict[str, dict[str, ListedGroups]]
+    households: dict[str, dict[str, ConfidentialPersons]]
+
+    def __repr__(self) -> str:
+        return "_Inputs(<redacted>)"
+
+
+def _tabulate(run: Run, inputs: _Inputs, digest: bytes, watch: Stopwatch) -> dict[str, Any]:
+    """Measure and write every run of the config, check, and describe it all in the manifest."""
+    plan = inputs.plan
+    run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+    noise = NoiseSource(run.secrets.noise_key)
+
+    def tabulate(own: HouseholdRun) -> dict[str, Any]:
+        groups, regions = inputs.groups[own.run], inputs.regions[own.run]
+        with watch.stage(f"tabulate {own.run}", len(own.sets)):
+            measurer = HouseholdMeasurer(inputs.households[own.run], regions, noise)
+            frames = tables_of_households(plan, own, regions, groups, measurer)
             for table in TABLES:
-                n = sum(len(g.regions) for name, g in groups[run.run].items() if name.startswith(table.name))
-                allowed = plan.config.allow_negative
-                checks += check_household_tables(out, run.run, table, n, allow_negative=allowed)
-            sizes[run.run] = {
-                "groups": {name: len(own.regions) for name, own in groups[run.run].items()},
-                **{f"{table.name}_rows": frames[table.name].height for table in TABLES},
-            }
-        require_passed(tuple(checks))
-        manifest: dict[str, Any] = {
-            "format": 1,
-            "kind": "safetab-households",
-            "run": secrets.run_id,
-            "private": secrets.private,
-            "warnings": [] if secrets.private else [TEST_KEY_WARNING],
-            "version": tallyveil.__version__,
-            "plan_digest": digest.hex(),
-            "budget_unit": plan.budget_unit,
-            "budgets": {run.run: str(run.budget) for run in plan.runs},
-            "privacy": {run.run: _privacy(run) for run in plan.runs},
-            "event": plan.event().to_mapping(),
-            "sizes": sizes,
-            "checks_passed": len(checks),
-            "files": hashed_files(folder),
-            "performance": watch.stages,
+                write_household_tables(run.path, own.run, table, frames[table.name], run.tags)
+        return {
+            "groups": {name: len(listed.regions) for name, listed in groups.items()},
+            **{f"{table.name}_rows": frames[table.name].height for table in TABLES},
         }
-        write_json(out / MANIFEST, manifest)
-        folder.remove_private()
-    return SafetabOutcome(out, read_manifest(out, ReleaseKind.HOUSEHOLDS), already_finished=False)
+
+    sizes: dict[str, Any] = {}
+    checks: list[OutputCheck] = []
+    for own in plan.runs:
+        places = household_table_paths(own.run)
+        sizes[own.run] = run.stage(f"tabulate {own.run}", places, partial(tabulate, own))
+        for table in TABLES:
+            listed = inputs.groups[own.run].items()
+            n = sum(len(one.regions) for name, one in listed if name.startswith(table.name))
+            allowed = plan.config.allow_negative
+            checks += check_household_tables(run.path, own.run, table, n, allow_negative=allowed)
+    require_passed(tuple(checks))
+    return {
+        "format": 1,
+        "kind": "safetab-households",
+        "run": run.run_id,
+        "private": run.secrets.private,
+        "warnings": [] if run.secrets.private else [TEST_KEY_WARNING],
+        "version": tallyveil.__version__,
+        "plan_digest": digest.hex(),
+        "budget_unit": plan.budget_unit,
+        "budgets": {own.run: str(own.budget) for own in plan.runs},
+        "privacy": {own.run: _privacy(own) for own in plan.runs},
+        "event": plan.event().to_mapping(),
+        "sizes": sizes,
+        "checks_passed": len(checks),
+        "files": run.files(),
+        "performance": watch.stages,
+    }
 
 
 def tables_of_households(

@@ -211,9 +211,6 @@ def drawn_path(item: SubspaceQuery) -> str:
 def _write(
     root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array, tags: dict[str, str]
 ) -> None:
-    path = root / drawn_path(draw.item)
-    if path.exists():  # a resumed run draws the same counts
-        return
     codes = [str(code) for code in spine.geocodes[draw.level]]
     frame = pl.DataFrame(
         {
@@ -222,7 +219,8 @@ def _write(
             "count": noisy.ravel(),
         }
     )
-    write_parquet(path, frame, {**tags, "query": group.name, "geolevel": draw.item.geolevel})
+    tags = {**tags, "query": group.name, "geolevel": draw.item.geolevel}
+    write_parquet(root / drawn_path(draw.item), frame, tags)
 
 
 def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array) -> None:

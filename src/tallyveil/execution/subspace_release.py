@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tallyveil.accounting.events import NonPrivateEvent
-from tallyveil.accounting.ledger import Ledger
+import tallyveil
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.subspace_table import (
     ConfidentialTable,
@@ -17,24 +16,16 @@ from tallyveil.confidential.subspace_table import (
     read_confidential_table,
     release_table,
 )
-from tallyveil.errors import ConfigError, SolverError, StoreError, TallyveilError
+from tallyveil.errors import ConfigError, SolverError
 from tallyveil.execution.observer import Observer, SilentObserver
-from tallyveil.execution.run_folder import (
-    LEDGER,
-    MANIFEST,
-    PLAN,
-    FolderState,
-    RunFolder,
-    RunSecrets,
-    binding_of,
-    folder_state,
-)
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
 from tallyveil.execution.subspace_record import noise_record
-from tallyveil.release.manifest import read_manifest
+from tallyveil.run.folder import PLAN
+from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
+from tallyveil.run.once import Job, Run, finished_before, run_once
 from tallyveil.storage.read import collect
-from tallyveil.storage.write import file_digest, write_file, write_json, write_parquet
+from tallyveil.storage.write import write_file, write_json, write_parquet
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
 from tallyveil.subspace.table import cell_labels
 from tallyveil.universe.counts import Int64Array
@@ -42,7 +33,6 @@ from tallyveil.universe.counts import Int64Array
 TABLE = "table.parquet"
 TABLE_CSV = "table.csv"
 DRAWS = "draws.parquet"
-TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +83,10 @@ def run_subspace(
             "for, and the noise of none of them may be shown; for a simulation give --insecure-test-key TEXT.",
             code="subspace-draws",
         )
-    state = folder_state(out)
-    if state is FolderState.FOREIGN:
-        raise StoreError(
-            f"{out} holds files that are no Tallyveil run. Choose a new folder.", code="folder-taken"
-        )
-    if state is FolderState.FINISHED:
-        return _already_finished(plan, out)
+    digest = plan.digest().hex()
+    outcome = finished_before(out, digest)
+    if outcome is not None:
+        return SubspaceOutcome(out, outcome.manifest, None, already_finished=True)
     watch = Stopwatch(observer or SilentObserver())
     noise = noise_of(plan, observer)
     guarantee = guarantee_record(noise, plan.distance, plan.delta)
@@ -109,45 +96,83 @@ def run_subspace(
             plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
         )
         check_stated_totals(table, plan.constraints)
-    with RunFolder(out) as folder:
-        secrets = _spend(folder, plan, noise, table, test_key)
-        with watch.stage("draw and write"):
-            vector = noise.draw(secrets.noise_key, range(1))[0]
-            _write_table(out, plan, release_table(table, vector, plan.constraints.system), secrets)
-            if draws:
-                _write_draws(out, plan, noise, secrets, draws)
-        with watch.stage("checks"):
-            checks = _checks(out, plan, noise, table)
-        manifest = _manifest(out, plan, noise, guarantee, secrets, table, checks, watch)
-        write_json(out / MANIFEST, manifest)
-        folder.remove_private()
-    return SubspaceOutcome(out, manifest, noise, already_finished=False)
+    job = Job(
+        plan_digest=digest,
+        whole_plan=plan.digest(),
+        binding=binding_of(table.digest(), plan.digest()),
+        declaration=Declaration(plan.budget_unit, plan.declared, plan.neighbours),
+        event=plan.event(noise),
+        description=f"table {plan.name}",
+        token="release",
+        test_key=test_key,
+    )
+    work = _Work(plan, noise, guarantee, table, draws, watch)
+    outcome = run_once(out, job, work.release)
+    return SubspaceOutcome(
+        out, outcome.manifest, None if outcome.already_finished else noise, outcome.already_finished
+    )
 
 
-def _spend(
-    folder: RunFolder, plan: SubspacePlan, noise: NoisePlan, table: ConfidentialTable, test_key: bytes | None
-) -> RunSecrets:
-    fresh = not (folder.path / LEDGER).exists()
-    try:
-        secrets = folder.secrets(binding_of(table.digest(), plan.digest()), plan.digest(), test_key)
-        declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
-        with Ledger(folder.path / LEDGER, declaration, secrets.run_id) as ledger:
-            if not secrets.private:
-                ledger.declassify(
-                    NonPrivateEvent("insecure test key: anybody can recompute the noise"),
-                    description="run with an insecure test key",
-                    token=f"{secrets.run_id} test key",
-                )
-            ledger.spend(
-                plan.event(noise), description=f"table {plan.name}", token=f"{secrets.run_id} release"
-            )
-    except TallyveilError:
-        if fresh:
-            (folder.path / LEDGER).unlink(missing_ok=True)
-            folder.abandon()
-        raise
-    write_json(folder.path / PLAN, plan.to_mapping())
-    return secrets
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _Work:
+    """Everything checked, and nothing drawn. Holds the confidential table."""
+
+    plan: SubspacePlan
+    noise: NoisePlan
+    guarantee: dict[str, object]
+    table: ConfidentialTable
+    draws: int
+    watch: Stopwatch
+
+    def __repr__(self) -> str:
+        return "_Work(<redacted>)"
+
+    def release(self, run: Run) -> dict[str, Any]:
+        """Draw, write, check; returns the manifest."""
+        plan, noise, system = self.plan, self.noise, self.plan.constraints.system
+        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+
+        def write_table() -> dict[str, Any]:
+            vector = noise.draw(run.secrets.noise_key, range(1))[0]
+            _write_table(run.path, plan, release_table(self.table, vector, system), run.tags)
+            return {}
+
+        def write_draws() -> dict[str, Any]:
+            if self.draws:
+                _write_draws(run, plan, noise, self.draws)
+            return {}
+
+        with self.watch.stage("draw and write"):
+            run.stage("table", [TABLE, TABLE_CSV], write_table)
+            run.stage(f"{self.draws} draws", [DRAWS], write_draws)
+        with self.watch.stage("checks"):
+            checks = _checks(run.path, plan, noise, self.table)
+        return self._manifest(run, checks)
+
+    def _manifest(self, run: Run, checks: list[str]) -> dict[str, Any]:
+        digests, plan = run.files(), self.plan
+        return {
+            "format": 1,
+            "kind": "integer-subspace",
+            "name": plan.name,
+            "run": run.run_id,
+            "private": run.secrets.private,
+            "warnings": [] if run.secrets.private else [TEST_KEY_WARNING],
+            "plan": {**plan.to_mapping(), "spent": str(run.spent)},
+            "plan_digest": plan.digest().hex(),
+            "privacy": self.guarantee,
+            "event": plan.event(self.noise).to_mapping(),
+            "noise": noise_record(self.noise),
+            "inputs": {"table_keyed_hash": run.secrets.commitment(self.table.digest())},
+            "checks": [{"check": check, "passed": True} for check in checks],
+            "files": [
+                {"path": path, "bytes": (run.path / path).stat().st_size, "sha256": digests[path]}
+                for path in (TABLE, TABLE_CSV, DRAWS)
+                if path in digests
+            ],
+            "versions": {"tallyveil": tallyveil.__version__},
+            "performance": self.watch.stages,
+        }
 
 
 def _frame(plan: SubspacePlan, values: Int64Array, name: str) -> pl.DataFrame:
@@ -156,20 +181,20 @@ def _frame(plan: SubspacePlan, values: Int64Array, name: str) -> pl.DataFrame:
     return pl.DataFrame({**columns, name: values})
 
 
-def _write_table(out: Path, plan: SubspacePlan, noisy: Int64Array, secrets: RunSecrets) -> None:
+def _write_table(out: Path, plan: SubspacePlan, noisy: Int64Array, tags: dict[str, str]) -> None:
     frame = _frame(plan, noisy, "count")
-    write_parquet(out / TABLE, frame, secrets.file_tags())
+    write_parquet(out / TABLE, frame, tags)
     write_file(out / TABLE_CSV, frame.write_csv)
 
 
-def _write_draws(out: Path, plan: SubspacePlan, noise: NoisePlan, secrets: RunSecrets, draws: int) -> None:
+def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> None:
     """Noise alone, of the draws after the released one; it tells nothing of the table."""
-    vectors = noise.draw(secrets.noise_key, range(1, draws + 1))
+    vectors = noise.draw(run.secrets.noise_key, range(1, draws + 1))
     labels = cell_labels(plan.schema)
     columns = {a: [label[a] for label in labels] * draws for a in plan.schema.attribute_names}
     number = np.repeat(np.arange(1, draws + 1), plan.schema.size)
     frame = pl.DataFrame({"draw": number, **columns, "noise": vectors.ravel()})
-    write_parquet(out / DRAWS, frame, secrets.file_tags())
+    write_parquet(run.path / DRAWS, frame, run.tags)
 
 
 def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: ConfidentialTable) -> list[str]:
@@ -193,51 +218,3 @@ def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: Confidential
                 code="check-failed",
             )
     return list(passed)
-
-
-def _manifest(
-    out: Path,
-    plan: SubspacePlan,
-    noise: NoisePlan,
-    guarantee: dict[str, object],
-    secrets: RunSecrets,
-    table: ConfidentialTable,
-    checks: list[str],
-    watch: Stopwatch,
-) -> dict[str, Any]:
-    import tallyveil
-
-    files = [path for path in (out / TABLE, out / TABLE_CSV, out / DRAWS) if path.exists()]
-    return {
-        "format": 1,
-        "kind": "integer-subspace",
-        "name": plan.name,
-        "run": secrets.run_id,
-        "private": secrets.private,
-        "warnings": [] if secrets.private else [TEST_KEY_WARNING],
-        "plan": plan.to_mapping(),
-        "plan_digest": plan.digest().hex(),
-        "privacy": guarantee,
-        "event": plan.event(noise).to_mapping(),
-        "noise": noise_record(noise),
-        "inputs": {"table_keyed_hash": secrets.commitment(table.digest())},
-        "checks": [{"check": check, "passed": True} for check in checks],
-        "files": [
-            {"path": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)} for path in files
-        ],
-        "versions": {"tallyveil": tallyveil.__version__},
-        "performance": watch.stages,
-    }
-
-
-def _already_finished(plan: SubspacePlan, out: Path) -> SubspaceOutcome:
-    manifest = read_manifest(out)
-    if manifest["plan_digest"] != plan.digest().hex():
-        raise StoreError(
-            f"{out} holds a finished release of another plan. Choose another folder.", code="folder-taken"
-        )
-    folder = RunFolder(out)
-    if folder.private.exists():  # a run killed while removing its key
-        with folder:
-            folder.remove_private()
-    return SubspaceOutcome(out, manifest, None, already_finished=True)

@@ -26,12 +26,18 @@ from tallyveil.storage.write import write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
 FOLDER = "measurements"
+ANSWER_LABELS = f"{FOLDER}/answers.parquet"
 VALUES_PER_PART = 1 << 23
 
 
 def query_folder(query: str) -> str:
     """Folder name of a query group: a `*` means something to shells, so it is written `.`."""
     return query.replace("*", ".")
+
+
+def measurement_folder(geolevel: str, query: str) -> str:
+    """Folder of the measurements of a query at a geolevel, within the release folder."""
+    return f"{FOLDER}/{geolevel}/{query_folder(query)}"
 
 
 def write_measurements(
@@ -44,8 +50,6 @@ def write_measurements(
 ) -> Iterator[int]:
     """Measure every geounit of a geolevel for one query group and write it part by part.
 
-    A part that is already there is kept: measuring it again would give the same bytes.
-
     Yields:
         Number of values finished after each part.
     Raises:
@@ -54,14 +58,13 @@ def write_measurements(
     level = spine.level_index(geolevel)
     answers = np.arange(group.size, dtype=np.int64)
     rows = max(1, VALUES_PER_PART // group.size)
-    folder = root / FOLDER / geolevel / query_folder(group.name)
+    folder = root / measurement_folder(geolevel, group.name)
     for part, start in enumerate(range(0, spine.n_geounits(level), rows)):
         stop = min(start + rows, spine.n_geounits(level))
-        path = folder / f"part-{part:05d}.parquet"
-        if not path.exists():
-            measured = source.measure(geolevel, group.name, start, stop, answers)
-            frame = _frame(measured, spine.geocodes[level][start:stop])
-            write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": geolevel})
+        measured = source.measure(geolevel, group.name, start, stop, answers)
+        frame = _frame(measured, spine.geocodes[level][start:stop])
+        tags = {**metadata, "query": group.name, "geolevel": geolevel}
+        write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
         yield (stop - start) * group.size
 
 
@@ -102,7 +105,7 @@ def write_support_measurements(
                 "variance": variances[q][measured],
             }
         )
-        path = root / FOLDER / wanted.geolevel / query_folder(group.name) / f"part-{part:05d}.parquet"
+        path = root / measurement_folder(wanted.geolevel, group.name) / f"part-{part:05d}.parquet"
         write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
 
 
@@ -132,7 +135,7 @@ def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapp
         )
         for group in groups
     ]
-    write_parquet(root / FOLDER / "answers.parquet", pl.concat(frames), metadata)
+    write_parquet(root / ANSWER_LABELS, pl.concat(frames), metadata)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,7 +210,7 @@ class StoredMeasurements:
         return self._loaded[key]
 
     def _read(self, geolevel: str, query: str) -> _Stored:
-        folder = self._root / FOLDER / geolevel / query_folder(query)
+        folder = self._root / measurement_folder(geolevel, query)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
             raise StoreError(

@@ -8,6 +8,9 @@ from typing import Final
 from tallyveil.errors import ConfigError
 
 KEY_BYTES: Final = 32
+NOISE_LAW: Final = 1
+"""Raise it with every change after which a key and an address give another number: a run that was started under one
+number is never continued under another."""
 
 _DERIVE_LABEL: Final = b"tallyveil/derive-key/1"
 _INSECURE_LABEL: Final = b"tallyveil/insecure-key/1"

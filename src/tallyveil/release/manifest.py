@@ -4,17 +4,16 @@ import platform
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tallyveil
 from tallyveil.errors import StoreError
+from tallyveil.release.finished import MANIFEST, listed_files, refuse_unfinished, require_run
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.manifest_shapes import SHAPES
 from tallyveil.storage.json_files import damaged, digest_of, misfit, read_json_object
-from tallyveil.storage.write import file_digest
 
-MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1
 PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
 RESTORE = "Restore the folder as the run left it; if the run was interrupted, give its command again."
@@ -54,6 +53,21 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
     Args:
         root: Folder of the release.
         kinds: The kinds that the caller can work with; none: all of them.
+    Raises:
+        StoreError: the run in the folder is not finished or its key may still be there; or a file in it is of another
+            run; else as `written_manifest`.
+    """
+    refuse_unfinished(root)
+    manifest = written_manifest(root, *kinds)
+    for path in listed_files(manifest):
+        if (root / path).is_file():
+            require_run(root / path, manifest["run"])
+    return manifest
+
+
+def written_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
+    """The manifest in a folder, whether or not the key of the run is gone; takes what `read_manifest` does.
+
     Raises:
         StoreError: the folder holds no finished release or one of another kind, or the manifest is damaged: it is no
             JSON object, lacks what its kind holds, or its plan is not the one it gives the digest of.
@@ -96,6 +110,7 @@ def _listed(kinds: Sequence[ReleaseKind]) -> str:
 def make_manifest(
     *,
     root: Path,
+    files: Mapping[str, str],
     plan: Mapping[str, Any],
     plan_digest: str,
     privacy: Mapping[str, Any],
@@ -114,7 +129,8 @@ def make_manifest(
     """Everything worth knowing about a finished release, as plain data.
 
     Args:
-        root: Release folder; the files under its published folders are hashed.
+        root: Release folder.
+        files: SHA-256 of the files that the run has written, by path.
         plan, plan_digest, event: What was planned and spent.
         privacy: The guarantee, in numbers and words.
         run_id: Public name of the run.
@@ -148,7 +164,7 @@ def make_manifest(
         "sizes": dict(sizes),
         "solver": dict(solver),
         "checks": [dict(check) for check in checks],
-        "files": _files(root),
+        "files": _files(root, files),
         "versions": {
             "tallyveil": tallyveil.__version__,
             "python": platform.python_version(),
@@ -158,10 +174,10 @@ def make_manifest(
     }
 
 
-def _files(root: Path) -> list[dict[str, Any]]:
-    paths = [root / GEOGRAPHY]
-    paths += sorted(path for folder in PUBLISHED for path in (root / folder).rglob("*.parquet"))
+def _files(root: Path, digests: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The geography, then the files of the published folders, in order of their paths."""
+    published = [path for path in digests if path.split("/")[0] in PUBLISHED]
     return [
-        {"path": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": file_digest(path)}
-        for path in paths
+        {"path": path, "bytes": (root / path).stat().st_size, "sha256": digests[path]}
+        for path in [GEOGRAPHY, *sorted(published, key=PurePosixPath)]
     ]

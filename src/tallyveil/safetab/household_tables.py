@@ -14,7 +14,7 @@ from tallyveil.errors import SchemaError, StoreError
 from tallyveil.safetab.config import GEOGRAPHIES
 from tallyveil.safetab.estimates import Quality
 from tallyveil.safetab.files import find_file, read_file, read_rows
-from tallyveil.safetab.households import GROUP_TOTALS, HouseholdPlan, HouseholdSet, HouseholdTable
+from tallyveil.safetab.households import GROUP_TOTALS, TABLES, HouseholdPlan, HouseholdSet, HouseholdTable
 from tallyveil.safetab.outputs import OutputCheck
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import Regions
@@ -178,6 +178,13 @@ def household_rows(
 def quality_of_sum(one: HouseholdSet, n: int) -> Quality:
     """Variance and margin of a sum of so many measured cells."""
     return Quality(n * one.law.variance_float(), float(margin_of_sum(noise_sum(one.law, n))))
+
+
+def household_table_paths(run: str) -> list[str]:
+    """Files that `write_household_tables` writes for a run, "US" or "PR", within the output folder."""
+    stem = run.lower()
+    texts = [f"{table.name}/{detail.folder}/{stem}.csv" for table in TABLES for detail in table.details]
+    return [*texts, *(f"{table.name}-{stem}.parquet" for table in TABLES)]
 
 
 def write_household_tables(

@@ -22,6 +22,19 @@ from tallyveil.safetab.tables import ANY, T1_COLUMNS, T2_COLUMNS
 from tallyveil.storage.write import write_file, write_parquet, write_text
 
 TABLES: Final = {"t1": T1_COLUMNS, "t2": T2_COLUMNS}
+HEADERS: Final = tuple(f"{name}/headers.csv" for name in TABLES)
+
+
+def table_paths(run: str) -> list[str]:
+    """Files that `write_tables` writes for a run, "US" or "PR", within the output folder."""
+    stem = run.lower()
+    return [path for name in TABLES for path in (f"{name}/{stem}.csv", f"{name}-{stem}.parquet")]
+
+
+def write_headers(out: Path) -> None:
+    """Write the columns of both tables, which the files of the runs share; raises as `write_tables` does."""
+    for path, columns in zip(HEADERS, TABLES.values(), strict=True):
+        write_text(out / path, "|".join(columns))
 
 
 def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: Mapping[str, str]) -> None:
@@ -37,7 +50,6 @@ def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: 
     """
     for name, frame in (("t1", t1), ("t2", t2)):
         columns = TABLES[name]
-        write_text(out / name / "headers.csv", "|".join(columns))
         _write_text_table(out / name / f"{run.lower()}.csv", frame.select(columns))
         write_parquet(out / f"{name}-{run.lower()}.parquet", frame, {**tags, "table": name})
 

@@ -65,7 +65,7 @@ def test_keys_make_the_noise(inputs, tmp_path):
     assert tables(tmp_path / "a") != tables(tmp_path / "c")
 
 
-@pytest.mark.parametrize("after", ["write_tables", "check_outputs", "_finish"])
+@pytest.mark.parametrize("after", ["write_tables", "check_outputs", "require_passed"])
 def test_a_killed_run_goes_on_to_the_same_tables_with_one_spend(inputs, tmp_path, monkeypatch, after):
     class Killed(BaseException):
         pass

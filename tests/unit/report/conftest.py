@@ -22,6 +22,7 @@ from tallyveil.universe import Schema, load_preset
 
 SIZES = {"nation": 1, "state": 1, "county": 5, "tract": 244, "block group": 815, "block": 25_181}
 PERSONS = 1_052_567
+RUN = "0f3a9c5e7d21b864"
 DECLARED = Fraction(293764, 114921)
 
 
@@ -91,7 +92,7 @@ def write_histograms(root: Path, schema: Schema, geolevels: tuple[str, ...]) -> 
         frame = pl.DataFrame({**columns, "count": counts.astype(np.int64)})
         path = root / "histogram" / f"{geolevel}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        frame.write_parquet(path)
+        frame.write_parquet(path, metadata={"tallyveil.run": RUN})
         stated[geolevel] = {
             "geounits": n_geounits[geolevel],
             "empty_geounits": n_geounits[geolevel] - frame["geocode"].n_unique(),
@@ -139,7 +140,7 @@ def make_release(
     manifest = {
         "format": 1,
         "name": name,
-        "run": "0f3a9c5e7d21b864",
+        "run": RUN,
         "private": private,
         "warnings": [] if private else [warning],
         "plan": plan,

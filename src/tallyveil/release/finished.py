@@ -1,0 +1,61 @@
+"""Whether a folder holds a finished release, and whether its files are of one run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.storage.write import store_error
+
+MANIFEST: Final = "manifest.json"
+LEDGER: Final = "ledger.jsonl"
+PRIVATE: Final = "private"
+"""Folder of the key and the checkpoints, there only while a run is unfinished."""
+
+
+def refuse_unfinished(root: Path) -> None:
+    """Refuse a folder whose run is not finished, or whose key may still be there.
+
+    Raises:
+        StoreError: it is; says what to run.
+    """
+    try:
+        private = (root / PRIVATE).exists() or (root / PRIVATE).is_symlink()
+        begun = (root / LEDGER).exists() and not (root / MANIFEST).exists()
+    except OSError as error:
+        raise store_error(root / MANIFEST, error) from error
+    if private or begun:
+        why = "its private folder is still there, which may hold the key" if private else "it has no manifest"
+        raise StoreError(
+            f"the run in {root} is not finished: {why}. Run the command that began it once more, with the same inputs: "
+            "it finishes the release and removes the key, and spends nothing more.",
+            code="release-unfinished",
+        )
+
+
+def listed_files(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of the files that a manifest lists, by path."""
+    files = manifest["files"]
+    return dict(files) if isinstance(files, dict) else {file["path"]: file["sha256"] for file in files}
+
+
+def require_run(path: Path, run: str) -> None:
+    """Refuse a Parquet file of another run; other files carry no name of a run.
+
+    Raises:
+        StoreError: the file is of another run, or is damaged.
+    """
+    if path.suffix != ".parquet":
+        return
+    try:
+        tag = pl.read_parquet_metadata(path).get("tallyveil.run")
+    except (OSError, pl.exceptions.PolarsError):
+        tag = None
+    if tag != run:
+        raise StoreError(
+            f"{path} is damaged, or was written by another run than {run}. Restore it from a copy of this release, or "
+            "make the release again in another folder.",
+            code="release-damaged",
+        )

@@ -1,0 +1,316 @@
+"""The run folder: one process at a time holds it, and only its owner can see what is private in it.
+
+    private/lock              held by the process that runs; removed last
+    private/run.json          the key; there from before the spend until the release is sealed
+    private/<stage>.json      checkpoints
+    private/sealed-<sha256>   the manifest, whole, before the key is removed; then it becomes manifest.json
+
+The lock is taken on a file that the finishing process removes. A process that gets the lock therefore checks that the
+file it holds is still the one in the folder, and else begins again.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from tallyveil.errors import StoreError
+from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE
+from tallyveil.storage.write import TEMPORARY_SUFFIX, flush, store_error
+
+PLAN: Final = "plan.json"
+KEY_FILE: Final = "run.json"
+LOCK_FILE: Final = "lock"
+SEALED: Final = "sealed-"
+_ATTEMPTS: Final = 100
+
+
+class FolderState(Enum):
+    """What stands in an output folder."""
+
+    ABSENT = "absent or empty"
+    STARTED = "a run that can be resumed"
+    SEALED = "a release that lacks only its last steps"
+    FINISHED = "a finished release"
+    KEYLESS = "a run whose key is lost"
+    FOREIGN = "something else"
+
+
+def folder_state(path: Path) -> FolderState:
+    """Tell what stands in a folder, without touching it. It holds for sure only while the folder is held.
+
+    Raises:
+        StoreError: the path is a file, or cannot be read.
+    """
+    try:
+        if not path.exists():
+            return FolderState.ABSENT
+        if not path.is_dir():
+            raise StoreError(f"{path} is a file; name a folder for the release.", code="folder-taken")
+        names = {entry.name for entry in path.iterdir()}
+        private = path / PRIVATE
+        inside = (
+            {entry.name for entry in private.iterdir()}
+            if private.is_dir() and not private.is_symlink()
+            else set()
+        )
+    except OSError as error:
+        raise store_error(path / MANIFEST, error) from error
+    if MANIFEST in names:
+        return FolderState.FINISHED
+    if any(name.startswith(SEALED) and not name.endswith(TEMPORARY_SUFFIX) for name in inside):
+        return FolderState.SEALED
+    if KEY_FILE in inside:
+        return FolderState.STARTED
+    if LEDGER in names:
+        return FolderState.KEYLESS
+    # A run killed before its key was written has spent nothing and left only its empty private folder.
+    return FolderState.ABSENT if names <= {PRIVATE} else FolderState.FOREIGN
+
+
+class RunFolder:
+    """An output folder held by one process at a time; use as a context manager.
+
+    Raises:
+        StoreError: another process holds it, or its private folder is not only ours.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._directory = -1
+        self._lock = -1
+
+    @property
+    def private(self) -> Path:
+        """Folder of the key and the checkpoints, mode 0700; gone when the run has finished."""
+        return self.path / PRIVATE
+
+    def __enter__(self) -> "RunFolder":
+        try:
+            self._claim()
+            self._refuse_planted()
+        except OSError as error:
+            self._let_go()
+            raise store_error(self.private, error) from error
+        except StoreError:
+            self._let_go()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._let_go()
+
+    def read(self, name: str) -> bytes | None:
+        """Bytes of a file of the private folder; None if there is none."""
+        try:
+            with os.fdopen(
+                os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._directory), "rb"
+            ) as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise store_error(self.private / name, error) from error
+
+    def write(self, name: str, data: bytes, *, public: bool = False) -> None:
+        """Write a file of the private folder, complete or absent; on return it is on disk.
+
+        The file is made anew, never opened: nothing that stands under its name or its temporary name is written to.
+
+        Args:
+            name: Of the file.
+            data: Its bytes.
+            public: Whether the file will leave the private folder, and gets the mode of other files.
+        """
+        temporary = name + TEMPORARY_SUFFIX
+        try:
+            self.remove(temporary)
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+            mode = 0o666 if public else 0o600
+            with os.fdopen(os.open(temporary, flags, mode, dir_fd=self._directory), "wb") as stream:
+                if not public:
+                    os.fchmod(stream.fileno(), mode)  # whatever bits the umask took away
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(temporary, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            os.fsync(self._directory)
+        except OSError as error:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise store_error(self.private / name, error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove an entry of the private folder, whatever it is; one that is not there is no error."""
+        with suppress(FileNotFoundError):
+            kind = os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(kind):
+                shutil.rmtree(self.private / name)
+            else:
+                os.unlink(name, dir_fd=self._directory)
+
+    def seal(self, manifest: bytes) -> None:
+        """Keep the finished manifest where nobody sees it yet; `finish` does the rest, also after a kill."""
+        self.unseal()
+        self.write(SEALED + hashlib.sha256(manifest).hexdigest(), manifest, public=True)
+
+    def sealed(self) -> bytes | None:
+        """The sealed manifest; None if there is none that is whole."""
+        for name in self._sealed_names():
+            data = self.read(name)
+            if data is not None and SEALED + hashlib.sha256(data).hexdigest() == name:
+                return data
+        return None
+
+    def unseal(self) -> None:
+        """Forget a sealed manifest."""
+        for name in self._sealed_names():
+            self.remove(name)
+
+    def finish(self) -> None:
+        """Remove the key, then show the manifest: from here on the noise cannot be recomputed by anybody."""
+        data = self.sealed()
+        if data is None:
+            raise ValueError("there is no sealed manifest")
+        name = SEALED + hashlib.sha256(data).hexdigest()
+        try:
+            self._remove_all_but(name)
+            os.rename(name, self.path / MANIFEST, src_dir_fd=self._directory)
+            flush(self.path)
+        except OSError as error:
+            raise store_error(self.path / MANIFEST, error) from error
+        self.remove_private()
+
+    def remove_private(self) -> None:
+        """Remove the key, the checkpoints, whatever else is there, and the private folder."""
+        try:
+            self._remove_all_but("")
+            self.remove(LOCK_FILE)
+            self._remove_folder(self.private)
+            flush(self.path)
+        except OSError as error:
+            raise store_error(self.private, error) from error
+
+    def abandon(self) -> None:
+        """Undo the making of a folder in which nothing was spent."""
+        with suppress(OSError):
+            self._remove_all_but("")
+            self.remove(LOCK_FILE)
+            self._remove_folder(self.private)
+            self._remove_folder(self.path)
+
+    def _claim(self) -> None:
+        gone: OSError | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._open_private()
+                flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
+                self._lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=self._directory)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_current():
+                    return
+            except FileNotFoundError as error:  # who held the folder has removed it just now
+                gone = error
+            except BlockingIOError:
+                gone = None
+                break
+            self._let_go()
+        if gone is not None:
+            raise gone
+        raise StoreError(
+            f"another process is running in {self.path}; wait for it, or choose another folder.",
+            code="folder-locked",
+        )
+
+    def _open_private(self) -> None:
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            flush(self.path.parent)
+        with suppress(FileExistsError):
+            self.private.mkdir(mode=0o700)
+            flush(self.path)
+        try:
+            self._directory = os.open(self.private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise self._not_ours("it is no folder but a link or a file") from None
+            raise
+        found = os.fstat(self._directory)
+        if found.st_uid != os.geteuid():
+            raise self._not_ours("it belongs to another user")
+        if found.st_mode & 0o077:
+            raise self._not_ours(f"its mode is {stat.S_IMODE(found.st_mode):04o}, so that others can open it")
+        os.fchmod(self._directory, 0o700)  # whatever bits the umask took away
+
+    def _is_current(self) -> bool:
+        """Whether the file that is locked is still the lock of the folder that stands there."""
+        here, held = (self.private / LOCK_FILE).lstat(), os.fstat(self._lock)
+        return (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
+
+    def _refuse_planted(self) -> None:
+        state = folder_state(self.path)
+        if state in (FolderState.SEALED, FolderState.FINISHED):
+            return  # all that is done with the private folder is to remove it
+        started = state is not FolderState.ABSENT
+        unfinished_key = KEY_FILE + TEMPORARY_SUFFIX
+        for name in self._names():
+            found = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+            reason = None
+            if stat.S_ISLNK(found.st_mode):
+                reason = "is a link"
+            elif found.st_uid != os.geteuid():
+                reason = "belongs to another user"
+            elif not started and name not in (LOCK_FILE, unfinished_key):
+                reason = "was there before any run was started"
+            elif not started and found.st_mode & 0o077:
+                reason = f"has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it"
+            if reason is not None:
+                raise self._not_ours(f"its entry {name!r} {reason}")
+
+    def _not_ours(self, reason: str) -> StoreError:
+        return StoreError(
+            f"{self.private} cannot hold the key of a run: {reason}. Nothing was written to it. Remove it if you know "
+            "where it comes from, or choose another folder.",
+            code="private-folder",
+        )
+
+    def _names(self) -> list[str]:
+        with os.scandir(self._directory) as entries:
+            return sorted(entry.name for entry in entries)
+
+    def _sealed_names(self) -> list[str]:
+        return [name for name in self._names() if name.startswith(SEALED)]
+
+    def _remove_all_but(self, kept: str) -> None:
+        """Remove what the private folder holds, the key first and for good before anything else."""
+        self.remove(KEY_FILE)
+        self.remove(KEY_FILE + TEMPORARY_SUFFIX)
+        os.fsync(self._directory)
+        for name in self._names():
+            if name not in (LOCK_FILE, kept):
+                self.remove(name)
+
+    def _remove_folder(self, path: Path) -> None:
+        """Remove a folder; one that another process has begun to use in the meantime is left to it."""
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+    def _let_go(self) -> None:
+        for descriptor in (self._lock, self._directory):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lock = self._directory = -1

@@ -1,0 +1,329 @@
+"""The one lifecycle of a run: claim the folder, take the key, spend, work, seal. Killed anywhere, it goes on.
+
+Everything is decided while the folder is held, for what stood there before may have changed by then:
+
+1. The key is on disk before the ledger shows the spend, and the ledger shows it before the first draw.
+2. A key is made only in an empty folder. Where a ledger or a published file stands, only the key that made it goes on.
+3. The ledger shows the spend of this run and no other, before any work and again before the manifest is written.
+4. The manifest is kept in the private folder until the key is removed; only then does it make the release finished.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.ledger import Ledger, read_ledger
+from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry, spent
+from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.noise.key import new_run_key
+from tallyveil.release.finished import LEDGER, PRIVATE, listed_files
+from tallyveil.release.manifest import written_manifest
+from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
+from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
+from tallyveil.run.stages import Made, Stages
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run left behind.
+
+    Attributes:
+        path: The release folder.
+        manifest: Content of `manifest.json`.
+        already_finished: True when the folder held this release before the run, and nothing was done.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    already_finished: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Job:
+    """What is a product's own.
+
+    Attributes:
+        plan_digest: Digest of the plan, in hexadecimal, as it stands in the manifest.
+        whole_plan: Digest of all that is written, which names the run but not its noise.
+        binding: Digest of the records, of public inputs and of what is measured, to which the noise is bound.
+            Confidential.
+        declaration: What may be spent.
+        event: What will be done.
+        description: The same in words, for the ledger.
+        token: Names the act within the run, for the ledger.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+    """
+
+    plan_digest: str
+    whole_plan: bytes
+    binding: bytes
+    declaration: Declaration
+    event: PrivacyEvent
+    description: str
+    token: str
+    test_key: bytes | None = None
+
+
+class Run:
+    """A run that has spent, and may draw.
+
+    Attributes:
+        path: The run folder.
+        secrets: Its key and what follows from it. Confidential.
+        spent: What the ledger shows, in the declared unit.
+        resumed: Whether an earlier process had spent already.
+    """
+
+    def __init__(
+        self, folder: RunFolder, secrets: RunSecrets, cost: Fraction, stages: Stages, *, resumed: bool
+    ) -> None:
+        self.path = folder.path
+        self.secrets = secrets
+        self.spent = cost
+        self.resumed = resumed
+        self._stages = stages
+
+    @property
+    def run_id(self) -> str:
+        """Public name of the run."""
+        return self.secrets.run_id
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Metadata of every file of the run."""
+        return self.secrets.file_tags()
+
+    def stage(self, name: str, places: Sequence[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Do a stage once, also over several processes; see `Stages.stage`."""
+        return self._stages.stage(name, places, work)
+
+    def make(self, places: Sequence[str], work: Callable[[], Made]) -> Made:
+        """Write files that every process writes anew; see `Stages.make`."""
+        return self._stages.make(places, work)
+
+    def files(self) -> dict[str, str]:
+        """SHA-256 of everything the run has written, by path; see `Stages.files`."""
+        return self._stages.files()
+
+
+def finished_before(out: Path, plan_digest: str) -> Outcome | None:
+    """Whether a folder holds this very release already; opens no input, and finishes what lacks only its last steps.
+
+    Args:
+        out: Release folder.
+        plan_digest: Digest of the plan, in hexadecimal.
+    Returns:
+        The finished release; None where there is work to do.
+    Raises:
+        StoreError: the folder cannot be used: it holds another release, other files, or a run whose key is lost.
+    """
+    state = _usable_state(out)
+    if state not in (FolderState.FINISHED, FolderState.SEALED):
+        return None
+    if state is FolderState.FINISHED and not (out / PRIVATE).exists():
+        return _require_plan(out, written_manifest(out), plan_digest)
+    with RunFolder(out) as folder:
+        return _last_steps(folder, plan_digest)
+
+
+def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outcome:
+    """Make a release, or go on with one, or find that another process has made it.
+
+    Args:
+        out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
+        job: What is the product's own. Everything that can fail with it has been tried.
+        work: Measures, estimates, writes and checks; returns the manifest.
+    Raises:
+        StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
+        TallyveilError: what `work` raises.
+    Privacy: spends `job.event` once, however often the run is interrupted and taken up again.
+    """
+    outcome = finished_before(out, job.plan_digest)
+    if outcome is not None:
+        return outcome
+    with RunFolder(out) as folder:
+        outcome = _last_steps(folder, job.plan_digest)
+        if outcome is not None:
+            return outcome
+        run = _begin(folder, job)
+        manifest = work(run)
+        _require_one_spend(out, _ledger_entries(out), job, run.run_id)
+        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        folder.seal(text.encode())
+        folder.finish()
+    return Outcome(out, json.loads(text), already_finished=False)
+
+
+def _usable_state(out: Path) -> FolderState:
+    """What stands in a folder that a run may use."""
+    state = folder_state(out)
+    if state is FolderState.FOREIGN:
+        raise StoreError(
+            f"{out} holds files that are no Tallyveil run. Choose a new or empty folder with --out.",
+            code="folder-taken",
+        )
+    if state is FolderState.KEYLESS:
+        raise StoreError(
+            f"{out} holds a ledger and no key: the key of its run is lost, or was removed when the run ended, and no "
+            f"noise can be drawn again as it was. {_spent_in_words(out)} A new key would be a new spend, so nothing is "
+            "done here. Choose another folder for a new release, or restore this one from a copy.",
+            code="key-lost",
+        )
+    return state
+
+
+def _last_steps(folder: RunFolder, plan_digest: str) -> Outcome | None:
+    """The finished release, after the steps that a killed process left out; None where there is work to do."""
+    state = _usable_state(folder.path)
+    if state is FolderState.FINISHED:
+        outcome = _require_plan(folder.path, written_manifest(folder.path), plan_digest)
+        folder.remove_private()
+        return outcome
+    if state is not FolderState.SEALED:
+        return None
+    manifest = _sealed_manifest(folder)
+    if manifest is None:
+        return None
+    outcome = _require_plan(folder.path, manifest, plan_digest)
+    folder.finish()
+    return outcome
+
+
+def _sealed_manifest(folder: RunFolder) -> dict[str, Any] | None:
+    """The sealed manifest whose files all stand as it says; None where the key can make them once more."""
+    data = folder.sealed()
+    manifest = None if data is None else json.loads(data)
+    changed = (
+        "the manifest in its private folder"
+        if manifest is None
+        else next(
+            (path for path, digest in listed_files(manifest).items() if _differs(folder.path / path, digest)),
+            None,
+        )
+    )
+    if changed is None:
+        return manifest
+    if folder.read(KEY_FILE) is None:
+        raise StoreError(
+            f"the release in {folder.path} was all but finished and its key is removed, but {changed} has been changed "
+            f"or removed since. {_spent_in_words(folder.path)} Restore it from a copy and run again, or choose another "
+            "folder, which is a new spend.",
+            code="release-damaged",
+        )
+    folder.unseal()
+    return None
+
+
+def _differs(path: Path, digest: str) -> bool:
+    return not path.is_file() or file_digest(path) != digest
+
+
+def _require_plan(out: Path, manifest: dict[str, Any], plan_digest: str) -> Outcome:
+    if manifest["plan_digest"] != plan_digest:
+        raise StoreError(
+            f"{out} holds a finished release of another plan. Choose another folder.",
+            code="folder-taken",
+        )
+    return Outcome(out, manifest, already_finished=True)
+
+
+def _begin(folder: RunFolder, job: Job) -> Run:
+    """Take or make the key, and enter the spend into the ledger before the first draw."""
+    out = folder.path
+    entries = _ledger_entries(out)
+    begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
+    stored = folder.read(KEY_FILE)
+    if stored is None:  # the folder is empty, or its state would be another
+        secrets = RunSecrets(job.test_key or new_run_key(), job.binding, job.whole_plan, job.test_key is None)
+        folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
+    else:
+        spent_before = _spent_in_words(out)
+        secrets = read_key_file(stored, str(out), job.binding, job.whole_plan, job.test_key, spent_before)
+    if begun:
+        _require_one_spend(out, entries, job, secrets.run_id)
+    try:
+        entered = _enter(out / LEDGER, job, secrets)
+    except TallyveilError:
+        if not begun:
+            (out / LEDGER).unlink(missing_ok=True)
+            folder.abandon()
+        raise
+    _require_one_spend(out, entered, job, secrets.run_id)
+    _remove_half_written(out)
+    return Run(folder, secrets, spent(entered), Stages(folder, secrets), resumed=begun)
+
+
+def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
+    with Ledger(path, job.declaration, secrets.run_id) as ledger:
+        if not secrets.private:
+            ledger.declassify(
+                NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                description="run with an insecure test key",
+                token=f"{secrets.run_id} test key",
+            )
+        ledger.spend(job.event, description=job.description, token=f"{secrets.run_id} {job.token}")
+        return ledger.entries
+
+
+def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
+    """Entries of the ledger; none where it is not there, or was only being begun."""
+    path = out / LEDGER
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise _bad_ledger(out, "it is no plain file")
+    try:
+        if not path.exists() or b"\n" not in path.read_bytes():
+            return ()
+    except OSError as error:
+        raise store_error(path, error) from error
+    return read_ledger(path)[1]
+
+
+def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
+    """Refuse a ledger that shows anything but the one spend of this run."""
+    others = sorted({entry.run for entry in entries if entry.run != run})
+    if others:
+        raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})")
+    spends = [entry for entry in entries if entry.kind == "spend"]
+    tokens = [entry.token for entry in spends]
+    if tokens != [f"{run} {job.token}"]:
+        raise _bad_ledger(out, "it does not show the spend of the run whose files stand beside it")
+    if spends[0].event != job.event:
+        raise _bad_ledger(out, "it shows another spend than this plan's")
+
+
+def _bad_ledger(out: Path, reason: str) -> StoreError:
+    return StoreError(
+        f"the ledger {out / LEDGER} is not as the run left it: {reason}. The run has drawn noise and cannot go on "
+        "without the record of it. Restore the ledger from a copy, or choose another folder, which is a new spend.",
+        code="ledger-damaged",
+    )
+
+
+def _spent_in_words(out: Path) -> str:
+    """What the ledger of a folder shows, as a sentence."""
+    try:
+        declaration, entries = read_ledger(out / LEDGER)
+    except TallyveilError:
+        return "What was spent cannot be told, since its ledger is not there or cannot be read."
+    cost = spent(entries)
+    if not cost:
+        return "Its ledger shows no spend."
+    return f"Its ledger shows that {declaration.budget_unit} = {exact_text(cost)} was spent."
+
+
+def _written(out: Path) -> list[str]:
+    """What stands in a run folder only after the spend."""
+    return [path.name for path in out.iterdir() if path.name not in (PRIVATE, LEDGER)]
+
+
+def _remove_half_written(out: Path) -> None:
+    """Remove the files that a killed process was writing."""
+    for path in sorted(out.rglob("*" + TEMPORARY_SUFFIX)):
+        if path.is_file() and PRIVATE not in path.relative_to(out).parts[:1]:
+            path.unlink(missing_ok=True)
