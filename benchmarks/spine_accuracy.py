@@ -43,12 +43,13 @@ from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.execution.run as running
 from tallyveil.budget.precision import totals_summed
-from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
+from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.inputs import read_hierarchies
 from tallyveil.execution.run import run_release
 from tallyveil.geography import off_spine_distances
+from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.noise.key import insecure_key
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

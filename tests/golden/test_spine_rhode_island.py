@@ -9,7 +9,7 @@ import pytest
 from tallyveil.budget import load_strategy_preset
 from tallyveil.budget.precision import precision_of, totals_summed
 from tallyveil.budget.regroup import Aim, group_by_variance
-from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
+from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -23,6 +23,7 @@ from tallyveil.geography import (
     recipe_of,
     spine_from_prefixes,
 )
+from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.universe import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")

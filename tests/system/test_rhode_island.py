@@ -21,7 +21,7 @@ def test_the_example_runs_and_its_errors_are_those_expected(shared_data, tmp_pat
     for solver in outcome.manifest["solver"].values():
         assert solver["rounding_widened"] == 0
         assert solver["largest_residual"] <= 1e-7
-    frame = evaluate_release(outcome.path, shared_data / "ri_2010_counts.parquet")
+    frame = evaluate_release(outcome.path, shared_data / "ri_2010_counts.parquet").errors
     means = {
         (row["geolevel"], row["query"]): row["mean_absolute_error"]
         for row in frame.filter(size_class="all").iter_rows(named=True)

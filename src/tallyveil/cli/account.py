@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.whole_help import WholeHelp
+
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee, PrivacyEvent
 
+LARGEST_EPSILON = 10**6
+"""At the end of a curve: beyond it nothing is private in any sense."""
+
 account = typer.Typer(
     name="account",
+    cls=WholeHelp,
     no_args_is_help=True,
     help="What noise costs, exactly: epsilon, delta, whole curves, and the inverse.",
 )
@@ -110,7 +116,7 @@ def profile(
 ) -> None:
     """The privacy profile: delta as a function of epsilon."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    end = _exact(largest) if largest else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
+    end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
     curve = [
         {"epsilon": x, "delta": bounds.to_mapping()}
@@ -281,15 +287,17 @@ def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[Pri
 def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
     """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
     from tallyveil.errors import ConfigError
+    from tallyveil.exact import whole_number_of
 
     parts = text.split(":")
-    if not 1 <= len(parts) <= 3 or not all(part.isdigit() and int(part) > 0 for part in parts[1:]):
+    counts = [whole_number_of(part) or 0 for part in parts[1:]]
+    if len(parts) > 3 or not all(counts):
         raise ConfigError(
-            f"{flag} is '{text}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, such as 68.49:10.",
+            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
+            "such as 68.49:10.",
             code="bad-flag",
         )
-    count = int(parts[1]) if len(parts) > 1 else 1
-    sensitivity = int(parts[2]) if len(parts) > 2 else 1
+    count, sensitivity = [*counts, 1, 1][:2]
     return _exact(parts[0]), sensitivity, count * answers_moved
 
 
@@ -297,6 +305,18 @@ def _exact(text: str) -> Fraction:
     from tallyveil.budget.fractions import parse_fraction
 
     return parse_fraction(text, "the command line")
+
+
+def _largest(text: str) -> Fraction:
+    from tallyveil.errors import ConfigError
+
+    value = _exact(text)
+    if not 0 < value <= LARGEST_EPSILON:
+        raise ConfigError(
+            f"--largest is {text:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",
+            code="bad-flag",
+        )
+    return value
 
 
 def _classical(guarantee: "Guarantee", delta: Fraction) -> dict[str, float]:
@@ -325,7 +345,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Evenly spaced numbers from 0 to the end, each rounded to the six digits with which it is shown."""
+    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
     from tallyveil.accounting.decimals import at_most
 
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
@@ -354,7 +374,7 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _in_words(value: Any) -> str:
-    """A value as text. Two bounds are each rounded their own way; a float is an upper bound, a Fraction exact."""
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.bounds import Bounds
     from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
 

@@ -189,6 +189,7 @@ def _district(
             "minus": found.n_minus,
             "level": found.level,
             "covers": found.covers,
+            "unpublished": found.unpublished,
         }
         typer.echo(json.dumps({**record, "answers": answers}))
     else:
@@ -220,14 +221,16 @@ def _show_district(found: "District") -> None:
     console.print(table)
     if len(found.answers) > LINES_SHOWN:
         console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.", highlight=False)
-    if all(line.estimate is None for line in found.answers):
+    for reason in dict.fromkeys(line.lacking for line in found.answers if line.lacking is not None):
+        queries = dict.fromkeys(line.query for line in found.answers if line.lacking == reason)
         console.print(
-            "No estimates: they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full "
-            "measurements. Standard errors need neither.",
-            highlight=False,
-            soft_wrap=True,
+            f"No estimate in {', '.join(queries)}: {reason}.", highlight=False, markup=False, soft_wrap=True
         )
-    else:
+    if found.unpublished is not None:
+        console.print(
+            f"No published counts: {found.unpublished}.", highlight=False, markup=False, soft_wrap=True
+        )
+    if found.covers is not None:
         console.print(found.covers, highlight=False, soft_wrap=True)
 
 

@@ -1,5 +1,6 @@
 """The `tallyveil` command. Imports only what `--help` needs; each command imports its own work."""
 
+import os
 import sys
 import traceback
 from types import TracebackType
@@ -10,6 +11,7 @@ import typer.main
 from tallyveil.cli.account import account
 from tallyveil.cli.demo import demo
 from tallyveil.cli.evaluate import evaluate
+from tallyveil.cli.explain import explain
 from tallyveil.cli.intervals import intervals
 from tallyveil.cli.plan import plan
 from tallyveil.cli.report import report
@@ -19,18 +21,21 @@ from tallyveil.cli.spine import spine
 from tallyveil.cli.study import study
 from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
+from tallyveil.cli.whole_help import WholeHelp
 from tallyveil.errors import TallyveilError
 
 app = typer.Typer(
     name="tallyveil",
+    cls=WholeHelp,
     help="Publish hierarchical counts of people with differential privacy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: no bracket is taken for markup, no flag is cut, nothing is coloured
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, plan, run, report, intervals, evaluate, synth, study):
+for command in (demo, plan, run, report, intervals, evaluate, synth, study, explain):
     app.command()(command)
 app.add_typer(account)
 app.add_typer(spine)
@@ -62,21 +67,22 @@ def options(
 def main() -> None:
     """Run the command line; errors raised on purpose become one screen of text and an exit code."""
     sys.excepthook = _unexpected
+    if os.environ.get("NO_COLOR"):
+        # The console takes it to forbid colours alone; a dumb terminal gets neither bold text nor moving bars.
+        os.environ["TERM"] = "dumb"
     try:
         # Not `app()`: that would put typer's own hook in the place of the one that withholds messages.
         typer.main.get_command(app)(prog_name="tallyveil")
     except TallyveilError as error:
         _show(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("\ninterrupted; the same command takes the run up where it was, at no new cost.", err=True)
-        sys.exit(130)
 
 
 def _show(error: TallyveilError) -> None:
-    typer.secho(f"error [{error.code}]", fg="red", bold=True, err=True, nl=False)
-    typer.echo(f" {error}", err=True)
-    typer.echo(f"More: docs/errors.md, section {error.code}", err=True)
+    plain = bool(os.environ.get("NO_COLOR"))
+    label = f"error [{error.code}]" if plain else typer.style(f"error [{error.code}]", fg="red", bold=True)
+    typer.echo(f"{label} {error}", err=True)
+    typer.echo(f"More: tallyveil explain {error.code}", err=True)
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

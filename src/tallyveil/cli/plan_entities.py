@@ -1,4 +1,4 @@
-"""What `tallyveil plan --entities` shows: exact standard deviations of entities, before any data is opened."""
+"""What `tallyveil plan --families` shows: exact standard deviations of entities, before any data is opened."""
 
 from collections.abc import Sequence
 from pathlib import Path

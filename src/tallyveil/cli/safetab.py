@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.safetab.plan import SafetabPlan
@@ -22,6 +23,7 @@ class Rule(StrEnum):
 
 safetab = typer.Typer(
     name="safetab",
+    cls=WholeHelp,
     no_args_is_help=True,
     help="Tabulate detailed population groups, with noise and detail fitted to each.",
 )
@@ -40,7 +42,7 @@ def plan(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Folder of GRF-C, to count groups; person records are not opened.", metavar="[DATA]"
+            help="Folder of GRF-C, to count groups; person records are not opened.", metavar="DATA"
         ),
     ] = None,
     out: Annotated[
@@ -72,6 +74,7 @@ def validate(
     out: Annotated[
         Path | None, typer.Option("--out", help="Also check the tables that a run wrote to this folder.")
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
@@ -95,6 +98,7 @@ def validate(
         said["output_checks_passed"] = len(checks)
     if as_json:
         typer.echo(json.dumps(said))
+    if as_json or quiet:
         return
     typer.echo("Parameters, geography and person records are valid.")
     if out is not None:
@@ -245,12 +249,15 @@ def consistent(
         Rule,
         typer.Option("--rule", help="The nation is the sum of its states, or alone is at most combined."),
     ] = Rule.STATES,
+    quiet: Quiet = False,
 ) -> None:
     """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
     from tallyveil.execution.safetab_consistent import write_consistent
 
-    for path in write_consistent(params, run, out, rule.value):
-        typer.echo(str(path))
+    paths = write_consistent(params, run, out, rule.value)
+    if not quiet:
+        for path in paths:
+            typer.echo(str(path))
 
 
 @safetab.command()
@@ -258,11 +265,14 @@ def long_form(
     short: Annotated[Path, typer.Argument(help="Iteration codes with ranges of codes.", metavar="SHORT")],
     codes: Annotated[Path, typer.Argument(help="race-and-ethnicity-codes.txt.", metavar="CODES")],
     out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
+    quiet: Quiet = False,
 ) -> None:
     """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
     from tallyveil.safetab.short_form import convert_short_form
 
-    typer.echo(f"{convert_short_form(short, codes, out):,} rows written to {out}")
+    rows = convert_short_form(short, codes, out)
+    if not quiet:
+        typer.echo(f"{rows:,} rows written to {out}")
 
 
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
@@ -301,14 +311,10 @@ _LISTS = ("codes", "mapping", "iterations")
 
 
 def _exact(text: str) -> Any:
-    from fractions import Fraction
-
+    from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import ConfigError
 
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"--delta is {text!r}, wanted a number such as 1e-10.", code="bad-flag") from None
+    value = parse_fraction(text, "--delta")
     if not 0 < value < 1:
         raise ConfigError(f"--delta is {text}, wanted a number between 0 and 1.", code="bad-flag")
     return value

@@ -131,13 +131,18 @@ def _table(findings: "Findings") -> Any:
     from rich import box
     from rich.table import Table
 
+    from tallyveil.accounting.decimals import at_most
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("quantity", overflow="fold")
     table.add_column("paper", justify="right", no_wrap=True)
-    table.add_column("ours", justify="right", no_wrap=True)
+    table.add_column("ours, rounded up", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for comparison in findings.comparisons:
         table.add_row(
-            comparison.quantity, comparison.printed.text, f"{comparison.ours:.7g}", comparison.verdict.value
+            comparison.quantity,
+            comparison.printed.text,
+            at_most(comparison.ours, 7),
+            comparison.verdict.value,
         )
     return table

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.execution.subspace_plan import SubspacePlan
     from tallyveil.subspace.noise_plan import NoisePlan
 
-subspace = typer.Typer(name="subspace", help="One table whose invariants stay exact.", no_args_is_help=True)
+subspace = typer.Typer(
+    name="subspace", cls=WholeHelp, help="One table whose invariants stay exact.", no_args_is_help=True
+)
 
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
 
@@ -91,7 +94,7 @@ def diagnose(
     written: tuple[Path, ...] = ()
     if out is not None:  # before a chain is refused: the plots show why
         written = _write_diagnostics(out, plan, noise, draws, plots)
-    guarantee = guarantee_record(noise, plan.distance, plan.delta)
+    guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
     record = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
     if noise.chain is not None:
         from tallyveil.subspace.mcmc import estimate_seconds
@@ -134,6 +137,9 @@ def _show(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
 def _show_noise(record: dict[str, Any]) -> None:
     from rich.console import Console
 
+    from tallyveil.accounting.decimals import at_most
+    from tallyveil.subspace.guarantee import confidence_text
+
     console, noise = Console(), record["noise"]
     console.print(f"privacy     {record['privacy']['statement']}", highlight=False, soft_wrap=True)
     console.print(
@@ -147,9 +153,9 @@ def _show_noise(record: dict[str, Any]) -> None:
     if "chain" in noise:
         chain = noise["chain"]
         console.print(
-            f"chain       {chain['sweeps']} sweeps; total variation {chain['measured']:.3g} measured, "
-            f"{chain['extrapolated']:.3g} extrapolated ({chain['confidence']:.3%} confidence, {chain['pairs']:,} pairs "
-            f"at lag {chain['lag']})",
+            f"chain       {chain['sweeps']} sweeps; total variation {at_most(chain['measured'], 3)} measured, "
+            f"{at_most(chain['extrapolated'], 3)} extrapolated ({confidence_text(chain['confidence'])} confidence, "
+            f"{chain['pairs']:,} pairs at lag {chain['lag']})",
             highlight=False,
             soft_wrap=True,
         )
