@@ -272,9 +272,9 @@ def chosen_law(
 
 def _taken_off(total: int, estimator: DetailEstimator) -> int:
     """G's correction of each cell at a T, both in multiples of 1/4096; nothing far from the thresholds."""
-    v1, v2 = Fraction(estimator.stage_1.variance_float()), Fraction(estimator.stage_2.variance_float())
-    rest = v1 / (v1 + estimator.n * v2)  # 1 - w before u was rounded: it fits the law of Y1 given T better
-    spread2 = v1 * rest
+    spread2 = Fraction(estimator.stage_1.variance_float()) * (
+        1 - Fraction(estimator.n * estimator.unit, UNIT)
+    )
     center = Fraction(total, UNIT)
     away = NEAR * estimator.spread
     lowest = estimator.lowest if estimator.lowest is not None and center - estimator.lowest < away else None
@@ -284,7 +284,8 @@ def _taken_off(total: int, estimator: DetailEstimator) -> int:
     if lowest is None and highest is None:
         return 0
     whole = _WHOLE_SPREADS[0] <= estimator.spread <= _WHOLE_SPREADS[1]
-    share = Fraction(estimator.unit, UNIT) / rest  # of a cell in the excess of E[Y] over T
+    # What is taken off a cell is w / (1 - w) / n = u / (1 - n u) times the excess of E[Y] over T.
+    share = Fraction(estimator.unit, UNIT - estimator.n * estimator.unit)
     with precision(_BITS):
         excess = (_mean_of_whole if whole else _mean_of_real)(center, spread2, lowest, highest)
         return int((rational(UNIT * share) * excess + arb(0.5)).floor().mid().unique_fmpz())

@@ -174,8 +174,6 @@ class SetTables:
 
     def _bound(self, n: int, chance: Fraction) -> int:
         """What a total that sums n cells has to be larger than to be published."""
-        if self._exact:
-            return 0
         law = self.set.stage_2
         return suppression_bound(law, chance) if n == 1 else quantile_of_sum(noise_sum(law, n), chance)
 
