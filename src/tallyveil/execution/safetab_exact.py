@@ -29,7 +29,10 @@ from tallyveil.safetab.plan import NEIGHBOURS, RunPlan
 from tallyveil.safetab.regions import read_regions
 from tallyveil.storage.write import file_digest, write_json
 
-WARNING: Final = "NOT PRIVATE: tabulated without noise. These are the true counts; they protect nobody and must not be published."
+WARNING: Final = (
+    "NOT PRIVATE: tabulated without noise. These are the true counts; they protect nobody and must not "
+    "be published."
+)
 RUN: Final = "without-noise"
 _REASON: Final = "tables without noise, to verify an implementation; they are the true counts"
 _TAGS: Final = {"run": RUN, "private": "false", "warning": WARNING}

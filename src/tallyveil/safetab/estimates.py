@@ -180,6 +180,8 @@ class DetailEstimator:
 
     def combined(self, parts: int) -> Quality:
         """Quality of the same with stage 1, where it enters in full."""
+        if not self.unit:
+            return self.measured(parts)
         return _combined_quality(self.n, parts, self.unit, self.stage_1, self.stage_2)
 
 
