@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -98,7 +99,7 @@ class Runner:
         said = self.command(arguments, work, self._seconds)
         after = snapshot(self._arena)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        allowed = [(work / path).resolve() for path in (*case.writable, *_outputs(arguments))]
+        allowed = [Path(os.path.realpath(work / path)) for path in (*case.writable, *_outputs(arguments))]
         findings = tuple(_findings(case, said, changed, allowed, self._arena))
         return Outcome(said["code"], said["seconds"], said["out"], said["err"], findings)
 
@@ -191,7 +192,7 @@ def _gist(text: str) -> str:
 
 def _is_within(path: Path, roots: list[Path]) -> bool:
     """Whether a path is one of the places to write to, in one, or a folder made on the way to one."""
-    real = path.parent.resolve() / path.name
+    real = Path(os.path.realpath(path.parent)) / path.name
     return any(real == root or root in real.parents or (real in root.parents) for root in roots)
 
 

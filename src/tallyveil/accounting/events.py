@@ -14,7 +14,7 @@ elsewhere, from these descriptions alone.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from tallyveil.accounting.exact import parameter_of_noise
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
@@ -242,6 +242,9 @@ class NonPrivateEvent:
         """JSON form."""
         return {"kind": "non_private", "reason": self.reason}
 
+
+TEST_KEY: Final = NonPrivateEvent("insecure test key: anybody can recompute the noise")
+"""Noise that anybody can subtract: then nothing that was published is protected."""
 
 Release: TypeAlias = DiscreteGaussian | DiscreteLaplace | IntegerSubspaceLaplace | IntegerSubspaceGaussian
 PrivacyEvent: TypeAlias = (

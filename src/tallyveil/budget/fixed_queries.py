@@ -22,7 +22,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-MOST_KINDS = 1 << 22
+MOST_KINDS = 1 << 20
 """Kinds of cells, or entries of the matrix of known sums, that are looked at; beyond, a query is not called fixed."""
 
 Exact = Sequence[tuple[str, Sequence[str]]]
@@ -99,7 +99,7 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
         return ()
     levels, shares = strategy.geolevels, dict(strategy.geolevel_shares)
     finest = [(query, max(named, key=levels.index)) for query, named in invariants]
-    found = []
+    found, seen = [], dict[tuple[str, tuple[str, ...]], str | None]()
     for number, geolevel in enumerate(levels):
         in_force = [
             (f"{query} at {level}", schema.query(query))
@@ -107,7 +107,10 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
             if level in levels[number:]
         ]
         for query, share in dict(strategy.query_shares)[geolevel]:
-            known_from = _known_from(schema.query(query), in_force, schema)
+            asked = query, tuple(words for words, _ in in_force)
+            if asked not in seen:
+                seen[asked] = _known_from(schema.query(query), in_force, schema)
+            known_from = seen[asked]
             if known_from is not None:
                 found.append(FixedQuery(geolevel, query, shares[geolevel] * share, known_from))
     return tuple(found)

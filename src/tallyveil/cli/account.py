@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
@@ -214,8 +215,11 @@ def total(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The joint guarantee of several releases of the same people, from their ledgers."""
-    from tallyveil.accounting.joint import joint_guarantee, runs_in
+    """The joint guarantee of what several releases of the same people published, from their ledgers.
+
+    Looks at the true counts that a ledger records are not covered; they are named beside the total.
+    """
+    from tallyveil.accounting.joint import published_guarantee, read_joint, runs_in
     from tallyveil.release.finished import refuse_unfinished
 
     ledgers: list[Path] = []
@@ -227,13 +231,16 @@ def total(
             ledger.name != "ledger.jsonl" or ledger not in runs
         ):  # else a ledger, perhaps a copy, named by itself
             refuse_unfinished(ledger if ledger.is_dir() else ledger.parent)
-    guarantee = joint_guarantee(ledgers)
+    joint = read_joint(ledgers)
+    guarantee = published_guarantee(joint)
     answer = {
         "runs": [str(run) for run in ledgers],
         "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "classical": _classical(guarantee, _exact(delta)),
     }
+    if joint.non_private:
+        answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
     _print({**answer, **_about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
@@ -362,15 +369,13 @@ def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction
 
 def _print(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(answer, indent=2, default=float))
+        say(json.dumps(answer, indent=2, default=float))
         return
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
+    console = Screen()
     for key, value in answer.items():
-        console.print(
-            f"[bold]{key.replace('_', ' ')}[/]: {_in_words(value)}", highlight=False, soft_wrap=True
-        )
+        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
 
 
 def _in_words(value: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.geography.areas import AreaChange
@@ -42,8 +42,8 @@ def _show_table(changes: "Sequence[AreaChange]") -> None:
     ]
     before = ["geography", *(["steps"] if regrouped else [])]
     show_table(["st.dev. of totals", "areas", *before, "this spine", "its greatest"], rows, False)
-    typer.echo(
-        "Mean standard deviations of totals, in persons, with the same budget on every spine: on the geography as "
+    say(
+        "Mean standard deviations of totals, with the same budget on every spine: on the geography as "
         "given, "
         + ("after the steps, with groups chosen by variance for what is marked *, " if regrouped else "")
         + "and on this spine."
@@ -63,4 +63,4 @@ def changes_record(changes: "Sequence[AreaChange]") -> dict[str, Any]:
 def warn(sentences: Sequence[str]) -> None:
     """Say warnings beside the output."""
     for sentence in sentences:
-        typer.echo(f"warning: {sentence}", err=True)
+        say(f"warning: {sentence}", err=True)

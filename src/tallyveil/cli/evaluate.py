@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.terminal import say
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -43,25 +45,25 @@ def evaluate(
     path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification
     if as_json:
-        typer.echo(json.dumps(evaluation.to_mapping()))
+        say(json.dumps(evaluation.to_mapping()))
     elif not quiet:
         _show(evaluation, path)
 
 
 def _show(evaluation: "Evaluation", path: Path) -> None:
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
     frame, units = evaluation.errors, evaluation.unit.many
 
-    console = Console()
-    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    console = Screen()
+    console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
     console.print(_table(frame))
     console.print(
         f"Errors in {units}, over all answers of a query at a geolevel. By size of the geounit, with plots:"
     )
     console.print(str(path), soft_wrap=True)
     console.print(_artefacts(evaluation))
-    console.print(_bias_by_size(evaluation), soft_wrap=True, highlight=False)
+    console.print(_bias_by_size(evaluation), soft_wrap=True)
 
 
 def _artefacts(evaluation: "Evaluation") -> Any:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tallyveil.cli.terminal import say
+
 
 def explain(
     code: Annotated[
@@ -25,7 +27,7 @@ def explain(
             "'error [not-toml]'.",
             code="bad-flag",
         )
-    typer.echo(f"error [{code}]\n\n{found[code]}")
+    say(f"error [{code}]\n\n{found[code]}")
 
 
 def explanations() -> dict[str, str]:

@@ -11,6 +11,7 @@ from tallyveil.cli.area_changes import changes_record, show_changes
 from tallyveil.cli.arguments import split_names
 from tallyveil.cli.plan_advice import advice_record, show_advice
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation
@@ -75,7 +76,7 @@ def plan(
     from tallyveil.errors import ConfigError
 
     if schema:
-        typer.echo(json.dumps(release_file_schema(), indent=2))
+        say(json.dumps(release_file_schema(), indent=2))
         return
     if release_file is None:
         raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
@@ -106,7 +107,7 @@ def plan(
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
         record |= changes_record(changes)
-        typer.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
     show_changes(changes)
@@ -179,25 +180,27 @@ def plan_record(
 
 
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
-    from rich.console import Console
-
+    from tallyveil.cli.terminal import Screen, headed
     from tallyveil.execution.resources import in_gib, warn_small_machine
 
-    console = Console()
+    console = Screen()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
     console.print()
     console.print(
-        f"[bold]A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}[/] is expected to need"
+        headed(
+            f"A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}",
+            " is expected to need",
+        )
     )
-    console.print(f"memory      {in_gib(resources.memory)}", highlight=False)
-    console.print(f"disk        {in_gib(resources.disk)}", highlight=False)
-    console.print(f"time        {_duration(resources.total_seconds)} on two cores", highlight=False)
+    console.print(f"memory      {in_gib(resources.memory)}")
+    console.print(f"disk        {in_gib(resources.disk)}")
+    console.print(f"time        {_duration(resources.total_seconds)} on two cores")
     longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
     spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
-    console.print(f"            longest: {spelled}", highlight=False, soft_wrap=True)
+    console.print(f"            longest: {spelled}", soft_wrap=True)
     warning = warn_small_machine(resources)
     if warning is not None:
-        console.print(f"[bold yellow]warning[/]     {warning}", highlight=False, soft_wrap=True)
+        console.print(headed("warning", f"     {warning}", "bold yellow"), soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
@@ -205,27 +208,25 @@ def _duration(seconds: float) -> str:
 
 
 def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
-    from rich.console import Console
-
     from tallyveil.accounting.decimals import at_most
     from tallyveil.budget.expected import expected_errors
+    from tallyveil.cli.terminal import Screen, headed
     from tallyveil.execution.guarantee import guarantee_of
     from tallyveil.execution.plan import STEP_KINDS
 
-    console = Console()
+    console = Screen()
     guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many
     what = "only the public geography was opened, no data" if opened else "no data was opened"
-    console.print(f"[bold]Plan of release {loaded.name}[/] ({what})")
-    console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
+    console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
+    console.print(f"privacy     {guarantee['statement']}", soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
         f"exactly     epsilon is {_between(exact['epsilon'])} at delta = {at_most(loaded.delta)} "
         f"(by {', '.join(exact['engines'])})",
-        highlight=False,
         soft_wrap=True,
     )
     console.print(f"neighbours  {guarantee['neighbours_in_words']}")
-    console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}", highlight=False)
+    console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}")
     for invariant in guarantee["invariants"]:
         console.print(f"exact       {invariant} (published without noise)")
     for drawn in loaded.subspace:
@@ -233,7 +234,6 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
         console.print(
             f"drawn       {drawn.query} at {drawn.geolevel} on the lattice of the invariants, then fixed: {law}; "
             f"{guarantee['budget_unit']} = {at_most(drawn.budget, places=5)}",
-            highlight=False,
             soft_wrap=True,
         )
     for item in loaded.bounds:

@@ -15,17 +15,17 @@ def advice_record(loaded: "ReleasePlan") -> dict[str, Any]:
 
 def show_advice(loaded: "ReleasePlan") -> None:
     """Print what applies, and shares ready to be pasted; nothing where there is nothing to say."""
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
     record = advice_record(loaded)
-    console = Console()
+    console = Screen()
     fixed, spine = record["fixed_by_invariants"], record["spine_advice"]
     said = [("shares", text) for text in (fixed["sentences"] if fixed is not None else [])]
     said += [("spine", spine)] if spine is not None else []
     for name, text in said:
         console.print()
-        console.print(f"[bold yellow]note[/] ({name})  ", end="")
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(headed("note", f" ({name})  ", "bold yellow"), end="")
+        console.print(text, soft_wrap=True)
     if fixed is not None and fixed["toml"] is not None:
         console.print()
-        console.print(fixed["toml"], highlight=False, markup=False, soft_wrap=True)
+        console.print(fixed["toml"], soft_wrap=True)

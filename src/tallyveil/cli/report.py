@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
 
 
 def report(
@@ -23,4 +24,4 @@ def report(
     }
     page = writers[kind_of(read_manifest(release, *writers))](release)
     if not quiet:
-        typer.echo(str(page))
+        say(str(page))

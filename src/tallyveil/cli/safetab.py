@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def plan(
     if out is not None:
         write_json(out / "safetab-plan.json", record)
     if as_json:
-        typer.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
     else:
         from tallyveil.cli.safetab_tables import show_plan
 
@@ -107,12 +108,12 @@ def validate(
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
     if as_json:
-        typer.echo(json.dumps(said))
+        say(json.dumps(said))
     if as_json or quiet:
         return
-    typer.echo("Parameters, geography and person records are valid.")
+    say("Parameters, geography and person records are valid.")
     if out is not None:
-        typer.echo(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
+        say(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
 
 
 @safetab.command()
@@ -205,7 +206,7 @@ def evaluate(
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
     if as_json:
-        typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        say(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
@@ -213,7 +214,7 @@ def evaluate(
             show_errors(errors["errors-t1"])
         else:
             show_household_errors(errors["errors-households"])
-        typer.echo(str(path))
+        say(str(path))
 
 
 @safetab.command()
@@ -255,10 +256,10 @@ def households(
     describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "private", "sizes", "privacy", "checks_passed")
+    keys = ("run", "protected", "warnings", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
-        typer.echo(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_households
 
@@ -282,7 +283,7 @@ def consistent(
     paths = write_consistent(params, run, out, rule.value)
     if not quiet:
         for path in paths:
-            typer.echo(str(path))
+            say(str(path))
 
 
 @safetab.command()
@@ -297,7 +298,7 @@ def long_form(
 
     rows = convert_short_form(short, codes, out)
     if not quiet:
-        typer.echo(f"{rows:,} rows written to {out}")
+        say(f"{rows:,} rows written to {out}")
 
 
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
@@ -380,11 +381,9 @@ def _show_run(
     as_json: bool,
 ) -> None:
     if as_json:
-        keys = ("run", "private", "sizes", "checks_passed")
+        keys = ("run", "protected", "warnings", "sizes", "checks_passed")
         said = {key: manifest[key] for key in keys}
-        typer.echo(
-            json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)})
-        )
+        say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_summary
 

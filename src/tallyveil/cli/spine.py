@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(
@@ -133,15 +134,9 @@ def build(
         require_affordable(made.spine, made.shares)
     write_spine(out, made.spine, made.shares, found.aimed)
     if not quiet:
-        typer.echo(f"{out}: {made.spine!r}")
+        say(f"{out}: {made.spine!r}")
     if preset is not None or regroup is not None:
         show_changes(found.changes, quiet=quiet)
-    if found.groups is not None and found.groups.unmet:
-        typer.echo(
-            f"warning: --most-loss could not be kept for {', '.join(found.groups.unmet)}; "
-            "the search came as near as it could.",
-            err=True,
-        )
 
 
 @spine.command()
@@ -261,7 +256,7 @@ def fit(
     _show(["geolevel", "share", "strategy's own"], rows, as_json)
     if not as_json:
         for line in lines:
-            typer.echo(line)
+            say(line)
     warn(losses)
 
 
@@ -292,7 +287,7 @@ def show(
     points = read_points(entities) if entities is not None else None
     page = write_spine_page(out, made, shares, points, county=county, within=within, group=group)
     if not quiet:
-        typer.echo(str(page))
+        say(str(page))
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:

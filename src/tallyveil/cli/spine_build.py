@@ -63,13 +63,11 @@ class Built:
     Attributes:
         made: The spine.
         aimed: Families and geolevels that its groups were chosen for.
-        groups: How they were chosen; None where they were not.
         changes: What the spine changes for every family and geolevel; empty without a strategy.
     """
 
     made: OptimisedSpine
     aimed: tuple[str, ...]
-    groups: Regrouped | None
     changes: tuple[AreaChange, ...]
 
 
@@ -90,12 +88,13 @@ def built(flags: BuildFlags) -> Built:
     families = _families(flags, plain, preset)
     steps = optimise_spine(plain, families, preset.steps if preset else ())
     if flags.strategy is None:
-        return Built(steps, (), None, ())
+        return Built(steps, (), ())
     strategy = load_strategy_preset(flags.strategy).strategy
     measures = TotalMeasures(
         strategy, totals_summed(load_preset(flags.schema), strategy), tuple(dict.fromkeys(flags.exact))
     )
-    made, groups = steps, None
+    made = steps
+    groups: Regrouped | None = None
     aimed: tuple[str, ...] = ()
     if flags.regroup is not None:
         asked = _asked(flags, preset, steps.spine, families)
@@ -106,7 +105,7 @@ def built(flags: BuildFlags) -> Built:
     if flags.bypass and preset is not None and preset.bypassing is not None:
         moved, shares = bypass(made.spine, shares, preset.bypassing)
         made = further(plain, made, moved, shares)
-    return Built(made, aimed, groups, area_changes(plain, families, measures, steps, made, aimed))
+    return Built(made, aimed, area_changes(plain, families, measures, steps, made, groups, aimed))
 
 
 def _families(flags: BuildFlags, plain: Spine, preset: SpinePreset | None) -> tuple[EntityFamily, ...]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-import typer
 
 from tallyveil.cli.spine_inputs import read_families, read_strategy
+from tallyveil.cli.terminal import say
 from tallyveil.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
@@ -119,6 +119,10 @@ def _row(
     return row
 
 
+def _areas(row: dict[str, Any]) -> str:
+    return f"{row['name']} of the first spine" if row["kind"] == "geolevel" else str(row["name"])
+
+
 def _change(row: dict[str, Any]) -> str:
     """Relative change of the mean standard deviation; a dash where the first spine has none or is exact."""
     first, second = row["first_mean"], row["second_mean"]
@@ -132,10 +136,15 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
     from tallyveil.cli.area_changes import AIMED, warn
 
     if as_json:
-        typer.echo(json.dumps(frame.to_dicts(), indent=2))
+        say(json.dumps(frame.to_dicts(), indent=2))
         return
     show_table(
-        ["", "areas", *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")), "mean"],
+        [
+            "",
+            "areas",
+            *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")),
+            "change",
+        ],
         [
             [
                 row["name"] + (AIMED if row["aimed"] else "")
@@ -149,15 +158,15 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
         ],
         False,
     )
-    typer.echo(
+    say(
         "Standard deviations of the total, in counts. The same areas on both spines; below, the second's own. The last "
         "column says by how much the mean changes."
     )
     if frame["aimed"].any():
-        typer.echo("Groups were chosen by variance for what is marked *.")
+        say("Groups were chosen by variance for what is marked *.")
     warn(
         [
-            f"{row['name']}: totals are less exact on the second spine, with a mean standard deviation of "
+            f"{_areas(row)}: totals are less exact on the second spine, with a mean standard deviation of "
             f"{row['second_mean']:,.2f} against {row['first_mean']:,.2f}"
             for row in frame.iter_rows(named=True)
             if row["worse"]
@@ -240,32 +249,31 @@ def show_recipe(spine: "Spine", recipe: "Recipe", name: str, as_json: bool) -> N
     """Print the geounits that make an entity."""
     lines = recipe.lines(spine)
     if as_json:
-        typer.echo(
-            json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines])
-        )
+        say(json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines]))
         return
-    typer.echo(f"{name} is {len(lines)} geounits:")
+    say(f"{name} is {len(lines)} geounits:")
     for sign, level, code in lines:
-        typer.echo(f"  {'+' if sign > 0 else '-'} {level} {code}")
+        say(f"  {'+' if sign > 0 else '-'} {level} {code}")
 
 
 def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
     """Print rows under headings, or as JSON."""
     if as_json:
-        typer.echo(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=2))
+        say(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=2))
         return
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from tallyveil.cli.terminal import Screen
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=not place)
     for row in rows:
         table.add_row(*(_text(value) for value in row))
-    console = Console()
+    console = Screen()
     # Into a file or a pipe there is no width to keep to.
-    console.print(table) if console.is_terminal else Console(width=140).print(table)
+    console.print(table) if console.is_terminal else Screen(width=140).print(table)
 
 
 def _text(value: Any) -> str:

@@ -53,8 +53,9 @@ def _answer(reader: int, told: threading.Event) -> None:
     """Wait for Ctrl-C, say what it means, and end the process if the main thread does not."""
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
-    with suppress(OSError):  # nobody may be there to read it
-        os.write(2, f"\n{sentence(sys.argv[1:])}\n".encode())
+    # Not descriptor 2: while a command runs, that leads nowhere, so that no library can quote a record there.
+    with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or nobody may read it
+        os.write(sys.stderr.fileno(), f"\n{sentence(sys.argv[1:])}\n".encode())
     told.set()
     time.sleep(SECONDS_TO_LEAVE)
     os._exit(INTERRUPTED)

@@ -1,6 +1,7 @@
 """`tallyveil subspace`: one table whose invariants stay exact, and how its noise is drawn."""
 
 import json
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
@@ -53,19 +55,23 @@ def release(
     """
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
-    from tallyveil.execution.subspace_release import run_subspace
+    from tallyveil.execution.subspace_release import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
+    from tallyveil.storage.write import TEMPORARY_SUFFIX
 
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    if outcome.noise is not None:
-        _write_diagnostics(out / "diagnostics", plan, outcome.noise, 1000, plots)
+    if not (out / "diagnostics").exists():  # also where a run was killed between the release and these
+        unfinished = out / ("diagnostics" + TEMPORARY_SUFFIX)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
+        unfinished.rename(out / "diagnostics")
     if as_json:
-        shown = ("name", "run", "private", "privacy", "noise", "checks")
+        shown = ("name", "run", "protected", "warnings", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}
-        typer.echo(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
         _show(outcome.manifest, out, outcome.already_finished)
 
@@ -102,11 +108,11 @@ def diagnose(
         seconds = estimate_seconds(noise.chain.plan, noise.chain.bound.sweeps)
         record["noise"]["seconds_a_draw"] = seconds  # type: ignore[index]
     if as_json:
-        typer.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
         return
     _show_noise(record)
     for path in written:
-        typer.echo(f"  {path}")
+        say(f"  {path}")
 
 
 def _write_diagnostics(
@@ -120,44 +126,41 @@ def _write_diagnostics(
 
 
 def _show(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
+    console = Screen()
     if already_finished:
         console.print(f"{out} already holds this finished release; nothing was done and nothing spent.")
     for warning in manifest["warnings"]:
-        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
-    console.print(f"[bold]Table {manifest['name']}[/] (run {manifest['run']})")
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    console.print(headed(f"Table {manifest['name']}", f" (run {manifest['run']})"))
     _show_noise(manifest)
     for check in manifest["checks"]:
-        console.print(f"checked     {check['check']}", highlight=False)
-    console.print(f"files       {out}", highlight=False, soft_wrap=True)
+        console.print(f"checked     {check['check']}")
+    console.print(f"files       {out}", soft_wrap=True)
 
 
 def _show_noise(record: dict[str, Any]) -> None:
-    from rich.console import Console
-
     from tallyveil.accounting.decimals import at_most
+    from tallyveil.cli.terminal import Screen
     from tallyveil.subspace.guarantee import confidence_text
 
-    console, noise = Console(), record["noise"]
-    console.print(f"privacy     {record['privacy']['statement']}", highlight=False, soft_wrap=True)
+    console, noise = Screen(), record["noise"]
+    console.print(f"privacy     {record['privacy']['statement']}", soft_wrap=True)
     console.print(
         f"lattice     {noise['structure']}; {noise['cells']:,} cells, dimension {noise['dimension']:,} "
         f"({noise['basis']})",
-        highlight=False,
     )
     for note in noise["notes"]:
-        console.print(f"note        {note}", highlight=False, soft_wrap=True)
-    console.print(f"sampler     {noise['sampler']}: {noise['reason']}", highlight=False, soft_wrap=True)
+        console.print(f"note        {note}", soft_wrap=True)
+    console.print(f"sampler     {noise['sampler']}: {noise['reason']}", soft_wrap=True)
     if "chain" in noise:
         chain = noise["chain"]
         console.print(
             f"chain       {chain['sweeps']} sweeps; total variation {at_most(chain['measured'], 3)} measured, "
             f"{at_most(chain['extrapolated'], 3)} extrapolated ({confidence_text(chain['confidence'])} confidence, "
             f"{chain['pairs']:,} pairs at lag {chain['lag']})",
-            highlight=False,
             soft_wrap=True,
         )
         if "seconds_a_draw" in noise:
-            console.print(f"time        {noise['seconds_a_draw']:.3g} s a draw", highlight=False)
+            console.print(f"time        {noise['seconds_a_draw']:.3g} s a draw")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.synthetic import PublishedCounts
@@ -80,7 +81,7 @@ def synth(
         )
     if not quiet:
         for path in paths:
-            typer.echo(str(path))
+            say(str(path))
 
 
 def _write_safetab(

@@ -14,6 +14,7 @@ from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import Evaluation, write_evaluation
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
@@ -53,6 +54,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
             ledger=ledger,
             reason="true counts compared with the release; the results reveal them",
         )
+        mark_declassified(root, ledger.entries)
     measured = [query for shares in plan["query_shares"].values() for query in shares]
     queries = list(dict.fromkeys([*plan["tables"], *measured]))
     replaced, families = read_areas(root, spine)

@@ -66,9 +66,9 @@ def spine_advice(plan: ReleasePlan) -> str | None:
             return (
                 f"The shares are those of strategy preset '{name}', and the geography is measured as it is. Production "
                 f'measured on a spine: [spine] preset = "{spine.name}", with a table of the entities '
-                f"{', '.join(spine.families)}. Most of these entities then are sums of fewer measured geounits; the "
-                "published block groups are no longer measured themselves. `tallyveil plan --entities` shows the "
-                "standard deviations of both."
+                f"{', '.join(spine.families)}. It is made so that these entities are sums of fewer "
+                "measured geounits; the published block groups are then no longer measured themselves. "
+                "`tallyveil plan --families` shows the standard deviations of both."
             )
     return None
 
@@ -93,10 +93,14 @@ def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[s
 def _sentences(saving: Saving, unit: str) -> list[str]:
     where = "; ".join(f"{item.query} at {item.geolevel} (by {item.known_from})" for item in saving.fixed)
     share = sum(item.share for item in saving.fixed)
-    said = [f"{100 * float(share):.3g} % of {unit} measures what is published exactly anyway: {where}."]
+    said = [
+        f"{100 * float(share):.3g} % of the strategy's {unit} measures what is published exactly anyway: {where}."
+    ]
     if saving.strategy is not None:
         fall = 100 * (1 - saving.deviation)
-        freed = "it" if share == saving.share else f"{100 * float(saving.share):.3g} % of {unit}"
+        freed = (
+            "it" if share == saving.share else f"{100 * float(saving.share):.3g} % of the strategy's {unit}"
+        )
         said.append(
             f"Given to the other queries in the proportions they have, {freed} would lower their standard deviations "
             f"by about {fall:.3g} %, at the same cost."

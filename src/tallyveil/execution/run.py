@@ -169,7 +169,7 @@ class _Release:
     def release(self, run: Run) -> dict[str, Any]:
         """Measure, estimate, publish, check; returns the manifest."""
         log = RunLog(run.path)
-        log.write("resumed" if run.resumed else "started", run=run.run_id, private=run.secrets.private)
+        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         self._write_inputs(run)
         noise = NoiseSource(run.secrets.noise_key)
@@ -321,7 +321,7 @@ class _Release:
             },
             event=self.plan.event(self.allocation.event()).to_mapping(),
             run_id=run.run_id,
-            private=run.secrets.private,
+            protected=run.secrets.protected,
             input_commitment=run.secrets.commitment(self.records_digest),
             geography_digest=self.geography_digest.hex(),
             spine=spine_record(self.plan, self.hierarchies),

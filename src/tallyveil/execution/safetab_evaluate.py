@@ -17,6 +17,7 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.run.key_file import binding_of
@@ -24,6 +25,7 @@ from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.truth import CELL_KEYS, KEYS, TRUE, TrueGroups, true_tables, true_totals, with_truth
+from tallyveil.storage.published import read_published
 
 Truth = list[tuple[pl.DataFrame, TrueGroups]]
 
@@ -52,6 +54,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
             found = declassify_groups(
                 inputs.persons[run.run], regions, run.sets, ledger=ledger, reason=reason
             )
+            mark_declassified(out, ledger.entries)
             truth: Truth = [(true_totals(one, regions, own), own) for one, own in found]
             groups.append(_group_numbers(run, regions, truth))
             stem = run.run.lower()
@@ -86,7 +89,7 @@ def _runs(
 ) -> "list[tuple[pl.DataFrame, pl.DataFrame]]":
     """T1 and T2 of the release, then of the repeated runs."""
     stem = run.run.lower()
-    found = [(pl.read_parquet(out / f"t1-{stem}.parquet"), pl.read_parquet(out / f"t2-{stem}.parquet"))]
+    found = [(read_published(out / f"t1-{stem}.parquet"), read_published(out / f"t2-{stem}.parquet"))]
     regions = inputs.regions[run.run]
     tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
     for number in range(repeats):

@@ -14,6 +14,7 @@ from tallyveil.evaluation.safetab_errors import LEVEL, household_errors, write_e
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.run.key_file import binding_of
@@ -27,6 +28,7 @@ from tallyveil.safetab.household_tables import (
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
 from tallyveil.safetab.plan import NEIGHBOURS
 from tallyveil.safetab.regions import Regions, read_regions
+from tallyveil.storage.published import read_published
 
 TRUE = "TRUE"
 
@@ -64,6 +66,7 @@ def evaluate_households(
             own = regions[run.run]
             groups = groups_of(run, totals, own)
             truth = _truth(run, own, groups, households[run.run], ledger)
+            mark_declassified(out, ledger.entries)
             for number in range(1 + repeats):
                 frames = _tables(plan, run, own, groups, households[run.run], out, number)
                 rows += [_compared(frames[name], truth[name], name) for name in truth]
@@ -105,7 +108,7 @@ def _tables(
     """Tables of the release (number 0), or of a run like it."""
     if not number:
         stem = run.run.lower()
-        return {table.name: pl.read_parquet(out / f"{table.name}-{stem}.parquet") for table in TABLES}
+        return {table.name: read_published(out / f"{table.name}-{stem}.parquet") for table in TABLES}
     noise = NoiseSource(insecure_key(f"SafeTab-H evaluation {number}"))
     measurer = HouseholdMeasurer(households, regions, noise)
     return tables_of_households(plan, run, regions, groups, measurer)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.caps import MOST_LOSS
+from tallyveil.budget.regroup import GIVEN, Regrouped
 from tallyveil.budget.spine_measures import TotalMeasures
 from tallyveil.budget.spine_variance import entity_variances
 from tallyveil.geography.areas import AreaChange, Deviation, geounits_as_entities
@@ -15,7 +16,7 @@ from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.spine import Spine
 
 AS_GOOD_AS_EXACT = 0.01
-"""Standard deviation, in persons, below which a difference says nothing."""
+"""Standard deviation of a total below which a difference says nothing."""
 
 
 def area_changes(
@@ -24,6 +25,7 @@ def area_changes(
     measures: TotalMeasures,
     steps: OptimisedSpine,
     made: OptimisedSpine,
+    groups: Regrouped | None = None,
     aimed: Sequence[str] = (),
 ) -> tuple[AreaChange, ...]:
     """Standard deviations of totals on a geography as given, after the steps, and on the spine that is measured.
@@ -34,7 +36,8 @@ def area_changes(
         measures: What is measured on the spine that was made.
         steps: The spine that the steps make.
         made: The spine that is measured: with groups chosen by variance, and after bypassing.
-        aimed: Families and geolevels that groups were chosen for.
+        groups: How groups were chosen by variance; None where they were not.
+        aimed: Families and geolevels that they were chosen for.
     Returns:
         Families of entities first, then the geolevels of the geography, root first.
     """
@@ -43,6 +46,8 @@ def area_changes(
         measures.on(steps.spine),
         measures.on(made.spine, made.shares),
     )
+
+    unmet = [name.removeprefix(GIVEN) for name in groups.unmet] if groups is not None else []
 
     def change(name: str, area: EntityFamily, *, is_entity: bool) -> AreaChange:
         return AreaChange(
@@ -53,6 +58,7 @@ def area_changes(
             _deviation(entity_variances(given, area)),
             _deviation(entity_variances(after, area.reordered(steps.rows))),
             _deviation(entity_variances(final, area.reordered(made.rows))),
+            name in unmet,
         )
 
     levels = enumerate(original.geolevels)
@@ -73,24 +79,28 @@ def warnings_of(changes: Iterable[AreaChange]) -> tuple[str, ...]:
 
 
 def _warnings(change: AreaChange) -> list[str]:
-    """The reason for both is the mean standard deviation of totals."""
-    found = []
+    lost = []
     for place, before in (
         ("the geography as given", change.given.mean),
         ("the spine before its groups were chosen by variance", change.steps.mean),
     ):
         if is_worse(before, change.made.mean):
-            found.append(f"{_persons(before)} on {place}")
-    if not found:
-        return []
-    return [
-        f"{change.name}: totals are less exact on this spine, with a mean standard deviation of "
-        f"{_persons(change.made.mean)} persons against {' and '.join(found)}"
-    ]
+            lost.append(f"{_value(before)} on {place}")
+    found = []
+    if lost:
+        found.append(
+            f"{change.name}: totals are less exact on this spine, with a mean standard deviation of "
+            f"{_value(change.made.mean)} against {' and '.join(lost)}"
+        )
+    if change.unmet:
+        found.append(
+            f"{change.name}: it loses more than [spine.regroup] most_loss allows; no better groups were found"
+        )
+    return found
 
 
-def _persons(value: float) -> str:
-    return f"{value:,.2f}" if value < np.inf else "infinitely many"
+def _value(value: float) -> str:
+    return f"{value:,.2f}" if value < np.inf else "infinity"
 
 
 def _deviation(variances: NDArray[np.float64]) -> Deviation:

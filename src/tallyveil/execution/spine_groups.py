@@ -19,7 +19,7 @@ from tallyveil.geography.reshape import Reshaped
 from tallyveil.geography.spine import Spine
 
 EXACT = 0.01
-"""Standard deviation, in persons, below which a total counts as published exactly and needs no limit."""
+"""Standard deviation of a total below which a total counts as published exactly and needs no limit."""
 
 
 def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:
@@ -137,8 +137,7 @@ def _limits(
     precisions: Mapping[str, float],
 ) -> dict[str, float]:
     """Greatest mean standard deviation of every family and geolevel outside the aim."""
-    free = {_name(asked, name) for name, _ in asked.aim}
-    free |= {form for name in asked.may_worsen for form in (name, GIVEN + name)}
+    free = {form for name in (*dict(asked.aim), *asked.may_worsen) for form in (name, GIVEN + name)}
     families = [family for family in areas.families if family.name not in free]
     levels = [name for name in areas.geolevels if name not in free]
     if asked.reference is Reference.GEOGRAPHY:

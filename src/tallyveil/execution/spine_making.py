@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tallyveil.budget.precision import answers_summed, totals_summed
+from tallyveil.budget.regroup import Regrouped
 from tallyveil.budget.spine_measures import TotalMeasures
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.spine_changes import area_changes
@@ -35,17 +36,19 @@ def make_spine(
     """
     asked = plan.spine
     made = steps = optimise_spine(original, families, asked.steps if asked is not None else ())
+    groups: Regrouped | None = None
+    aimed: tuple[str, ...] = ()
     measures = total_measures(plan)
     if asked is not None and asked.regroup is not None:
-        made, _ = choose_groups(asked.regroup, original, steps, (*families, *others), measures)
+        made, groups = choose_groups(asked.regroup, original, steps, (*families, *others), measures)
+        aimed = tuple(name for name, _ in asked.regroup.aim)
     if asked is not None and asked.bypassing is not None:
         shares = uniform_shares(made.spine, dict(plan.strategy.geolevel_shares))
         moved, kept = bypass(made.spine, shares, asked.bypassing)
         made = further(original, made, moved, kept)
     if not measures.tell_totals():
         return made, ()
-    aimed = () if asked is None or asked.regroup is None else tuple(name for name, _ in asked.regroup.aim)
-    return made, area_changes(original, (*families, *others), measures, steps, made, aimed)
+    return made, area_changes(original, (*families, *others), measures, steps, made, groups, aimed)
 
 
 def total_measures(plan: ReleasePlan) -> TotalMeasures:

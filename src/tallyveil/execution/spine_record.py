@@ -74,6 +74,7 @@ def change_records(changes: Sequence[AreaChange]) -> list[dict[str, Any]]:
             "kind": change.kind,
             "areas": change.areas,
             "aimed": change.aimed,
+            "unmet": change.unmet,
             "given": _rounded(change.given),
             "steps": _rounded(change.steps),
             "made": _rounded(change.made),

@@ -37,6 +37,7 @@ class AreaChange:
         given: On the geography as given, measured with the shares of its geolevels, scaled to the whole budget.
         steps: On the spine that the steps make, before groups are chosen by variance.
         made: On the spine that is measured.
+        unmet: Whether the limit on its loss could not be kept when groups were chosen.
     """
 
     name: str
@@ -46,6 +47,7 @@ class AreaChange:
     given: Deviation
     steps: Deviation
     made: Deviation
+    unmet: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ _CHECKS: Final = [{"check": str, "passed": bool}]
 _COMMON: Final = {
     "format": int,
     "run": str,
-    "private": bool,
+    "protected": bool,
     "warnings": [str],
     "plan_digest": str,
     "event": {"kind": str},

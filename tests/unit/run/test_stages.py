@@ -105,6 +105,7 @@ def changed(path: Path, change: Any) -> None:
 
 CHECKPOINTS = {
     "removed": lambda path: path.unlink(),
+    "a folder": lambda path: (path.unlink(), (path / "x").mkdir(parents=True)),
     "empty": lambda path: path.write_bytes(b""),
     "no JSON": lambda path: path.write_bytes(b"\xff\xfe"),
     "nested": lambda path: path.write_bytes(b"[" * 100_000),
