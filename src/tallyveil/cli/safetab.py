@@ -34,6 +34,16 @@ Params = Annotated[
 ]
 Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the tables; new, empty, or an unfinished run.")]
+NoNoise = Annotated[
+    bool,
+    typer.Option(
+        "--no-noise",
+        help="Tabulate the true counts, to verify an implementation. Needs --i-understand-this-is-not-private.",
+    ),
+]
+NotPrivate = Annotated[
+    bool, typer.Option("--i-understand-this-is-not-private", help="Required with --no-noise.")
+]
 DELTA = "1e-10"
 
 
@@ -122,12 +132,19 @@ def run(
         ),
     ] = False,
     insecure_test_key: InsecureTestKey = None,
+    no_noise: NoNoise = False,
+    not_private: NotPrivate = False,
 ) -> None:
     """Tabulate population groups: T1 and T2, with margins of error.
 
     Reads and checks every input, enters the spend into the ledger, then measures. Interrupted at any moment, the
     same command goes on and gives the same tables at no new cost.
     """
+    if _exactly(no_noise, not_private, insecure_test_key):
+        from tallyveil.execution.safetab_exact import tabulate_exactly
+
+        _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
+        return
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab import describe_safetab, run_safetab
     from tallyveil.noise.key import insecure_key
@@ -219,8 +236,16 @@ def households(
     quiet: Quiet = False,
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
+    no_noise: NoNoise = False,
+    not_private: NotPrivate = False,
 ) -> None:
     """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
+    if _exactly(no_noise, not_private, insecure_test_key):
+        from tallyveil.execution.safetab_exact import tabulate_households_exactly
+
+        manifest = tabulate_households_exactly(params, data, out, published=published)
+        _show_exact(manifest, out, quiet=quiet, as_json=as_json)
+        return
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab_households import describe_households, run_households
     from tallyveil.noise.key import insecure_key
@@ -316,6 +341,31 @@ def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str,
 
 
 _LISTS = ("codes", "mapping", "iterations")
+
+
+def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
+    """Whether tables without noise are asked for, in so many words."""
+    from tallyveil.errors import ConfigError
+
+    if no_noise != not_private:
+        raise ConfigError(
+            "tables without noise are the true counts: whoever sees them learns about single people. If that is what "
+            "you want, give both --no-noise and --i-understand-this-is-not-private; if not, give neither. Nothing was "
+            "read.",
+            code="not-private",
+        )
+    if no_noise and test_key is not None:
+        raise ConfigError("--no-noise needs no key. Leave --insecure-test-key out.", code="bad-flag")
+    return no_noise
+
+
+def _show_exact(manifest: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> None:
+    typer.echo(manifest["warnings"][0], err=True)
+    if as_json:
+        keys = ("kind", "private", "warnings", "sizes")
+        typer.echo(json.dumps({**{key: manifest[key] for key in keys}, "out": str(out)}))
+    elif not quiet:
+        typer.echo(str(out))
 
 
 def _exact(text: str) -> Any:

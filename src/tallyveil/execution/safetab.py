@@ -139,7 +139,13 @@ def run_safetab(
 
 
 def tables_of(
-    run: RunPlan, plan: SafetabPlan, regions: Regions, source: GroupSource, tabulation: Tabulation
+    run: RunPlan,
+    plan: SafetabPlan,
+    regions: Regions,
+    source: GroupSource,
+    tabulation: Tabulation,
+    *,
+    exact: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """T1, T2 and the number of noisy counts of one run, level set by level set.
 
@@ -149,10 +155,11 @@ def tables_of(
         regions: The run's geography.
         source: Where the measurements come from.
         tabulation: Which regions are measured.
+        exact: Whether the measurements have no noise.
     """
     t1, t2, n_counts = [], [], 0
     for one in run.sets:
-        tables = SetTables(one, regions, plan.config)
+        tables = SetTables(one, regions, plan.config, exact=exact)
         for part in source.measure(one, tabulation.measured[one.geography, one.level]):
             tables.add(part)
         twins = tabulation.twins[one.geography, one.level]

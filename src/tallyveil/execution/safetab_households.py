@@ -36,6 +36,7 @@ from tallyveil.safetab.household_tables import (
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
 from tallyveil.safetab.outputs import OutputCheck, require_passed
 from tallyveil.safetab.plan import NEIGHBOURS
+from tallyveil.safetab.privacy import changed_event, changed_mapping
 from tallyveil.safetab.regions import Regions, read_regions
 from tallyveil.storage.write import write_json
 
@@ -203,8 +204,10 @@ def _expected(plan: HouseholdPlan) -> list[dict[str, Any]]:
 
 def _privacy(run: HouseholdRun) -> dict[str, Any]:
     epsilon = compose(run.event(), neighbours=NEIGHBOURS).epsilon(DELTA)
+    changed = compose(changed_event(run.event()), neighbours=NEIGHBOURS).epsilon(DELTA)
     return {
         "budget": str(run.budget),
         "delta": str(DELTA),
         "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
+        "changed": changed_mapping(run.budget, changed.lower, changed.upper),
     }

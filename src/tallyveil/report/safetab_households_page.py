@@ -42,6 +42,7 @@ def write_households_report(out: Path) -> Path:
                 "budget": short_decimal(Fraction(one["budget"])),
                 "delta": power_of_ten(Fraction(one["delta"])),
                 "exact": at_most(one["epsilon"]["upper"], places=6),
+                "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
             }
             for run, one in manifest["privacy"].items()
         ],

@@ -145,6 +145,7 @@ def _privacy(one: dict[str, Any]) -> dict[str, Any]:
         "budget": short_decimal(Fraction(one["budget"])),
         "delta": power_of_ten(Fraction(one["delta"])),
         "exact": at_most(one["epsilon"]["upper"], places=6),
+        "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
         **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
     }
 
