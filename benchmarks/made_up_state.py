@@ -1,7 +1,8 @@
 """A made-up state whose areas cross tracts as real ones do: blocks, entities and people.
 
 Blocks lie along a space-filling curve, so that tracts and block groups are compact; county subdivisions are
-cells within counties, school districts cells of the state, places discs, as are a few tribal areas.
+cells within counties; school districts, house districts and postal areas are cells of the state; places are discs, as
+are a few tribal areas.
 """
 
 from pathlib import Path
@@ -73,6 +74,9 @@ def state(blocks: int, seed: int) -> pl.DataFrame:
             "county_subdivision": named(minor, 9),
             "school_district": named(cells(max(int(500 * scale), 3))),
             "tribal_area": named(discs(3, 0.002, 0.3)),
+            # No step and no aim names these two.
+            "house_district": named(cells(max(int(400 * scale), 4))),
+            "postal_area": named(cells(max(int(1_400 * scale), 6))),
         }
     )
 

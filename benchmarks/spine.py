@@ -22,7 +22,7 @@ import polars as pl
 from tallyveil.budget import load_strategy_preset
 from tallyveil.budget.precision import precision_of, totals_summed
 from tallyveil.budget.regroup import Aim, group_by_variance
-from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
+from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -35,6 +35,7 @@ from tallyveil.geography import (
     recipe_of,
     spine_from_columns,
 )
+from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.synthetic import make_entities
 from tallyveil.synthetic.country import make_geography
 from tallyveil.universe import load_preset

@@ -11,10 +11,13 @@ allocation of 2020. Spines:
     paper, groups       the same with tract groups, which get half of the tracts' share
     cut groups          block groups cut by the entities they hold, so that both are sums of the parts; no limit; tract
                         groups, which get half of the State's share
-    ours                the paper's optimised block groups as a start; tract groups with half of the State's share; then
-                        block groups chosen by variance for entities, tracts and counties, without a limit, never for
-                        the worse
-    ours, block groups  the same with the Bureau's block groups in the aim, at a quarter of the weight of the others
+    ours, no limits     the paper's optimised block groups as a start; tract groups with half of the State's share; then
+                        block groups of any size, chosen by variance for the four families, tracts and counties, and
+                        at the cost of all other areas
+    ours                the same, but no other area may lose more than 5 % against the start: the default
+    ours, block groups  the same with the 5 % counted from the geography as given
+
+Every family of the entity table has a row: the four that steps and aim name, and all others.
 
 Releases of one key share their noise wherever geounit, variance and the geolevel's number are the same. Errors are
 those of totals, from published block counts. An area nests in tracts when it is made of whole ones. First come
@@ -43,12 +46,14 @@ from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.execution.run as running
 from tallyveil.budget.precision import totals_summed
-from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
+from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
-from tallyveil.execution.inputs import read_hierarchies
+from tallyveil.execution.inputs import read_hierarchies, read_other_entities
 from tallyveil.execution.run import run_release
 from tallyveil.geography import off_spine_distances
+from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.entity_tables import family_columns
 from tallyveil.noise.key import insecure_key
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -73,9 +78,10 @@ TRACT_GROUPS = _step(kind="group_by_distance", families=FAMILIES, geolevel="Trac
 AIM = dict.fromkeys((*FAMILIES, "Tract", "County"), "1")
 
 
-def _regroup(aim: dict[str, str]) -> str:
-    lines = "\n".join(f"{name} = {json.dumps(weight)}" for name, weight in aim.items())
-    return f'[spine.regroup]\ngeolevel = "Block_Group"\ncutoff = 1000\n[spine.regroup.aim]\n{lines}\n'
+def _regroup(**keys: object) -> str:
+    given = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
+    aim = "\n".join(f"{name} = {json.dumps(weight)}" for name, weight in AIM.items())
+    return f'[spine.regroup]\ngeolevel = "Block_Group"\ncutoff = 1000\n{given}\n[spine.regroup.aim]\n{aim}\n'
 
 
 PLAIN = {"State": STATE, "County": COUNTY, "Tract": TRACT, "Block_Group": BLOCK_GROUP, "Block": BLOCK}
@@ -91,8 +97,9 @@ SPINES: dict[str, tuple[tuple[str, ...], dict[str, Fraction]]] = {
         {**PAPER, "Tract_Group": TRACT / 2, "Tract": TRACT / 2, **LOWER},
     ),
     "cut groups": ((CUT_GROUPS, TRACT_GROUPS), OURS),
-    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(AIM)), OURS),
-    "ours, block groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup({**AIM, "Block_Group": "1/4"})), OURS),
+    "ours, no limits": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(may_worsen=["{all}"])), OURS),
+    "ours": ((PAPER_GROUPS, TRACT_GROUPS, _regroup()), OURS),
+    "ours, block groups": ((PAPER_GROUPS, TRACT_GROUPS, _regroup(reference="geography")), OURS),
 }
 
 
@@ -111,6 +118,8 @@ def release_file(folder: Path, name: str) -> Path:
     text = text[: text.index("tables = ")] + 'tables = ["total"]\n'
     families = json.dumps([*FAMILIES, "block_group"])
     text += f'\n[spine]\nentities = "entities.parquet"\nfamilies = {families}\n' + "".join(steps)
+    outside = [*family_columns(folder / "entities.parquet"), "State", "Block_Group", "Block"]
+    text = text.replace('["{all}"]', json.dumps([one for one in outside if one not in AIM]))
     path = folder / f"{name.replace(', ', '-').replace(' ', '-')}.toml"
     path.write_text(text)
     return path
@@ -125,6 +134,9 @@ def areas_of(blocks: pl.DataFrame) -> pl.DataFrame:
     ]
     in_tract = blocks.group_by(tract.alias("tract")).len("blocks")
     families = []
+    for family in others_of(blocks):
+        held = blocks.select("geocode", pl.col(family).alias("area")).drop_nulls("area")
+        families.append(held.select("geocode", pl.lit(family).alias("kind"), "area"))
     for family in FAMILIES[:3]:
         held = blocks.select("geocode", pl.col(family).alias("area")).drop_nulls("area")
         parts = held.group_by("area", tract.alias("tract")).len("held").join(in_tract, on="tract")
@@ -133,6 +145,11 @@ def areas_of(blocks: pl.DataFrame) -> pl.DataFrame:
         kind = (pl.lit(family) + ending).alias("kind")
         families.append(held.join(nests, on="area").select("geocode", kind, "area"))
     return pl.concat([*levels, *families])
+
+
+def others_of(blocks: pl.DataFrame) -> list[str]:
+    """Families of the entity table other than the first three of the aim."""
+    return [name for name in blocks.columns if name not in ("geocode", "block_group", *FAMILIES[:3])]
 
 
 def totals(path: Path, areas: pl.DataFrame) -> pl.DataFrame:
@@ -173,8 +190,8 @@ def show_distances(folder: Path, names: list[str]) -> None:
         for name in names
         for path in [release_file(folder, name)]
     }
-    print("| areas | " + " | ".join(names) + " |\n|---" + "|---" * len(names) + "|")
-    for family in FAMILIES[:3]:
+    print("| areas; mean (greatest) | " + " | ".join(names) + " |\n|---" + "|---" * len(names) + "|")
+    for family in FAMILIES:
         found = [off_spine_distances(made.spine, made.family(family)) for _, made in known.values()]
         print(
             f"| {family}: distance | " + " | ".join(f"{one.mean:.1f} ({one.maximum})" for one in found) + " |"
@@ -184,12 +201,13 @@ def show_distances(folder: Path, names: list[str]) -> None:
         summed = totals_summed(plan.schema, plan.strategy)
         variances = measured_variances(made.spine, plan.strategy, summed, exact=("State",))
         whole = {area.name: area for area in made.replaced}  # counties, where the branch cuts them
-        areas = [made.family(family) for family in (*FAMILIES[:3], "block_group")]
-        for name in ("Tract", "County"):
+        areas = [made.family(family) for family in FAMILIES]
+        areas += [area for area in read_other_entities(plan, made.spine) if area.n_entities]
+        for name in ("County", "Tract", "Block_Group", "Block"):
             level = made.spine.level_index(name)
             areas.append(whole.get(name) or geounits_as_entities(made.spine, level))
         for one in family_accuracies(variances, areas):
-            rows.setdefault(one.name, []).append(f"{one.mean:.2f}")
+            rows.setdefault(one.name, []).append(f"{one.mean:.2f} ({one.greatest:.1f})")
     for name, cells in rows.items():
         print(f"| {name}: standard deviation | " + " | ".join(cells) + " |")
 
@@ -234,9 +252,10 @@ def prepare(folder: Path, counts: Path, entities: Path, blocks: int | None) -> N
         write_people(folder, table)
     geography = pl.read_parquet(folder / "geography.parquet")
     group = pl.col("geocode").str.head(LENGTHS["Block_Group"]).alias("block_group")
-    table.join(geography.select("geocode"), on="geocode", how="semi").select(
-        "geocode", *FAMILIES, group
-    ).write_parquet(folder / "entities.parquet")
+    path = folder / "entities.parquet"
+    table.write_parquet(path)
+    kept = table.select("geocode", *family_columns(path), group)
+    kept.join(geography.select("geocode"), on="geocode", how="semi").write_parquet(path)
 
 
 def main() -> None:

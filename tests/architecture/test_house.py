@@ -109,6 +109,32 @@ def test_every_error_code_has_its_section():
     assert carried == explained
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_one_module_writes_to_the_terminal(path):
+    """Whatever is printed passes through the one sanitiser: `cli/terminal.py`."""
+    if path == ROOT / "cli" / "terminal.py":
+        return
+    tree = ast.parse(path.read_text())
+    assert not calls(tree) & {
+        "typer.echo",
+        "typer.secho",
+        "click.echo",
+        "Console",
+        "sys.stdout.write",
+        "sys.stderr.write",
+    }
+    assert not any("from_markup" in call for call in calls(tree))
+    rich = [
+        n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.module or "").startswith("rich")
+    ]
+    assert not {alias.name for node in rich for alias in node.names} & {
+        "Console",
+        "print",
+        "Text",
+        "Markdown",
+    }
+
+
 def test_only_the_named_door_declassifies():
     """True counts become public counts in one module only."""
     makers = [p for p in (ROOT / "confidential").rglob("*.py") if "PublicCounts(" in p.read_text()]

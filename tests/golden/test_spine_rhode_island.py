@@ -7,9 +7,14 @@ import polars as pl
 import pytest
 
 from tallyveil.budget import load_strategy_preset
+from tallyveil.budget.caps import Reference
 from tallyveil.budget.precision import precision_of, totals_summed
-from tallyveil.budget.regroup import Aim, group_by_variance
-from tallyveil.budget.spine_accuracy import family_accuracies, geounits_as_entities, measured_variances
+from tallyveil.budget.regroup import Aim, Measure, group_by_variance
+from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
+from tallyveil.budget.spine_measures import TotalMeasures
+from tallyveil.execution.plan import Regroup
+from tallyveil.execution.spine_changes import area_changes, warnings_of
+from tallyveil.execution.spine_groups import choose_groups
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -23,6 +28,7 @@ from tallyveil.geography import (
     recipe_of,
     spine_from_prefixes,
 )
+from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.universe import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -123,3 +129,56 @@ def test_groups_by_variance_beat_the_paper_and_keep_tracts_and_counties(rhode_is
     plain = of(spine, np.arange(spine.n_geounits(spine.finest)))
     assert all(one < 0.05 * two for one, two in zip(ours[:3], plain[:3], strict=True))
     assert all(one < 1.05 * two for one, two in zip(ours[3:], plain[3:], strict=True))
+
+
+ALL = ("congressional_district", "state_house", "state_senate", "zcta")
+AIM = tuple((name, Fraction(1)) for name in (*FAMILIES, "Tract", "County"))
+
+
+@pytest.fixture(scope="module")
+def changes(rhode_island, shared_data, accuracy):
+    """Mean standard deviation of every family and geolevel: given, after the steps, on the spine; and the warnings."""
+    spine, _ = rhode_island
+    _, strategy, summed = accuracy
+    table = pl.read_parquet(shared_data / "ri_2010_entities.parquet").to_dict()
+    families = entities_from_columns(spine, table, (*FAMILIES, *ALL))
+    measures = TotalMeasures(strategy, summed, ("US",))
+    steps = optimise_spine(spine, families, (BRANCH, BLOCK_GROUPS))
+
+    def of(**keys):
+        asked = Regroup("Block_Group", FanOutLimit(1000), AIM, Measure.SUM, **keys)
+        made, groups = choose_groups(asked, spine, steps, families, measures)
+        named = [name for name, _ in AIM]
+        found = area_changes(spine, families, measures, steps, made, groups, named)
+        numbers = {one.name: (one.given.mean, one.steps.mean, one.made.mean) for one in found}
+        return numbers, {sentence.partition(":")[0] for sentence in warnings_of(found)}
+
+    return of
+
+
+def test_without_limits_families_outside_the_aim_lose(changes):
+    """Districts and postal areas lose a third and more, published block groups half; each is warned of."""
+    found, warned = changes(may_worsen=(*ALL, "State", "Block_Group", "Block"))
+    assert found["state_house"] == pytest.approx((313.49, 293.36, 420.98), abs=0.01)
+    assert found["state_senate"] == pytest.approx((353.69, 317.26, 433.47), abs=0.01)
+    assert found["zcta"] == pytest.approx((210.65, 199.46, 260.97), abs=0.01)
+    assert found["Block_Group"][2] > 2 * found["Block_Group"][1]
+    assert warned == {*ALL, "Block_Group"}
+
+
+def test_with_limits_no_family_loses_against_the_spine_of_the_steps(changes):
+    found, warned = changes()
+    assert all(made <= steps * 1.05 + 1e-6 for _, steps, made in found.values())
+    assert all(found[name][2] < found[name][1] for name, _ in AIM)
+    # Nor does any lose against the geography, but the published block groups, which the paper's groups replace.
+    assert warned == {"Block_Group"}
+    assert found["zcta"][2] < found["zcta"][1]
+
+
+def test_block_groups_come_back_when_losses_are_counted_from_the_geography(changes):
+    found, _ = changes(reference=Reference.GEOGRAPHY)
+    given, steps, made = found["Block_Group"]
+    assert steps > 60 * given
+    assert made < 1.5 * given
+    assert all(found[name][2] <= found[name][1] * (1 + 1e-9) for name, _ in AIM)
+    assert all(found[name][2] <= found[name][0] * 1.05 for name in ALL)

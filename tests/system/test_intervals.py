@@ -223,7 +223,34 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     assert store.answers[0].standard_error == alone.answers[0].standard_error
     assert store.answers[0].published is None
     pl.DataFrame({"geocode": codes[1::4]}).write_csv(district)
-    assert "–" in command("intervals", tmp_path / "store", "--district", district)
+    said = command("intervals", tmp_path / "store", "--district", district)
+    assert "–" in said
+    assert "No estimate in total, age, home: they are sums of those in RUN/intervals" in said
+    assert "No published counts: " in said
+    assert (
+        json.loads(command("intervals", tmp_path / "store", "--district", district, "--json"))["covers"]
+        is None
+    )
+
+
+def test_a_district_says_which_table_is_missing_and_counts_the_intervals_it_gives(run, command, tmp_path):
+    """One table of three: the others were shown as dashes, and all of them were in the simultaneous claim."""
+    codes = pl.read_parquet(run / "geography.parquet")["Block"]
+    pl.DataFrame({"geocode": codes[1::4]}).write_csv(tmp_path / "district.csv")
+    make_intervals(run, tables=["age"], workers=1)
+    asked = ("intervals", run, "--district", tmp_path / "district.csv", "--simultaneous")
+    record = json.loads(command(*asked, "--json"))
+    given = [line for line in record["answers"] if line["lower"] is not None]
+    assert {line["query"] for line in given} == {"age"}
+    assert f"all {len(given)} intervals contain" in record["covers"]
+    lacking = {line["query"]: line["lacking"] for line in record["answers"]}
+    assert lacking["age"] is None
+    assert "no table of 'home'" in lacking["home"]
+    assert "No estimate in total: RUN/intervals has no table of 'total'" in command(*asked)
+    # the intervals are as wide as those of the one table alone
+    alone = district_answers(run, codes[1::4], tables=["age"], simultaneous=True)
+    assert [line["lower"] for line in given] == [line.lower for line in alone.answers]
+    assert json.loads(command(*asked, "--tables", "total", "--json"))["covers"] is None
 
 
 def test_a_difference_of_districts_has_its_own_interval(run, command, tmp_path):

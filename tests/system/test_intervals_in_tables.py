@@ -233,7 +233,7 @@ def test_given_entities_may_repeat_released_ones_but_not_change_them(spine_relea
 
 
 def test_plan_of_the_families_of_the_release_file(spine_release, monkeypatch, capsys):
-    arguments = ["tallyveil", "plan", str(spine_release), "--entities", "place,reserve", "--queries", "total"]
+    arguments = ["tallyveil", "plan", str(spine_release), "--families", "place,reserve", "--queries", "total"]
     monkeypatch.setattr(sys, "argv", [*arguments, "--json"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -253,6 +253,16 @@ def test_a_run_makes_the_intervals_its_plan_asks_for(edit, tmp_path):
     assert all(frame.columns == PLAIN + BESIDE for frame in tables(tmp_path / "out").values())
     assert json.loads((tmp_path / "out/intervals/manifest.json").read_text())["level"] == 0.9
     assert digests_hold(tmp_path / "out")
+    # their time and memory are the run's
+    stages = json.loads((tmp_path / "out/manifest.json").read_text())["performance"]
+    timed = [stage["stage"] for stage in stages]
+    assert timed[-5:] == [
+        "covariances",
+        "read and fit",
+        "intervals Region",
+        "intervals Town",
+        "intervals Block",
+    ]
     # without intervals the same counts, for what is written does not change the noise
     run_release(load_plan(edit('intervals = "9/10"\n', "")), tmp_path / "bare", test_key=bytes(32), workers=1)
     bare = tables(tmp_path / "bare")
@@ -260,8 +270,10 @@ def test_a_run_makes_the_intervals_its_plan_asks_for(edit, tmp_path):
     # a run that ended before its intervals makes them when it is asked again
     for unfinished in sorted((tmp_path / "out/intervals").rglob("*"), reverse=True):
         unfinished.unlink() if unfinished.is_file() else unfinished.rmdir()
-    assert run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1).already_finished
+    again = run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    assert again.already_finished
     assert contents(tmp_path / "out" / "tables") == first
+    assert [stage["stage"] for stage in again.manifest["performance"]] == timed
 
 
 @pytest.mark.parametrize(

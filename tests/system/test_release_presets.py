@@ -5,17 +5,21 @@ import json
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import tallyveil.execution.spine_making as making
 from tallyveil.budget.precision import totals_summed
 from tallyveil.budget.spine_accuracy import measured_variances
 from tallyveil.budget.spine_presets import load_spine_preset, spine_preset_names
 from tallyveil.budget.spine_variance import entity_variances
+from tallyveil.cli.main import app
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
 from tallyveil.execution.inputs import read_hierarchies
+from tallyveil.execution.observer import SilentObserver
 from tallyveil.execution.run import run_release
+from tallyveil.execution.spine_changes import is_worse
 from tallyveil.noise.key import insecure_key
 from tallyveil.report import write_report
 
@@ -120,6 +124,52 @@ def test_groups_by_variance_are_never_worse_and_run(country, tmp_path):
     geography = pl.read_parquet(outcome.path / "geography.parquet")
     sizes = geography.group_by("Tract", "Block_Group").len()["len"]
     assert sizes.max() <= 20 + 60
+
+
+class Warned(SilentObserver):
+    """Keeps what a run warns of."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def warned(self, message: str) -> None:
+        self.said.append(message)
+
+
+def test_a_family_that_the_release_does_not_name_is_seen(country, tmp_path):
+    """Block groups by place alone: districts and published block groups get less exact, and everything says so."""
+    made = ("State", "County", "Tract", "Block_Group", "Block")
+    alone = OWN_STEPS.replace(', "county_subdivision"', "")
+    free = (
+        'may_worsen = ["county_subdivision", "school_district", "Block_Group", "County"]\n[spine.regroup.aim]'
+    )
+    losing = alone + REGROUP.replace("[spine.regroup.aim]", free)
+    losing = losing[: losing.index("[spine.regroup.aim]")] + '[spine.regroup.aim]\nplace = "1"\n'
+    path = write_release(country, made, losing, "losing", rooted="state-rooted", invariant="State")
+    changes = {one.name: one for one in read_hierarchies(load_plan(path)).changes}
+    assert {"place", "county_subdivision", "school_district", "Tract", "Block_Group", "Block"} <= set(changes)
+    lost = {name for name, one in changes.items() if is_worse(one.given.mean, one.made.mean)}
+    assert "Block_Group" in lost
+    watched = Warned()
+    outcome = run_release(load_plan(path), tmp_path / "out", test_key=KEY, observer=watched)
+    record, page = outcome.manifest["spine"], write_report(outcome.path).read_text()
+    for name in lost:
+        said = [
+            sentence
+            for sentence in record["warnings"]
+            if sentence.startswith(f"{name}: totals are less exact")
+        ]
+        assert len(said) == 1
+        assert said[0] in watched.said
+        assert said[0] in page
+    assert {item["name"]: item["aimed"] for item in record["deviations"]} == {
+        name: name == "place" for name in changes
+    }
+    planned = CliRunner().invoke(app, ["plan", str(path), "--geography"])
+    assert "school_district" in planned.stdout
+    assert "warning: Block_Group: totals are less exact" in planned.stderr
+    planned = CliRunner().invoke(app, ["plan", str(path), "--geography", "--json"])
+    assert json.loads(planned.stdout)["spine"]["warnings"] == record["warnings"]
 
 
 def test_groups_by_variance_need_a_total(country, monkeypatch):

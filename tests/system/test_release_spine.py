@@ -190,7 +190,8 @@ def test_manifest_and_report_say_how_the_spine_was_made(outcome):
 
 
 def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
-    frame = evaluate_release(outcome.path, spine_release.parent / "people.parquet")
+    evaluation = evaluate_release(outcome.path, spine_release.parent / "people.parquet")
+    frame = evaluation.errors
     assert set(frame["geolevel"]) == {*GEOLEVELS, "place", "reserve"}
     towns = frame.filter(geolevel="Town", query="total", size_class="all").row(0, named=True)
     assert towns["n_geounits"] == 8  # whole towns, not their parts
@@ -201,7 +202,7 @@ def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
     error = np.mean([abs(published[code] - true[code]) for code in true])
     found = frame.filter(geolevel="place", query="total", size_class="all").row(0, named=True)
     assert found["mean_absolute_error"] == error
-    assert "reserve" in write_evaluation_report(outcome.path, frame).read_text()
+    assert "reserve" in write_evaluation_report(outcome.path, evaluation).read_text()
 
 
 def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, killed_at):
@@ -327,7 +328,7 @@ def test_overlapping_entities_have_tables_and_part_blocks(spine_release, tmp_pat
     for _, group in pl.read_parquet(out / "geography.parquet").group_by("Cluster"):
         assert len({frozenset(of[b]) for b in group["Block"]}) == 1
     truth = pl.read_parquet(spine_release.parent / "people.parquet")
-    frame = evaluate_release(out, spine_release.parent / "people.parquet")
+    frame = evaluate_release(out, spine_release.parent / "people.parquet").errors
     found = frame.filter(geolevel="area", query="total", size_class="all").row(0, named=True)
     true = {
         n: truth.filter(pl.col("geocode").is_in([b for b, a in areas if a == n]))["count"].sum()

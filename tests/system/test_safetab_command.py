@@ -120,6 +120,10 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     assert code == 0
     assert "NOT PRIVATE" in said
     assert kinds(out) == ["declaration", "spend", "declassify"]
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["private"] is True
+    assert "NOT PRIVATE" in manifest["warnings"][0]
+    assert manifest["declassified"][0]["line"] == 2
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
     for path in (out / "evaluation").glob("*.parquet"):
         assert pl.read_parquet_metadata(path)["tallyveil.private"] == "false"

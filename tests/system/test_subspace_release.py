@@ -54,6 +54,10 @@ def test_counts_are_drawn_published_and_fixed(with_subspace, tmp_path):
     assert spend["cost"] == "9/4"
     events = spend["event"]["events"]
     assert events[1]["kind"] == "integer_subspace_gaussian"
+    privacy = manifest["drawn"][0]["privacy"]
+    assert privacy["about_one_record"] is True
+    assert privacy["nearest_tables"] == {"size_at_least": 2, "size_found": 2}
+    assert "The guarantee covers the change of one record" in privacy["statement"]
     assert events[1]["invariants"] == ["total at Region is published exactly"]
     assert any("integer-subspace.total" in file["path"] for file in manifest["files"])
 
@@ -75,7 +79,9 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
     assert "Law of the noise generalised Gaussian, variance 4, on" in report
     assert "total of Region P; total of Region Q" in report
     assert "from 10,000 other draws of the same law" in report
-    assert "has no one loss law" in report  # so no exact epsilon is claimed for the whole
+    assert (
+        "no one law of the privacy loss covers everything" in report
+    )  # no exact epsilon is claimed for the whole
 
 
 def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monkeypatch):

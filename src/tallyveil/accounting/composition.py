@@ -1,5 +1,6 @@
 """From what was done to what it guarantees."""
 
+from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.flatten import alternatives_of, invariants_of
 from tallyveil.accounting.guarantee import Guarantee
@@ -19,13 +20,16 @@ def compose(*events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto")
         Epsilon, delta and the trade-off function, each from both sides, with the invariants they hold between.
 
     Raises:
-        BudgetError: a non-private event, worst cases that have no exact law (`alternatives_of`), or an
-            engine that does not exist or cannot take these losses.
+        BudgetError: a non-private event; an integer-subspace release at a distance below that of neighbours; worst
+            cases that have no exact law (`alternatives_of`); or an engine that does not exist or cannot take these
+            losses.
 
     Privacy: post-processing costs nothing: any test on what is computed from the releases alone is a test on
         the releases (Dwork and Roth 2014, Proposition 2.1).
     Source: Zhu, Dong, Wang 2022, Theorem 10.
     """
+    for event in events:
+        require_neighbours(event, neighbours)
     event = events[0] if len(events) == 1 else SequentialEvent(events)
     return Guarantee(
         event=event,

@@ -85,7 +85,7 @@ def _root(
             low = epsilon
         else:
             high = epsilon
-        slope = max(math.exp(min(epsilon + _middle(tails.log_second) - middle, 700.0)), 1e-12)
+        slope = _slope(epsilon, _middle(tails.log_second), middle)
         wanted = _step(epsilon, middle, aim, slope)
         if not low < wanted < high:
             wanted = (low + high) / 2 if math.isfinite(high) else 2 * epsilon + 1
@@ -93,6 +93,15 @@ def _root(
             return epsilon, slope
         epsilon = wanted
     return epsilon, slope
+
+
+def _slope(epsilon: float, log_second: float, log_delta: float) -> float:
+    """Minus the derivative of ln delta: exp(epsilon) B / delta; 1 where delta is too small to tell.
+
+    It only says how far to look next. Where delta is 0 the logarithms are both infinite, and say nothing.
+    """
+    exponent = epsilon + log_second - log_delta if math.isfinite(log_delta) else 0.0
+    return max(math.exp(min(exponent, 700.0)), 1e-12)
 
 
 def _step(epsilon: float, log_delta: float, aim: float, slope: float) -> float:
@@ -124,7 +133,7 @@ def _gaussian_epsilon(mu: float, log_delta: float) -> float:
         epsilon = (low + high) / 2
         first = float(log_ndtr(mu / 2 - epsilon / mu))
         second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-        found = first + math.log(max(-math.expm1(second - first), 1e-300))
+        found = first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300))
         low, high = (epsilon, high) if found > log_delta else (low, epsilon)
     return (low + high) / 2
 

@@ -18,8 +18,13 @@ from tallyveil.accounting.events import (
     parts_of,
 )
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.accounting.subspace_events import (
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
+    require_distance,
+)
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision, rational
 
@@ -63,6 +68,18 @@ def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
         )
 
     return folded_cost(event, of_release, Fraction(0))
+
+
+def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
+    """Refuse an event that leaves out what one record moves; its cost would be less than one record loses.
+
+    Raises:
+        BudgetError: an integer-subspace release in it states a distance below that of neighbours.
+    """
+    if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
+        require_distance(event, neighbours)
+    for part in parts_of(event):
+        require_neighbours(part, neighbours)
 
 
 def epsilon_of(event: PrivacyEvent) -> Fraction:

@@ -14,9 +14,9 @@ elsewhere, from these descriptions alone.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from tallyveil.accounting.exact import exact_number
+from tallyveil.accounting.exact import parameter_of_noise
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
@@ -44,7 +44,7 @@ class DiscreteGaussian:
     multiplicity: int
 
     def __init__(self, variance: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
-        object.__setattr__(self, "variance", _positive("variance of DiscreteGaussian", variance))
+        object.__setattr__(self, "variance", parameter_of_noise(variance, "variance of DiscreteGaussian"))
         object.__setattr__(self, "sensitivity", _count("sensitivity of DiscreteGaussian", sensitivity))
         object.__setattr__(self, "multiplicity", _count("multiplicity of DiscreteGaussian", multiplicity))
 
@@ -78,7 +78,7 @@ class DiscreteLaplace:
     multiplicity: int
 
     def __init__(self, scale: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
-        object.__setattr__(self, "scale", _positive("scale of DiscreteLaplace", scale))
+        object.__setattr__(self, "scale", parameter_of_noise(scale, "scale of DiscreteLaplace"))
         object.__setattr__(self, "sensitivity", _count("sensitivity of DiscreteLaplace", sensitivity))
         object.__setattr__(self, "multiplicity", _count("multiplicity of DiscreteLaplace", multiplicity))
 
@@ -243,6 +243,9 @@ class NonPrivateEvent:
         return {"kind": "non_private", "reason": self.reason}
 
 
+TEST_KEY: Final = NonPrivateEvent("insecure test key: anybody can recompute the noise")
+"""Noise that anybody can subtract: then nothing that was published is protected."""
+
 Release: TypeAlias = DiscreteGaussian | DiscreteLaplace | IntegerSubspaceLaplace | IntegerSubspaceGaussian
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
@@ -258,13 +261,6 @@ def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
             return event.branches
         case _:
             return ()
-
-
-def _positive(where: str, value: Fraction | int | str) -> Fraction:
-    number = exact_number(value, where)
-    if number <= 0:
-        raise BudgetError(f"{where} must be above 0, got {value!r}. Leave out what is not measured.")
-    return number
 
 
 def _count(where: str, value: int) -> int:

@@ -1,14 +1,10 @@
 """Exact numbers as text, and out of it."""
 
-import re
 from fractions import Fraction
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
-
-_RATIO = re.compile(r"[+-]?\d{1,4000}/\d{1,4000}", re.ASCII)
-# Three digits of exponent: a longer one would be an accident, and take gigabytes to hold.
-_DECIMAL = re.compile(r"[+-]?(\d{1,2000}(\.\d{0,2000})?|\.\d{1,2000})([eE][+-]?\d{1,3})?", re.ASCII)
+from tallyveil.exact import fraction_of
 
 
 def exact_text(value: Fraction) -> str:
@@ -16,6 +12,27 @@ def exact_text(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
     return f"{value} ({at_most(value, 7)})"
+
+
+LARGEST = Fraction(10) ** 100
+LEAST = 1 / LARGEST
+"""Of a parameter of noise. Beyond them floats, with which some engines search, come to their ends."""
+
+
+def parameter_of_noise(value: Fraction | int | str, where: str) -> Fraction:
+    """The exact number above 0 that a parameter of noise, such as a variance, stands for.
+
+    Raises:
+        BudgetError: it is no exact number, not above 0, or beyond 10**100 or 10**-100.
+    """
+    number = exact_number(value, where)
+    if number <= 0:
+        raise BudgetError(f"{where} must be above 0, got {value!r:.80}. Leave out what is not measured.")
+    if not LEAST <= number <= LARGEST:
+        raise BudgetError(
+            f"{where} must lie between 1e-100 and 1e100, got {value!r:.80}. Check its exponent."
+        )
+    return number
 
 
 def exact_number(value: Fraction | int | str, where: str) -> Fraction:
@@ -31,11 +48,8 @@ def exact_number(value: Fraction | int | str, where: str) -> Fraction:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
-    if isinstance(value, str):
-        text = value.strip()
-        ratio = _RATIO.fullmatch(text)
-        if (ratio and int(text.partition("/")[2]) != 0) or (not ratio and _DECIMAL.fullmatch(text)):
-            return Fraction(text)
+    if isinstance(value, str) and (number := fraction_of(value)) is not None:
+        return number
     raise BudgetError(
         f"{where} must be an exact number, got {value!r:.80}. "
         "Give a Fraction, an integer, or text such as '5/2' or '0.25'; a float is not the decimal it was written as."

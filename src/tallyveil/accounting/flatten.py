@@ -4,20 +4,17 @@ A *law* is a composition: a merged tuple of loss factors. Most events have one l
 several ways has one law for each way that no other one dominates, its *alternatives*.
 
 Law A *dominates* law B when whoever holds the output behind A can make the output behind B from it. Then the
-privacy profile of A is nowhere below that of B, whatever else is composed with both, adaptively or not
-(Zhu, Dong, Wang 2022, Theorem 10). Two cases are recognised:
+privacy profile of A is nowhere below that of B, whatever else is composed with both. Two cases are recognised:
 
 1. B is a sub-composition of A: leave some of A's outputs away.
-2. Some losses of B, of pure epsilon e together, stand against one discrete Laplace answer of sensitivity 1
-   and scale 1 / e or less in A. The likelihood ratio of the former lies in [exp(-e), exp(e)] with mean 1; the
-   latter's sits at the two ends, so every convex function of the ratio has the larger mean: that is
-   Blackwell's condition. (Kairouz, Oh, Viswanath 2015: randomised response is the worst pure mechanism.)
+2. Some losses of B, of pure epsilon e together, stand against one discrete Laplace answer of sensitivity 1 and
+   scale 1 / e or less in A.
 
-Two laws of which neither is seen to dominate may still stand side by side, as alternatives, where the way
-taken is fixed by the two neighbours and public facts. For those neighbours the privacy profile is that of one
-law, so the guarantee is the pointwise largest profile among them. Where the way depends on what was released, a
-neighbour's loss is no longer one of these laws (each outcome picks its own remainder) and their maximum is no
-bound; that is refused, unless nothing else is composed with it.
+Two laws of which neither is seen to dominate stand side by side, as alternatives, where the way taken is fixed by
+the two neighbours and public facts: the guarantee is the largest profile among them. Where the way depends on what
+was released, that is no bound, and it is refused unless nothing else is composed with it.
+
+Proofs, also of the halves of parallel parts under bounded neighbours: docs/proofs/domination.md.
 """
 
 import itertools
@@ -103,8 +100,8 @@ def dominates(larger: Law, smaller: Law) -> bool:
         return False
     epsilon = sum(_pure(factor) * n for factor, n in rest.items())
     together = math.gcd(*rest.values())
-    # The rest falls into equal groups, each to stand against one of the spare answers. Both numbers of groups
-    # are even where all multiplicities are, so that a law halved is dominated as the whole is.
+    # The rest falls into equal groups, each to stand against one of the spare answers. Both numbers of groups are even
+    # where all multiplicities are, so that a law halved is dominated as the whole is (docs/proofs/domination.md, 3).
     return any(
         isinstance(factor, LaplaceLoss)
         and factor.sensitivity == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
+from tallyveil.accounting.events import TEST_KEY, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger import read_ledger
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, StoreError
@@ -96,28 +96,28 @@ def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
     return read_joint(ledgers).event
 
 
-def joint_guarantee(ledgers: Sequence[Path], engine: str = "auto") -> "Guarantee":
-    """The exact guarantee of several runs on the same people together.
+def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
+    """The exact guarantee of what several runs on the same people published together: of all that budgets paid for.
+
+    It does not cover what came of the acts in `joint.non_private`, such as an evaluation against the true counts.
+    Whoever states the guarantee must name them beside it.
 
     Args:
-        ledgers: Paths of the ledgers, or of the folders that hold them.
+        joint: The ledgers, from `read_joint`.
         engine: As in `compose`.
 
     Raises:
-        StoreError: as `read_joint`.
-        BudgetError: as `read_joint`; or a ledger records a non-private act, so that epsilon is infinite at
-            every delta below 1: all such acts are named.
+        BudgetError: a run used an insecure test key, so that nothing it published is protected.
     """
     from tallyveil.accounting.composition import compose
 
-    joint = read_joint(ledgers)
-    if joint.non_private:
+    if TEST_KEY in joint.event.events:
         raise BudgetError(
-            "together these runs have no finite guarantee, epsilon is infinite: they record "
-            f"{'; '.join(joint.non_private)}. Where nobody outside sees what came of these acts, account for "
-            "the rest: compose(read_joint(ledgers).paid, neighbours=...)."
+            "together these runs have no finite guarantee, epsilon is infinite: among them is one with an insecure "
+            f"test key, whose noise anybody can subtract ({'; '.join(joint.non_private)}). Leave such runs out; they "
+            "must not be published."
         )
-    return compose(joint.event, neighbours=joint.neighbours, engine=engine)
+    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
 def _is_non_private(event: PrivacyEvent) -> bool:

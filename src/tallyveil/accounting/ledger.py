@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger_lines import (
@@ -95,13 +96,14 @@ class Ledger:
             token: Names the act: the same in every attempt at it, and different for every other act.
 
         Raises:
-            BudgetError: the sum would exceed the declared budget, the event has no cost in its unit, or the
-                token was entered with another event. Nothing is written then.
+            BudgetError: the sum would exceed the declared budget; the event has no cost in its unit, or leaves out
+                what one record moves; or the token was entered with another event. Nothing is written then.
             StoreError: the line could not be written.
         """
         known = self._entered(token, event)
         if known is not None:
             return known
+        require_neighbours(event, self.declaration.neighbours)
         cost = self.declaration.cost_of(event)
         if self.spent + cost > self.declaration.total:
             unit = self.declaration.budget_unit

@@ -10,8 +10,9 @@ Every other law is a short list of atoms, summed directly or by a fast Fourier t
 
 Errors. A fast Fourier transform computes each output by stages of sums of few terms with factors of modulus
 one, so that each output differs from the exact one by at most C u log2(N) times the sum of the moduli of the
-inputs, componentwise; C below 6 follows from the operation counts of radix 2 to 5 (Higham 2002, Theorem 24.2,
-has the normwise form) and 20 is counted. F^n by repeated squaring adds at most 4 n u, relatively.
+inputs, componentwise. C below 6 follows from the operation counts of radix 2 to 5, so every length is a product
+of 2, 3 and 5; 20 is counted (docs/proofs/accounting-rounding.md; Higham 2002, Theorem 24.2, has the normwise form).
+F^n by repeated squaring adds at most 4 n u, relatively.
 """
 
 import math

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from tallyveil.accounting.exact import exact_number
+from tallyveil.accounting.exact import exact_number, parameter_of_noise
+from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 
 
@@ -45,9 +46,9 @@ class IntegerSubspaceLaplace:
     ) -> None:
         if norm not in ("l1", "l2"):
             raise BudgetError(f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {norm!r}.")
-        _set(self, "epsilon", _positive("epsilon of IntegerSubspaceLaplace", epsilon))
+        _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of IntegerSubspaceLaplace"))
         _set(self, "norm", norm)
-        _set(self, "distance", _positive("distance of IntegerSubspaceLaplace", distance))
+        _set(self, "distance", parameter_of_noise(distance, "distance of IntegerSubspaceLaplace"))
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
 
@@ -104,7 +105,7 @@ class IntegerSubspaceGaussian:
                 "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
                 f"{squared_distance!r}. Tables of whole numbers have whole squared distances."
             )
-        _set(self, "variance", _positive("variance of IntegerSubspaceGaussian", variance))
+        _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
         _set(self, "squared_distance", squared_distance)
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
@@ -128,15 +129,29 @@ class IntegerSubspaceGaussian:
 SubspaceRelease = IntegerSubspaceLaplace | IntegerSubspaceGaussian
 
 
+def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
+    """Refuse a release whose distance is below what one record moves: its cost would be less than one record loses.
+
+    Raises:
+        BudgetError: two neighbours are farther apart than the release's distance.
+    """
+    if isinstance(release, IntegerSubspaceGaussian):
+        size, measure = Fraction(release.squared_distance), "squared l2 distance"
+    elif release.norm == "l2":
+        size, measure = release.distance**2, "squared l2 distance"
+    else:
+        size, measure = release.distance, "l1 distance"
+    if size < neighbours.answers_moved:
+        raise BudgetError(
+            f"an integer-subspace release protects tables at {measure} {size} or less, but {neighbours.value} "
+            f"neighbours are at {measure} {neighbours.answers_moved}. State the release at that distance or a larger "
+            "one: what it costs grows with it.",
+            code="subspace-distance",
+        )
+
+
 def _set(event: object, name: str, value: object) -> None:
     object.__setattr__(event, name, value)
-
-
-def _positive(where: str, value: Fraction | int | str) -> Fraction:
-    number = exact_number(value, where)
-    if number <= 0:
-        raise BudgetError(f"{where} must be above 0, got {value!r}. Leave out what is not measured.")
-    return number
 
 
 def _variation(value: Fraction | int | str) -> Fraction:

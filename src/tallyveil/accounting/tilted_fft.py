@@ -183,7 +183,7 @@ class TiltedFFT:
             raise SolverError(
                 f"the tilted loss spreads over {count} lattice points, more than can be worked on."
             )
-        length = _even_length(count)
+        length = smooth_length(count)
         weights, entry_error = self._inverted(tilt, length, first)
         weights = weights[:count]
         weights.flags.writeable = False
@@ -337,9 +337,25 @@ def _total_log_moment(factors: tuple[LossFactor, ...], tilt: float) -> tuple[flo
     return sum(values), 1e-13 * sum(largest)
 
 
-def _even_length(count: int) -> int:
-    half = fft.next_fast_len((max(count, 2) + 1) // 2)
-    return 2 * int(half)
+def smooth_length(count: int) -> int:
+    """The least even length of at least `count` points that has no prime factors but 2, 3 and 5.
+
+    The bound on the transform's error holds for steps of these factors (docs/proofs/accounting-rounding.md).
+    """
+    best = 2
+    while best < count:
+        best *= 2
+    five = 2
+    while five < best:
+        three = five
+        while three < best:
+            length = three
+            while length < count:
+                length *= 2
+            best = min(best, length)
+            three *= 3
+        five *= 5
+    return best
 
 
 def _phases(weight: int, frequencies: NDArray[np.int64], length: int) -> NDArray[np.float64]:

@@ -1,13 +1,9 @@
 """Exact fractions out of text."""
 
-import re
 from fractions import Fraction
 
 from tallyveil.errors import ConfigError
-
-_RATIO = re.compile(r"[+-]?\d+/\d+", re.ASCII)
-# The exponent is kept to three digits: a longer one would be an accident, and take gigabytes to hold.
-_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+from tallyveil.exact import fraction_of
 
 
 def parse_fraction(value: object, where: str) -> Fraction:
@@ -27,13 +23,10 @@ def parse_fraction(value: object, where: str) -> Fraction:
         )
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
-    text = value.strip() if isinstance(value, str) else ""
-    is_ratio = _RATIO.fullmatch(text) is not None
-    if not is_ratio and _DECIMAL.fullmatch(text) is None:
+    number = fraction_of(value) if isinstance(value, str) else None
+    if number is None:
         raise ConfigError(
-            f'{where} is {value!r}, which is no exact number. Write a fraction "104/4099", an integer, or a '
-            'decimal "0.25" or "1e-10", as a string.'
+            f'{where} is {value!r:.80}, which is no exact number. Write a fraction "104/4099" (not over 0), an '
+            'integer, or a decimal "0.25" or "1e-10", as a string.'
         )
-    if is_ratio and int(text.partition("/")[2]) == 0:
-        raise ConfigError(f"{where} is {value!r}, a fraction over 0. Write a denominator above 0.")
-    return Fraction(text)
+    return number

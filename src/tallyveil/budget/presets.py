@@ -32,6 +32,7 @@ class StrategyPreset:
             query is in exactly one.
         slack: Persons by which the answers of earlier passes may move in later ones.
         rounding: For each geolevel, the queries of each rounding stage, in order; nested, not always measured.
+        spine: Name of the spine preset that production measured on, or of the nearest one there is.
         rounding_target: What rounded answers come near to: the estimates, or the whole numbers nearest to them.
     """
 
@@ -43,6 +44,7 @@ class StrategyPreset:
     passes: tuple[tuple[str, Steps], ...]
     slack: Fraction
     rounding: tuple[tuple[str, Steps], ...]
+    spine: str
     rounding_target: Literal["fraction", "nearest"]
 
     def passes_of(self, geolevel: str) -> Steps:
@@ -95,6 +97,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         passes=tuple((level, _measured_steps(name, table, strategy, level)) for level in strategy.geolevels),
         slack=parse_fraction(table["slack"], f"{name}: slack"),
         rounding=tuple((level, _steps(table["rounding"][level])) for level in strategy.geolevels),
+        spine=table["spine"],
         rounding_target=table["rounding_target"],
     )
 

@@ -83,23 +83,6 @@ def family_accuracies(
     )
 
 
-def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
-    """The geounits of a geolevel as a family of entities, so that another spine can be asked about them."""
-    codes = spine.geocodes[level].tolist()
-    order = np.argsort(np.array(codes, dtype=object), kind="stable")
-    offsets = spine.finest_offsets(level)
-    sizes = np.diff(offsets)[order]
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    members = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes) + np.repeat(offsets[:-1][order], sizes)
-    return EntityFamily(
-        spine.geolevels[level],
-        tuple(codes[place] for place in order.tolist()),
-        starts,
-        members.astype(np.int64),
-        spine.n_geounits(spine.finest),
-    )
-
-
 def _accuracy(name: str, kind: Kind, variances: NDArray[np.float64]) -> AreaAccuracy:
     deviations = np.sort(np.sqrt(variances))
     n = len(deviations)

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.terminal import say
+from tallyveil.cli.whole_help import WholeHelp
+
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee, PrivacyEvent
 
+LARGEST_EPSILON = 10**6
+"""At the end of a curve: beyond it nothing is private in any sense."""
+
 account = typer.Typer(
     name="account",
+    cls=WholeHelp,
     no_args_is_help=True,
     help="What noise costs, exactly: epsilon, delta, whole curves, and the inverse.",
 )
@@ -110,7 +117,7 @@ def profile(
 ) -> None:
     """The privacy profile: delta as a function of epsilon."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    end = _exact(largest) if largest else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
+    end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
     curve = [
         {"epsilon": x, "delta": bounds.to_mapping()}
@@ -208,8 +215,11 @@ def total(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The joint guarantee of several releases of the same people, from their ledgers."""
-    from tallyveil.accounting.joint import joint_guarantee, runs_in
+    """The joint guarantee of what several releases of the same people published, from their ledgers.
+
+    Looks at the true counts that a ledger records are not covered; they are named beside the total.
+    """
+    from tallyveil.accounting.joint import published_guarantee, read_joint, runs_in
     from tallyveil.release.finished import refuse_unfinished
 
     ledgers: list[Path] = []
@@ -221,13 +231,16 @@ def total(
             ledger.name != "ledger.jsonl" or ledger not in runs
         ):  # else a ledger, perhaps a copy, named by itself
             refuse_unfinished(ledger if ledger.is_dir() else ledger.parent)
-    guarantee = joint_guarantee(ledgers)
+    joint = read_joint(ledgers)
+    guarantee = published_guarantee(joint)
     answer = {
         "runs": [str(run) for run in ledgers],
         "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "classical": _classical(guarantee, _exact(delta)),
     }
+    if joint.non_private:
+        answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
     _print({**answer, **_about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
@@ -281,15 +294,17 @@ def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[Pri
 def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
     """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
     from tallyveil.errors import ConfigError
+    from tallyveil.exact import whole_number_of
 
     parts = text.split(":")
-    if not 1 <= len(parts) <= 3 or not all(part.isdigit() and int(part) > 0 for part in parts[1:]):
+    counts = [whole_number_of(part) or 0 for part in parts[1:]]
+    if len(parts) > 3 or not all(counts):
         raise ConfigError(
-            f"{flag} is '{text}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, such as 68.49:10.",
+            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
+            "such as 68.49:10.",
             code="bad-flag",
         )
-    count = int(parts[1]) if len(parts) > 1 else 1
-    sensitivity = int(parts[2]) if len(parts) > 2 else 1
+    count, sensitivity = [*counts, 1, 1][:2]
     return _exact(parts[0]), sensitivity, count * answers_moved
 
 
@@ -297,6 +312,18 @@ def _exact(text: str) -> Fraction:
     from tallyveil.budget.fractions import parse_fraction
 
     return parse_fraction(text, "the command line")
+
+
+def _largest(text: str) -> Fraction:
+    from tallyveil.errors import ConfigError
+
+    value = _exact(text)
+    if not 0 < value <= LARGEST_EPSILON:
+        raise ConfigError(
+            f"--largest is {text:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",
+            code="bad-flag",
+        )
+    return value
 
 
 def _classical(guarantee: "Guarantee", delta: Fraction) -> dict[str, float]:
@@ -325,7 +352,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Evenly spaced numbers from 0 to the end, each rounded to the six digits with which it is shown."""
+    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
     from tallyveil.accounting.decimals import at_most
 
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
@@ -342,19 +369,17 @@ def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction
 
 def _print(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(answer, indent=2, default=float))
+        say(json.dumps(answer, indent=2, default=float))
         return
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
+    console = Screen()
     for key, value in answer.items():
-        console.print(
-            f"[bold]{key.replace('_', ' ')}[/]: {_in_words(value)}", highlight=False, soft_wrap=True
-        )
+        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
 
 
 def _in_words(value: Any) -> str:
-    """A value as text. Two bounds are each rounded their own way; a float is an upper bound, a Fraction exact."""
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.bounds import Bounds
     from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
 

@@ -8,6 +8,7 @@ import typer
 from tallyveil.cli.arguments import AsJson, Quiet
 from tallyveil.cli.run import make_release
 from tallyveil.cli.synth import write_country
+from tallyveil.cli.terminal import say
 
 
 def demo(
@@ -28,6 +29,6 @@ def demo(
     if not release_file.exists():
         write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo", intervals="0.95")
     if not (quiet or as_json):
-        typer.echo(f"A made-up population is in {release_file.parent}. What follows is the command")
-        typer.echo(f"  tallyveil run {release_file} --out {out / 'release'}")
+        say(f"A made-up population is in {release_file.parent}. What follows is the command")
+        say(f"  tallyveil run {release_file} --out {out / 'release'}")
     make_release(load_plan(release_file), out / "release", quiet, as_json)

@@ -1,12 +1,17 @@
 """`tallyveil evaluate`: errors of a release against the truth, through the one declassifying door."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.terminal import say
+
 if TYPE_CHECKING:
     import polars as pl
+
+    from tallyveil.evaluation import Evaluation
 
 from tallyveil.cli.arguments import AsJson, Quiet
 
@@ -36,25 +41,55 @@ def evaluate(
     from tallyveil.execution.evaluate import evaluate_release
     from tallyveil.report import write_evaluation_report, write_report
 
-    frame = evaluate_release(release, truth)
-    path = write_evaluation_report(release, frame)
+    evaluation = evaluate_release(release, truth)
+    path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification
     if as_json:
-        typer.echo(frame.write_json())
+        say(json.dumps(evaluation.to_mapping()))
     elif not quiet:
-        _show(frame, path)
+        _show(evaluation, path)
 
 
-def _show(frame: "pl.DataFrame", path: Path) -> None:
-    from rich.console import Console
+def _show(evaluation: "Evaluation", path: Path) -> None:
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
-    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    frame, units = evaluation.errors, evaluation.unit.many
+
+    console = Screen()
+    console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
     console.print(_table(frame))
     console.print(
-        "Errors in persons, over all answers of a query at a geolevel. By size of the geounit, with plots:"
+        f"Errors in {units}, over all answers of a query at a geolevel. By size of the geounit, with plots:"
     )
     console.print(str(path), soft_wrap=True)
+    console.print(_artefacts(evaluation))
+    console.print(_bias_by_size(evaluation), soft_wrap=True)
+
+
+def _artefacts(evaluation: "Evaluation") -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from tallyveil.report.artefact_lines import artefact_lines
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(Text(f"{evaluation.finest} geounits"), overflow="fold")
+    for heading in ("truly", "published", f"{evaluation.unit.many} in them"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in artefact_lines(evaluation.artefacts, evaluation.finest, evaluation.unit):
+        table.add_row(Text(line.title), line.true, line.published, line.records)
+    return table
+
+
+def _bias_by_size(evaluation: "Evaluation") -> str:
+    """Mean error at the finest geolevel, by the true size of the geounit."""
+    finest = evaluation.errors.filter(geolevel=evaluation.finest)
+    queries = finest["query"].unique(maintain_order=True).to_list()
+    query = "total" if "total" in queries else queries[0]
+    rows = [row for row in finest.filter(query=query).rows(named=True) if row["size_class"] != "all"]
+    spelled = "; ".join(f"{row['size_class']}: {row['bias']:+,.3f}" for row in rows)
+    return f"Bias of {query} at {evaluation.finest}, by the true number of {evaluation.unit.many}: {spelled}"
 
 
 def _table(frame: "pl.DataFrame") -> Any:

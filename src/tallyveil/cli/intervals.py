@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, Quiet, Workers, split_names
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.execution.district import District
@@ -118,17 +119,18 @@ def intervals(
         )
     page = write_report(release)
     if as_json:
-        typer.echo(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))
+        say(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))
     elif not quiet:
         _show(outcome.manifest, release, page)
 
 
 def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from tallyveil.cli.terminal import Screen
+
+    console = Screen()
     percent = f"{100 * manifest['level']:g} %"
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("geolevel or entities", no_wrap=True)
@@ -150,10 +152,10 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
         )
         last = item["area"]
     console.print(table)
-    console.print(f"{percent} intervals. {manifest['covers']}", soft_wrap=True, highlight=False)
+    console.print(f"{percent} intervals. {manifest['covers']}", soft_wrap=True)
     if manifest["bounds_left_out"]:
-        console.print("Public bounds were left out, which widens the intervals.", highlight=False)
-    console.print(f"Written to {release / 'intervals'}; see also {page}", soft_wrap=True, highlight=False)
+        console.print("Public bounds were left out, which widens the intervals.")
+    console.print(f"Written to {release / 'intervals'}; see also {page}", soft_wrap=True)
 
 
 def _district(
@@ -189,18 +191,20 @@ def _district(
             "minus": found.n_minus,
             "level": found.level,
             "covers": found.covers,
+            "unpublished": found.unpublished,
         }
-        typer.echo(json.dumps({**record, "answers": answers}))
+        say(json.dumps({**record, "answers": answers}))
     else:
         _show_district(found)
 
 
 def _show_district(found: "District") -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from tallyveil.cli.terminal import Screen
+
+    console = Screen()
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("query", overflow="fold")
     table.add_column("answer", overflow="fold")
@@ -216,19 +220,17 @@ def _show_district(found: "District") -> None:
             "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
         )
     less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
-    console.print(f"District of {found.n_finest:,} finest geounits{less}", highlight=False)
+    console.print(f"District of {found.n_finest:,} finest geounits{less}")
     console.print(table)
     if len(found.answers) > LINES_SHOWN:
-        console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.", highlight=False)
-    if all(line.estimate is None for line in found.answers):
-        console.print(
-            "No estimates: they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full "
-            "measurements. Standard errors need neither.",
-            highlight=False,
-            soft_wrap=True,
-        )
-    else:
-        console.print(found.covers, highlight=False, soft_wrap=True)
+        console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.")
+    for reason in dict.fromkeys(line.lacking for line in found.answers if line.lacking is not None):
+        queries = dict.fromkeys(line.query for line in found.answers if line.lacking == reason)
+        console.print(f"No estimate in {', '.join(queries)}: {reason}.", soft_wrap=True)
+    if found.unpublished is not None:
+        console.print(f"No published counts: {found.unpublished}.", soft_wrap=True)
+    if found.covers is not None:
+        console.print(found.covers, soft_wrap=True)
 
 
 def _deviation(error: float | None) -> str:

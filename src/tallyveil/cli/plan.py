@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.area_changes import changes_record, show_changes
 from tallyveil.cli.arguments import split_names
+from tallyveil.cli.plan_advice import advice_record, show_advice
 from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.execution.plan import ReleasePlan
     from tallyveil.execution.resources import Resources
+    from tallyveil.geography.areas import AreaChange
 
 CONFIDENCE = Fraction(95, 100)
 
@@ -25,7 +29,7 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the same for programs.")] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of a release file.")
+        bool, typer.Option("--json-schema", help="Print the JSON Schema of a release file.")
     ] = False,
     blocks: Annotated[
         int | None,
@@ -38,80 +42,89 @@ def plan(
         ),
     ] = None,
     geography: Annotated[
-        bool, typer.Option("--geography", help="Predict for the geounits of the (public) geography table.")
+        bool,
+        typer.Option("--read-geography", help="Predict for the geounits of the (public) geography table."),
     ] = False,
-    entities: Annotated[
+    families: Annotated[
         str | None,
         typer.Option(
-            "--entities",
+            "--families",
             metavar="FAMILY,...",
             help="Exact standard deviations for every entity of these families, and every geolevel: columns of "
-            "--entity-file, or else families of the release file's [spine].",
+            "--entities, or else families of the release file's [spine].",
         ),
     ] = None,
-    entity_file: Annotated[
+    entities: Annotated[
         Path | None,
         typer.Option(
-            "--entity-file",
+            "--entities",
             metavar="FILE",
             help="Public table of the finest geounits: geocode, and a column a family (Parquet or CSV).",
         ),
     ] = None,
     queries: Annotated[
         str | None,
-        typer.Option("--queries", metavar="QUERY,...", help="Queries of --entities; the tables without it."),
+        typer.Option("--queries", metavar="QUERY,...", help="Queries of --families; the tables without it."),
     ] = None,
 ) -> None:
     """Show what a release will cost and how exact every query will be.
 
     Opens the release file and nothing else: no records, and no public geography, bounds or entities unless
-    --geography or --entities asks for it.
+    --read-geography or --families asks for it.
     """
     from tallyveil.config.load import load_plan, release_file_schema
     from tallyveil.errors import ConfigError
 
     if schema:
-        typer.echo(json.dumps(release_file_schema(), indent=2))
+        say(json.dumps(release_file_schema(), indent=2))
         return
     if release_file is None:
-        raise ConfigError("name a release file, or ask for --schema.", code="bad-flag")
+        raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
     if blocks is not None and geography:
-        raise ConfigError("give --blocks or --geography, not both.", code="bad-flag")
+        raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
     if people is not None and blocks is None and not geography:
-        raise ConfigError("--people needs --blocks N, or --geography, beside it.", code="bad-flag")
-    if entities is None and (entity_file is not None or queries is not None):
+        raise ConfigError("--people needs --blocks N, or --read-geography, beside it.", code="bad-flag")
+    if families is None and (entities is not None or queries is not None):
         raise ConfigError(
-            "--entities FAMILY,... and --entity-file FILE go together; --queries needs --entities.",
+            "--families FAMILY,... and --entities FILE go together; --queries needs --families.",
             code="bad-flag",
         )
     loaded = load_plan(release_file)
-    if entities is not None and entity_file is None and loaded.spine is None:
+    if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(
-            "--entities FAMILY,... and --entity-file FILE go together, for the release file has no [spine].",
+            "--families FAMILY,... and --entities FILE go together, for the release file has no [spine].",
             code="bad-flag",
         )
-    allocation = None
-    if geography:
-        from tallyveil.execution.inputs import read_allocation
-
-        allocation = read_allocation(loaded)
+    allocation, changes = _opened(loaded) if geography else (None, ())
     resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
-    if entities is not None:
+    if families is not None:
         deviations = deviations_of(
-            loaded, entity_file, split_names(entities), split_names(queries) if queries else None
+            loaded, entities, split_names(families), split_names(queries) if queries else None
         )
     if as_json:
         record = plan_record(loaded, resources, allocation)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
-        typer.echo(json.dumps(record, indent=2))
+        record |= changes_record(changes)
+        say(json.dumps(record, indent=2))
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
+    show_changes(changes)
     if deviations is not None:
         show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:
         _show_resources(loaded, resources)
+    show_advice(loaded)
+
+
+def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
+    """What every geounit is measured with, and what the spine changes for every kind of area."""
+    from tallyveil.budget.allocation import allocation_of
+    from tallyveil.execution.inputs import read_hierarchies
+
+    made = read_hierarchies(loaded)
+    return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
 
 
 def _predicted(
@@ -152,6 +165,7 @@ def plan_record(
             }
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
+        **advice_record(loaded),
     }
     if resources is not None:
         record["resources"] = {
@@ -166,25 +180,27 @@ def plan_record(
 
 
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
-    from rich.console import Console
-
+    from tallyveil.cli.terminal import Screen, headed
     from tallyveil.execution.resources import in_gib, warn_small_machine
 
-    console = Console()
+    console = Screen()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
     console.print()
     console.print(
-        f"[bold]A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}[/] is expected to need"
+        headed(
+            f"A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}",
+            " is expected to need",
+        )
     )
-    console.print(f"memory      {in_gib(resources.memory)}", highlight=False)
-    console.print(f"disk        {in_gib(resources.disk)}", highlight=False)
-    console.print(f"time        {_duration(resources.total_seconds)} on two cores", highlight=False)
+    console.print(f"memory      {in_gib(resources.memory)}")
+    console.print(f"disk        {in_gib(resources.disk)}")
+    console.print(f"time        {_duration(resources.total_seconds)} on two cores")
     longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
     spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
-    console.print(f"            longest: {spelled}", highlight=False, soft_wrap=True)
+    console.print(f"            longest: {spelled}", soft_wrap=True)
     warning = warn_small_machine(resources)
     if warning is not None:
-        console.print(f"[bold yellow]warning[/]     {warning}", highlight=False, soft_wrap=True)
+        console.print(headed("warning", f"     {warning}", "bold yellow"), soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
@@ -192,27 +208,25 @@ def _duration(seconds: float) -> str:
 
 
 def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
-    from rich.console import Console
-
     from tallyveil.accounting.decimals import at_most
     from tallyveil.budget.expected import expected_errors
+    from tallyveil.cli.terminal import Screen, headed
     from tallyveil.execution.guarantee import guarantee_of
     from tallyveil.execution.plan import STEP_KINDS
 
-    console = Console()
+    console = Screen()
     guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many
     what = "only the public geography was opened, no data" if opened else "no data was opened"
-    console.print(f"[bold]Plan of release {loaded.name}[/] ({what})")
-    console.print(f"privacy     {guarantee['statement']}", highlight=False, soft_wrap=True)
+    console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
+    console.print(f"privacy     {guarantee['statement']}", soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
         f"exactly     epsilon is {_between(exact['epsilon'])} at delta = {at_most(loaded.delta)} "
         f"(by {', '.join(exact['engines'])})",
-        highlight=False,
         soft_wrap=True,
     )
     console.print(f"neighbours  {guarantee['neighbours_in_words']}")
-    console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}", highlight=False)
+    console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}")
     for invariant in guarantee["invariants"]:
         console.print(f"exact       {invariant} (published without noise)")
     for drawn in loaded.subspace:
@@ -220,7 +234,6 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
         console.print(
             f"drawn       {drawn.query} at {drawn.geolevel} on the lattice of the invariants, then fixed: {law}; "
             f"{guarantee['budget_unit']} = {at_most(drawn.budget, places=5)}",
-            highlight=False,
             soft_wrap=True,
         )
     for item in loaded.bounds:

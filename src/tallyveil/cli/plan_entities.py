@@ -1,4 +1,4 @@
-"""What `tallyveil plan --entities` shows: exact standard deviations of entities, before any data is opened."""
+"""What `tallyveil plan --families` shows: exact standard deviations of entities, before any data is opened."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,10 +45,11 @@ def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:
 def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
     """Print summaries, and the entities of every family from the smallest to the largest; in `units`."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from tallyveil.cli.terminal import Screen
+
+    console = Screen()
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("st.dev. of estimates", no_wrap=True)
     table.add_column("query", overflow="fold")
@@ -69,7 +70,6 @@ def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
         f"Standard deviations, in {units}, of the unbiased estimates that all noisy answers together allow: exact, "
         "of the privacy noise alone, the same whatever the data. Of a query's several answers the largest is shown.",
         soft_wrap=True,
-        highlight=False,
     )
 
 
@@ -92,9 +92,7 @@ def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
         table.add_row(first.codes[row], f"{int(first.n_finest[row]):,}", *map(_deviation, largest))
     console.print(table)
     if len(order) > n:
-        console.print(
-            f"{n} of {len(order):,} entities of {first.area}; all of them with --json.", highlight=False
-        )
+        console.print(f"{n} of {len(order):,} entities of {first.area}; all of them with --json.")
 
 
 def _deviation(value: float | None) -> str:

@@ -1,15 +1,15 @@
 """What a long command shows while it works: bars, JSON lines, or nothing."""
 
 import json
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tallyveil.cli.terminal import Screen, headed, say
 from tallyveil.execution.observer import Observer, SilentObserver
+from tallyveil.printable import shown
 
 
 class BarObserver:
@@ -17,12 +17,12 @@ class BarObserver:
 
     def __init__(self) -> None:
         self._progress = Progress(
-            TextColumn("{task.description:<24}"),
+            TextColumn("{task.description:<24}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=Screen(stderr=True),
         )
         self._task: TaskID | None = None
 
@@ -37,7 +37,7 @@ class BarObserver:
 
     def stage_started(self, stage: str, total: int) -> None:
         """Open the stage's bar."""
-        self._task = self._progress.add_task(stage, total=max(total, 1))
+        self._task = self._progress.add_task(shown(stage), total=max(total, 1))
 
     def advanced(self, amount: int) -> None:
         """Move the bar."""
@@ -52,7 +52,7 @@ class BarObserver:
 
     def warned(self, message: str) -> None:
         """Print the warning above the bars."""
-        self._progress.console.print(f"[yellow]warning[/]: {message}", highlight=False, soft_wrap=True)
+        self._progress.console.print(headed("warning", f": {message}", "yellow"), soft_wrap=True)
 
 
 class JsonObserver:
@@ -74,7 +74,7 @@ class JsonObserver:
         self._line({"event": "warning", "message": message})
 
     def _line(self, item: dict[str, object]) -> None:
-        sys.stderr.write(json.dumps(item) + "\n")
+        say(json.dumps(item), err=True)
 
 
 def observer_for(quiet: bool, as_json: bool) -> AbstractContextManager[Observer]:

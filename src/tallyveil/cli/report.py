@@ -5,9 +5,13 @@ from typing import Annotated
 
 import typer
 
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
+
 
 def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    quiet: Quiet = False,
 ) -> None:
     """Write report.html again, from the published files alone."""
     from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
@@ -18,4 +22,6 @@ def report(
         ReleaseKind.SAFETAB: write_safetab_report,
         ReleaseKind.HOUSEHOLDS: write_households_report,
     }
-    typer.echo(str(writers[kind_of(read_manifest(release, *writers))](release)))
+    page = writers[kind_of(read_manifest(release, *writers))](release)
+    if not quiet:
+        say(str(page))

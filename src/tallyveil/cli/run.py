@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
+from tallyveil.cli.terminal import say
 
 
 def run(
@@ -48,7 +47,7 @@ def make_release(
 
         write_report(out)
     if as_json:
-        typer.echo(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
+        say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:
         _show_summary(outcome.manifest, out, outcome.already_finished)
 
@@ -58,6 +57,7 @@ def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dic
         "name": manifest["name"],
         "run": manifest["run"],
         "private": manifest["private"],
+        "warnings": manifest["warnings"],
         "already_finished": already_finished,
         "privacy": manifest["privacy"],
         "sizes": manifest["sizes"],
@@ -68,19 +68,19 @@ def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dic
 
 
 def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from tallyveil.cli.terminal import Screen, headed
     from tallyveil.universe.unit import unit_of
 
-    console = Console()
+    console = Screen()
     if already_finished:
         console.print(
             f"{out} already holds this finished release; nothing was done and nothing spent. "
             "For a new release (a new spend) choose another folder."
         )
     for warning in manifest["warnings"]:
-        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
     table = Table(title=f"Release {manifest['name']} (run {manifest['run']})", show_header=False)
     privacy = manifest["privacy"]
     table.add_row("privacy", privacy["statement"])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.terminal import say
+from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.safetab.plan import SafetabPlan
@@ -22,6 +24,7 @@ class Rule(StrEnum):
 
 safetab = typer.Typer(
     name="safetab",
+    cls=WholeHelp,
     no_args_is_help=True,
     help="Tabulate detailed population groups, with noise and detail fitted to each.",
 )
@@ -40,7 +43,7 @@ def plan(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Folder of GRF-C, to count groups; person records are not opened.", metavar="[DATA]"
+            help="Folder of GRF-C, to count groups; person records are not opened.", metavar="DATA"
         ),
     ] = None,
     out: Annotated[
@@ -58,7 +61,7 @@ def plan(
     if out is not None:
         write_json(out / "safetab-plan.json", record)
     if as_json:
-        typer.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
     else:
         from tallyveil.cli.safetab_tables import show_plan
 
@@ -72,6 +75,7 @@ def validate(
     out: Annotated[
         Path | None, typer.Option("--out", help="Also check the tables that a run wrote to this folder.")
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
@@ -94,11 +98,12 @@ def validate(
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
     if as_json:
-        typer.echo(json.dumps(said))
+        say(json.dumps(said))
+    if as_json or quiet:
         return
-    typer.echo("Parameters, geography and person records are valid.")
+    say("Parameters, geography and person records are valid.")
     if out is not None:
-        typer.echo(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
+        say(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
 
 
 @safetab.command()
@@ -184,7 +189,7 @@ def evaluate(
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
     if as_json:
-        typer.echo(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        say(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
@@ -192,7 +197,7 @@ def evaluate(
             show_errors(errors["errors-t1"])
         else:
             show_household_errors(errors["errors-households"])
-        typer.echo(str(path))
+        say(str(path))
 
 
 @safetab.command()
@@ -226,10 +231,10 @@ def households(
     describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "private", "sizes", "privacy", "checks_passed")
+    keys = ("run", "private", "warnings", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
-        typer.echo(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_households
 
@@ -245,12 +250,15 @@ def consistent(
         Rule,
         typer.Option("--rule", help="The nation is the sum of its states, or alone is at most combined."),
     ] = Rule.STATES,
+    quiet: Quiet = False,
 ) -> None:
     """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
     from tallyveil.execution.safetab_consistent import write_consistent
 
-    for path in write_consistent(params, run, out, rule.value):
-        typer.echo(str(path))
+    paths = write_consistent(params, run, out, rule.value)
+    if not quiet:
+        for path in paths:
+            say(str(path))
 
 
 @safetab.command()
@@ -258,11 +266,14 @@ def long_form(
     short: Annotated[Path, typer.Argument(help="Iteration codes with ranges of codes.", metavar="SHORT")],
     codes: Annotated[Path, typer.Argument(help="race-and-ethnicity-codes.txt.", metavar="CODES")],
     out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
+    quiet: Quiet = False,
 ) -> None:
     """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
     from tallyveil.safetab.short_form import convert_short_form
 
-    typer.echo(f"{convert_short_form(short, codes, out):,} rows written to {out}")
+    rows = convert_short_form(short, codes, out)
+    if not quiet:
+        say(f"{rows:,} rows written to {out}")
 
 
 def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
@@ -301,14 +312,10 @@ _LISTS = ("codes", "mapping", "iterations")
 
 
 def _exact(text: str) -> Any:
-    from fractions import Fraction
-
+    from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import ConfigError
 
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"--delta is {text!r}, wanted a number such as 1e-10.", code="bad-flag") from None
+    value = parse_fraction(text, "--delta")
     if not 0 < value < 1:
         raise ConfigError(f"--delta is {text}, wanted a number between 0 and 1.", code="bad-flag")
     return value
@@ -324,11 +331,9 @@ def _show_run(
     as_json: bool,
 ) -> None:
     if as_json:
-        keys = ("run", "private", "sizes", "checks_passed")
+        keys = ("run", "private", "warnings", "sizes", "checks_passed")
         said = {key: manifest[key] for key in keys}
-        typer.echo(
-            json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)})
-        )
+        say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_summary
 

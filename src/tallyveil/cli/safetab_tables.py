@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.cli.terminal import Screen, headed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def show_plan(record: dict[str, Any]) -> None:
     """Print a plan."""
-    console = Console()
+    console = Screen()
     opened = "only the public geography was opened" if "groups" in record else "no data was opened"
-    console.print(f"[bold]SafeTab plan[/] ({opened}; one person's record is added or removed)")
+    console.print(headed("SafeTab plan", f" ({opened}; one person's record is added or removed)"))
     console.print(_privacy(record["privacy"], record["budget_unit"]))
     console.print(_sets(record))
     console.print(_details(record["details"]))
@@ -33,14 +33,14 @@ def show_summary(
     manifest: dict[str, Any], privacy: list[dict[str, Any]], out: Path, already_finished: bool
 ) -> None:
     """Print what a run left behind."""
-    console = Console()
+    console = Screen()
     if already_finished:
         console.print(
             f"{out} already holds this finished run; nothing was done and nothing spent. "
             "For a new one (a new spend) choose another folder."
         )
     for warning in manifest["warnings"]:
-        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
     table = Table(title=f"SafeTab (run {manifest['run']})", show_header=False)
     for one in privacy:
         table.add_row(f"privacy, {one['run']}", _guarantee(one, manifest["budget_unit"]))
@@ -58,11 +58,11 @@ def show_summary(
 
 def show_households(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
     """Print what a SafeTab-H run left behind."""
-    console = Console()
+    console = Screen()
     if already_finished:
         console.print(f"{out} already holds this finished run; nothing was done and nothing spent.")
     for warning in manifest["warnings"]:
-        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
     table = Table(title=f"SafeTab-H (run {manifest['run']})", show_header=False)
     for run, sizes in manifest["sizes"].items():
         privacy = manifest["privacy"][run]
@@ -75,8 +75,8 @@ def show_households(manifest: dict[str, Any], out: Path, already_finished: bool)
 
 def show_errors(errors: "pl.DataFrame") -> None:
     """Print errors of T1 by size, over all geographies of a level."""
-    console = Console()
-    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    console = Screen()
+    console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
     table = _table("level set", "true size")
     headings = ("groups", "published", "rms: COUNT", "ESTIMATE", "covered", "")
     for heading in headings:
@@ -109,8 +109,8 @@ def show_errors(errors: "pl.DataFrame") -> None:
 
 def show_household_errors(errors: "pl.DataFrame") -> None:
     """Print errors of T3 and T4 by size, of measured cells and of sums."""
-    console = Console()
-    console.print("[bold red]NOT PRIVATE[/]: computed from the true counts; do not publish.")
+    console = Screen()
+    console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
     table = _table("table", "level set", "true size", "")
     for heading in ("numbers", "mean error", "rms", "covered", ""):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,18 +1,19 @@
 """`tallyveil spine`: make a spine, and say what it is good for. Public geography only; no records are opened."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from tallyveil.budget import Strategy
-    from tallyveil.budget.regroup import Regrouped
-    from tallyveil.geography import EntityFamily
-    from tallyveil.geography.optimise import OptimisedSpine
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
+from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(
-    name="spine", no_args_is_help=True, help="Make a geographic spine, and say what it is good for."
+    name="spine",
+    cls=WholeHelp,
+    no_args_is_help=True,
+    help="Make a geographic spine, and say what it is good for.",
 )
 
 Entities = Annotated[
@@ -22,7 +23,9 @@ Entities = Annotated[
 Family = Annotated[
     list[str] | None,
     typer.Option(
-        "--family", metavar="COLUMN", help="Family of entities; may be repeated. Default: the usual ones."
+        "--family",
+        metavar="COLUMN",
+        help="Family of entities; may be repeated. Default: every column of text.",
     ),
 ]
 StrategyName = Annotated[
@@ -37,7 +40,6 @@ Exact = Annotated[
 ]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
 
 @spine.command()
@@ -62,7 +64,9 @@ def build(
     regroup: Annotated[
         str | None,
         typer.Option(
-            "--regroup", metavar="GEOLEVEL", help="Then choose its groups by variance, never for the worse."
+            "--regroup",
+            metavar="GEOLEVEL",
+            help="Then choose its groups by variance: never for the worse for --aim, within --most-loss for all else.",
         ),
     ] = None,
     aim: Annotated[
@@ -70,8 +74,32 @@ def build(
         typer.Option(
             "--aim",
             metavar="NAME[=WEIGHT]",
-            help="Family or geolevel --regroup is for; may be repeated. The geolevel that is regrouped stands for the "
-            "geounits it has in the geography table.",
+            help="Family or geolevel --regroup is for; may be repeated. The preset's families join with weight 1. "
+            "The geolevel that is regrouped stands for the geounits it has in the geography table.",
+        ),
+    ] = None,
+    most_loss: Annotated[
+        str,
+        typer.Option(
+            "--most-loss",
+            metavar="FRACTION",
+            help="--regroup: part by which the mean standard deviation of every other family of the entity table, or "
+            "geolevel of the geography, may grow.",
+        ),
+    ] = "1/20",
+    reference: Annotated[
+        Literal["steps", "geography"],
+        typer.Option(
+            "--reference",
+            help="--most-loss: counted from the spine that the steps make, or from the geography as it is.",
+        ),
+    ] = "steps",
+    may_worsen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--may-worsen",
+            metavar="NAME",
+            help="--regroup: family or geolevel without --most-loss, and not added to the aim; may be repeated.",
         ),
     ] = None,
     cutoff: Annotated[
@@ -86,124 +114,29 @@ def build(
     bypass: Annotated[
         bool, typer.Option(help="Bypass as the preset says, where a strategy gives shares.")
     ] = True,
+    quiet: Quiet = False,
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
+    from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine_matrices import require_affordable
+    from tallyveil.cli.area_changes import show_changes
+    from tallyveil.cli.spine_build import BuildFlags, built
     from tallyveil.geography.spine_files import write_spine
 
-    made, groups = _built(
-        geography, entities, preset, geolevels, column or [], strategy, schema, exact or [], regroup, aim or [],
-        cutoff, maximum, bypass,
+    found = built(
+        BuildFlags(
+            geography, entities, preset, geolevels, column or [], strategy, schema, exact or [], regroup, aim or [],
+            cutoff, maximum, most_loss, Reference(reference), may_worsen or [], bypass,
+        )
     )  # fmt: skip
+    made = found.made
     if made.shares is not None:
         require_affordable(made.spine, made.shares)
-    write_spine(out, made.spine, made.shares)
-    typer.echo(f"{out}: {made.spine!r}")
-    if groups is not None:
-        for one, two in zip(groups.before, groups.after, strict=True):
-            typer.echo(
-                f"  {one.name}: standard deviation {one.mean**0.5:.3f} -> {two.mean**0.5:.3f} (root mean square), "
-                f"greatest {one.greatest**0.5:.3f} -> {two.greatest**0.5:.3f}"
-            )
-
-
-def _built(
-    geography: Path,
-    entities: Path | None,
-    preset: str | None,
-    geolevels: str | None,
-    columns: list[str],
-    strategy: str | None,
-    schema: str,
-    exact: list[str],
-    regroup: str | None,
-    aim: list[str],
-    cutoff: int,
-    maximum: bool,
-    bypassing: bool,
-) -> "tuple[OptimisedSpine, Regrouped | None]":
-    from dataclasses import replace
-
-    from tallyveil.budget.regroup import GIVEN
-    from tallyveil.budget.spine_accuracy import geounits_as_entities
-    from tallyveil.budget.spine_presets import load_spine_preset
-    from tallyveil.cli.spine_inputs import read_families, read_geography, read_strategy
-    from tallyveil.errors import ConfigError
-    from tallyveil.geography import Reshaped, optimise_spine, uniform_shares
-    from tallyveil.geography.bypass import bypass as bypass_spine
-    from tallyveil.geography.optimise import further
-
-    if preset is not None and geolevels is not None:
-        raise ConfigError("a preset names its geolevels: give --preset or --geolevels.", code="bad-flag")
-    if regroup is not None and strategy is None:
-        raise ConfigError("--regroup needs variances, and so a --strategy.", code="bad-flag")
-    steps = load_spine_preset(preset) if preset is not None else None
-    names = steps.geolevels if steps else tuple((geolevels or ",".join(PLAIN)).split(","))
-    plain = read_geography(geography, names, columns)
-    needed = steps.families if steps else ()
-    more = [item.partition("=")[0] for item in aim]
-    wanted = [*needed, *(name for name in more if name not in plain.geolevels and name not in needed)]
-    families = read_families(entities, plain, wanted, geography) if wanted else ()
-    if regroup in plain.geolevels and regroup in more:
-        areas = geounits_as_entities(plain, plain.level_index(regroup))
-        families = (*families, replace(areas, name=GIVEN + regroup))
-    made = optimise_spine(plain, families, steps.steps if steps else ())
-    groups = None
-    plan, summed = read_strategy(strategy, schema) if strategy is not None else (None, {})
-    if regroup is not None and plan is not None:
-        groups = _regroup(made, families, plan, summed, exact, regroup, aim, cutoff, maximum)
-        made = further(plain, made, Reshaped(groups.spine, groups.rows))
-    if plan is not None:
-        shares = uniform_shares(made.spine, dict(plan.geolevel_shares))
-        made = replace(made, shares=shares)
-        if bypassing and steps is not None and steps.bypassing is not None:
-            moved, shares = bypass_spine(made.spine, shares, steps.bypassing)
-            made = further(plain, made, moved, shares)
-    return made, groups
-
-
-def _regroup(
-    made: "OptimisedSpine",
-    families: "tuple[EntityFamily, ...]",
-    plan: "Strategy",
-    summed: dict[str, int],
-    exact: list[str],
-    geolevel: str,
-    aim: list[str],
-    cutoff: int,
-    maximum: bool,
-) -> "Regrouped":
-    from fractions import Fraction
-
-    from tallyveil.budget.precision import precision_of
-    from tallyveil.budget.regroup import GIVEN, Aim, Measure, group_by_variance
-    from tallyveil.cli.spine_inputs import weights
-    from tallyveil.geography import FanOutLimit
-
-    moved = [family.reordered(made.rows) for family in families]
-    known = [family.name for family in moved if family.n_entities]
-    levels = [name for name in made.spine.geolevels if name != geolevel]
-    asked = [GIVEN + item if item.partition("=")[0] == geolevel else item for item in aim]
-    chosen = weights(asked or known, [*known, *levels])
-    own = dict(plan.geolevel_shares)
-    precisions = {
-        name: float("inf")
-        if name in exact
-        else float(precision_of(plan, name, own.get(name, Fraction(0)), summed))
-        for name in made.spine.geolevels
-    }
-    return group_by_variance(
-        made.spine,
-        moved,
-        precisions,
-        geolevel=geolevel,
-        limit=FanOutLimit(cutoff=cutoff),
-        aim=Aim(
-            tuple((name, weight) for name, weight in chosen.items() if name in known),
-            tuple((name, weight) for name, weight in chosen.items() if name not in known),
-            Measure.MAXIMUM if maximum else Measure.SUM,
-        ),
-    )
+    write_spine(out, made.spine, made.shares, found.aimed)
+    if not quiet:
+        say(f"{out}: {made.spine!r}")
+    if preset is not None or regroup is not None:
+        show_changes(found.changes, quiet=quiet)
 
 
 @spine.command()
@@ -309,20 +242,22 @@ def fit(
     ],
     entities: Entities = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Of every single one, not of their mean variance.")
+        bool, typer.Option("--every", help="Of every single one, not of their mean variance.")
     ] = False,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
     as_json: AsJson = False,
 ) -> None:
     """Shares by geolevel that meet stated accuracy with the least budget, beside the strategy's own."""
+    from tallyveil.cli.area_changes import warn
     from tallyveil.cli.spine_tables import fitted
 
-    rows, lines = fitted(file, strategy, target, entities, each, schema, exact or [])
+    rows, lines, losses = fitted(file, strategy, target, entities, each, schema, exact or [])
     _show(["geolevel", "share", "strategy's own"], rows, as_json)
     if not as_json:
         for line in lines:
-            typer.echo(line)
+            say(line)
+    warn(losses)
 
 
 @spine.command()
@@ -341,6 +276,7 @@ def show(
         str, typer.Option("--within", help="Geolevel of the geounit that is drawn.")
     ] = "County",
     group: Annotated[str, typer.Option("--group", help="Geolevel that colours the blocks.")] = "Block_Group",
+    quiet: Quiet = False,
 ) -> None:
     """Write a page with the spine's fan-outs and a map of one county's blocks coloured by group."""
     from tallyveil.cli.spine_inputs import read_points
@@ -349,7 +285,9 @@ def show(
 
     made, shares = read_spine_file(file)
     points = read_points(entities) if entities is not None else None
-    typer.echo(str(write_spine_page(out, made, shares, points, county=county, within=within, group=group)))
+    page = write_spine_page(out, made, shares, points, county=county, within=within, group=group)
+    if not quiet:
+        say(str(page))
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:

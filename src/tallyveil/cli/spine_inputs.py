@@ -1,6 +1,7 @@
 """Tables the spine commands read: a geography, its entities, points, and the strategy in force."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from tallyveil.geography import EntityFamily, Spine
 
 GEOCODE = "geocode"
-USUAL_FAMILIES = ("place", "county_subdivision", "school_district", "tribal_area")
 
 
 def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str]) -> "Spine":
@@ -50,21 +50,30 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
 
 
 def read_families(
-    path: Path | None, spine: "Spine", families: Sequence[str], geography: Path | None = None
+    path: Path | None,
+    spine: "Spine",
+    families: Sequence[str],
+    geography: Path | None = None,
+    *,
+    blank: bool = False,
 ) -> "tuple[EntityFamily, ...]":
     """Families of a table of entities, on a spine.
 
     Args:
         path: Parquet or CSV with a row for each finest geounit and a column for each family; None for none.
         spine: The spine.
-        families: Columns; empty for those of the usual four that are there.
+        families: Columns; empty for every column of text that is no geolevel of the spine (`family_columns`).
         geography: Table to take a column from that the table of entities lacks, such as block_group.
+        blank: Whether an empty text stands for "in none", as null does; so it does where no columns are named.
 
     Raises:
         ConfigError: a column is absent, or families without a table.
         GeographyError: the table does not fit the spine.
     """
+    import polars as pl
+
     from tallyveil.geography import entities_from_columns
+    from tallyveil.geography.entity_tables import family_columns
     from tallyveil.storage.read import collect, scan_table
 
     if path is None:
@@ -74,7 +83,7 @@ def read_families(
                 code="bad-flag",
             )
         return ()
-    chosen = list(families) or [name for name in USUAL_FAMILIES if name in _columns_of(path)]
+    chosen = list(families) or [name for name in family_columns(path) if name not in spine.geolevels]
     beside = [name for name in chosen if geography is not None and name not in _columns_of(path)]
     beside = [name for name in beside if geography is not None and name in _columns_of(geography)]
     own = [name for name in chosen if name not in beside]
@@ -82,6 +91,8 @@ def read_families(
     if beside and geography is not None:
         others = collect(scan_table(geography, [GEOCODE, *beside], "geography"), geography, "geography")
         table = table.join(others, on=GEOCODE, how="left", maintain_order="left")
+    if blank or not families:
+        table = table.with_columns(pl.col(name).replace("", None) for name in chosen)
     return entities_from_columns(spine, {name: table[name] for name in table.columns}, chosen)
 
 
@@ -109,20 +120,23 @@ def read_strategy(name: str, schema_name: str) -> "tuple[Strategy, dict[str, int
     return strategy, totals_summed(load_preset(schema_name), strategy)
 
 
-def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, float]:
-    """Weights written "NAME" or "NAME=WEIGHT".
+def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
+    """Exact weights written "NAME" or "NAME=WEIGHT".
 
     Raises:
         ConfigError: a weight that is no number above 0, or an unknown name.
     """
+    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.errors import TallyveilError
+
     found = {}
     for item in given:
         name, _, text = item.partition("=")
         try:
-            value = float(text or "1")
-        except ValueError:
-            value = 0.0
-        if not 0 < value < float("inf") or name not in known:
+            value = parse_fraction(text or "1", "weight")
+        except TallyveilError:
+            value = Fraction(0)
+        if not value > 0 or name not in known:
             raise ConfigError(
                 f"'{item}' is no name with a weight above 0; wanted NAME or NAME=WEIGHT, of {', '.join(known)}.",
                 code="bad-flag",
@@ -145,10 +159,12 @@ def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
 def _columns_of(path: Path) -> list[str]:
     import polars as pl
 
+    from tallyveil.storage.read import UNREADABLE
+
     if not path.is_file() or path.suffix not in (".parquet", ".csv"):
         return []  # reading it says what is wrong
     scan = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema=False)
     try:
         return scan.collect_schema().names()
-    except (pl.exceptions.PolarsError, OSError):
+    except UNREADABLE:
         return []

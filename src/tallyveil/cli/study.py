@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.studies.exhibit import Exhibit, Findings
@@ -72,7 +73,7 @@ def study(
         except MissingDataError as missing:
             if not everything:
                 raise
-            typer.echo(f"skipped: {missing}", err=True)
+            say(f"skipped: {missing}", err=True)
             continue
         results.append((exhibit, findings))
         written = write_findings(out, exhibit, findings, plots.value)
@@ -81,7 +82,7 @@ def study(
     if any(findings.comparisons for _, findings in results):
         path = write_comparisons(out, results)
         if not quiet:
-            typer.echo(f"Printed numbers beside ours: {path}")
+            say(f"Printed numbers beside ours: {path}")
 
 
 def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]":
@@ -115,29 +116,34 @@ def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
-    console.print(f"\n[bold]{exhibit.title}[/]")
+    console = Screen()
+    console.print(headed(f"\n{exhibit.title}"))
     if findings.comparisons:
         console.print(_table(findings))
     for note in findings.notes:
-        console.print(f"· {note}", highlight=False)
+        console.print(f"· {note}")
     for path in written:
-        console.print(f"  {path}", style="dim", soft_wrap=True, highlight=False)
+        console.print(f"  {path}", style="dim", soft_wrap=True)
 
 
 def _table(findings: "Findings") -> Any:
     from rich import box
     from rich.table import Table
 
+    from tallyveil.accounting.decimals import at_most
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("quantity", overflow="fold")
     table.add_column("paper", justify="right", no_wrap=True)
-    table.add_column("ours", justify="right", no_wrap=True)
+    table.add_column("ours, rounded up", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for comparison in findings.comparisons:
         table.add_row(
-            comparison.quantity, comparison.printed.text, f"{comparison.ours:.7g}", comparison.verdict.value
+            comparison.quantity,
+            comparison.printed.text,
+            at_most(comparison.ours, 7),
+            comparison.verdict.value,
         )
     return table

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.terminal import say
+from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.execution.subspace_plan import SubspacePlan
     from tallyveil.subspace.noise_plan import NoisePlan
 
-subspace = typer.Typer(name="subspace", help="One table whose invariants stay exact.", no_args_is_help=True)
+subspace = typer.Typer(
+    name="subspace", cls=WholeHelp, help="One table whose invariants stay exact.", no_args_is_help=True
+)
 
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
 
@@ -65,9 +69,9 @@ def release(
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
         unfinished.rename(out / "diagnostics")
     if as_json:
-        shown = ("name", "run", "private", "privacy", "noise", "checks")
+        shown = ("name", "run", "private", "warnings", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}
-        typer.echo(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
         _show(outcome.manifest, out, outcome.already_finished)
 
@@ -96,7 +100,7 @@ def diagnose(
     written: tuple[Path, ...] = ()
     if out is not None:  # before a chain is refused: the plots show why
         written = _write_diagnostics(out, plan, noise, draws, plots)
-    guarantee = guarantee_record(noise, plan.distance, plan.delta)
+    guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
     record = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
     if noise.chain is not None:
         from tallyveil.subspace.mcmc import estimate_seconds
@@ -104,11 +108,11 @@ def diagnose(
         seconds = estimate_seconds(noise.chain.plan, noise.chain.bound.sweeps)
         record["noise"]["seconds_a_draw"] = seconds  # type: ignore[index]
     if as_json:
-        typer.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
         return
     _show_noise(record)
     for path in written:
-        typer.echo(f"  {path}")
+        say(f"  {path}")
 
 
 def _write_diagnostics(
@@ -122,41 +126,41 @@ def _write_diagnostics(
 
 
 def _show(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
-    from rich.console import Console
+    from tallyveil.cli.terminal import Screen, headed
 
-    console = Console()
+    console = Screen()
     if already_finished:
         console.print(f"{out} already holds this finished release; nothing was done and nothing spent.")
     for warning in manifest["warnings"]:
-        console.print(f"[bold red]NOT PRIVATE[/]: {warning}")
-    console.print(f"[bold]Table {manifest['name']}[/] (run {manifest['run']})")
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    console.print(headed(f"Table {manifest['name']}", f" (run {manifest['run']})"))
     _show_noise(manifest)
     for check in manifest["checks"]:
-        console.print(f"checked     {check['check']}", highlight=False)
-    console.print(f"files       {out}", highlight=False, soft_wrap=True)
+        console.print(f"checked     {check['check']}")
+    console.print(f"files       {out}", soft_wrap=True)
 
 
 def _show_noise(record: dict[str, Any]) -> None:
-    from rich.console import Console
+    from tallyveil.accounting.decimals import at_most
+    from tallyveil.cli.terminal import Screen
+    from tallyveil.subspace.guarantee import confidence_text
 
-    console, noise = Console(), record["noise"]
-    console.print(f"privacy     {record['privacy']['statement']}", highlight=False, soft_wrap=True)
+    console, noise = Screen(), record["noise"]
+    console.print(f"privacy     {record['privacy']['statement']}", soft_wrap=True)
     console.print(
         f"lattice     {noise['structure']}; {noise['cells']:,} cells, dimension {noise['dimension']:,} "
         f"({noise['basis']})",
-        highlight=False,
     )
     for note in noise["notes"]:
-        console.print(f"note        {note}", highlight=False, soft_wrap=True)
-    console.print(f"sampler     {noise['sampler']}: {noise['reason']}", highlight=False, soft_wrap=True)
+        console.print(f"note        {note}", soft_wrap=True)
+    console.print(f"sampler     {noise['sampler']}: {noise['reason']}", soft_wrap=True)
     if "chain" in noise:
         chain = noise["chain"]
         console.print(
-            f"chain       {chain['sweeps']} sweeps; total variation {chain['measured']:.3g} measured, "
-            f"{chain['extrapolated']:.3g} extrapolated ({chain['confidence']:.3%} confidence, {chain['pairs']:,} pairs "
-            f"at lag {chain['lag']})",
-            highlight=False,
+            f"chain       {chain['sweeps']} sweeps; total variation {at_most(chain['measured'], 3)} measured, "
+            f"{at_most(chain['extrapolated'], 3)} extrapolated ({confidence_text(chain['confidence'])} confidence, "
+            f"{chain['pairs']:,} pairs at lag {chain['lag']})",
             soft_wrap=True,
         )
         if "seconds_a_draw" in noise:
-            console.print(f"time        {noise['seconds_a_draw']:.3g} s a draw", highlight=False)
+            console.print(f"time        {noise['seconds_a_draw']:.3g} s a draw")

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
+
 if TYPE_CHECKING:
     from tallyveil.synthetic import PublishedCounts
 
@@ -56,6 +59,7 @@ def synth(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Make up a population: records, geography, off-spine entities, facility bounds and a release file.
 
@@ -64,21 +68,20 @@ def synth(
     if safetab is not None:
         given = (states is not None, like is not None, like_geography is not None, schema != DEFAULT_SCHEMA)
         paths = _write_safetab(out, safetab, blocks, people, seed, foreign=any(given))
+    else:
+        paths = write_country(
+            out,
+            blocks=blocks,
+            people=people,
+            states=states,
+            schema=schema,
+            like=like,
+            like_geography=like_geography,
+            seed=seed,
+        )
+    if not quiet:
         for path in paths:
-            typer.echo(str(path))
-        return
-    paths = write_country(
-        out,
-        blocks=blocks,
-        people=people,
-        states=states,
-        schema=schema,
-        like=like,
-        like_geography=like_geography,
-        seed=seed,
-    )
-    for path in paths:
-        typer.echo(str(path))
+            say(str(path))
 
 
 def _write_safetab(

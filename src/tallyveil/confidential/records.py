@@ -11,7 +11,7 @@ import polars as pl
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
-from tallyveil.storage.read import collect_batches, require_text, scan_table
+from tallyveil.storage.read import collect_batches, require_counts, require_levels, require_text, scan_table
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import TripletSum
 from tallyveil.universe.schema import Schema
@@ -49,8 +49,11 @@ def read_records(
     Privacy: messages name columns and rules only, never a value, a geocode or a number of records.
     """
     wanted = [geocode, *columns.values(), *([count] if count else [])]
-    frame = scan_table(path, wanted, "records")
+    frame = scan_table(path, wanted, "records", confidential=True)
     require_text(frame, geocode, path, "records")
+    require_levels(frame, list(columns.values()), path, "records")
+    if count is not None:
+        require_counts(frame, count, path, "records")
     found = _Problems(path, geocode, count, columns, schema, spine)
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
     for batch in collect_batches(frame.select(_coded(geocode, count, columns, schema)), path, "records"):

@@ -10,7 +10,7 @@ import polars as pl
 
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
-from tallyveil.storage.read import collect_batches, scan_table
+from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.table import TableConstraints
 from tallyveil.universe.counts import Int64Array
@@ -53,7 +53,10 @@ def read_confidential_table(
         ConfigError, StoreError: the file or a column is missing or unreadable.
     Privacy: messages name columns and rules only, never a value or a number of rows.
     """
-    frame = scan_table(path, [*columns.values(), *([count] if count else [])], "table")
+    frame = scan_table(path, [*columns.values(), *([count] if count else [])], "table", confidential=True)
+    require_levels(frame, list(columns.values()), path, "table")
+    if count is not None:
+        require_counts(frame, count, path, "table")
     names = {name: f"__code_{name}" for name in schema.attribute_names}
     coded = [
         pl.col(columns[a.name])

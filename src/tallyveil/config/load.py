@@ -1,6 +1,7 @@
 """From a release file to a plan, showing every mistake at once with its place."""
 
 import difflib
+import reprlib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from tallyveil.config.domain import plan_of
 from tallyveil.config.models import ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.execution.plan import ReleasePlan
+from tallyveil.storage.text_files import read_text_file
 
 File = TypeVar("File", bound=BaseModel)
 
@@ -46,18 +48,23 @@ def parse_file(path: Path, model: type[File]) -> File:
         ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text_file(path)
+    except (OSError, ValueError) as error:
         raise StoreError(
             f"the release file {path} cannot be read: {type(error).__name__}. Name an existing TOML file.",
             code="input-missing",
         ) from None
     try:
         return model.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
-    except ValidationError as error:
+    except ValidationError as error:  # first, for it is a ValueError too
         raise ConfigError(_all_mistakes(path, error, model), code="bad-key-or-value") from None
+    except ValueError as error:  # also of a number with thousands of digits
+        raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
+    except RecursionError:
+        raise ConfigError(
+            f"{path} is nested too deeply. No table of a release file has more than a few levels.",
+            code="not-toml",
+        ) from None
 
 
 def _all_mistakes(path: Path, error: ValidationError, model: type[BaseModel]) -> str:
@@ -86,7 +93,17 @@ def _explain(item: Any, model: type[BaseModel]) -> str:
         return "is required and absent."
     if kind == "value_error":
         return str(item["ctx"]["error"])
-    return f"{item['msg']} (got {item['input']!r})."
+    return f"{item['msg']} (got {_shown(item['input'])})."
+
+
+def _shown(value: Any) -> str:
+    """A value as it was written, cut short where it is long or nested."""
+    shortened = reprlib.Repr()
+    shortened.maxstring = shortened.maxother = shortened.maxlong = 80
+    try:
+        return shortened.repr(value)
+    except ValueError:  # Python does not write out numbers of more than some thousand digits
+        return "a number of thousands of digits"
 
 
 def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[str]:

@@ -1,37 +1,15 @@
 """The release file as typed tables: every key there is, and nothing else."""
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.errors import TallyveilError
+from tallyveil.config.spine_tables import SpineTable
+from tallyveil.config.tables import Exact, Name, Table
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 
 EVERY_GEOLEVEL = "*"
-
-
-def _exact(value: Any) -> Fraction:
-    try:
-        return parse_fraction(value, "value")
-    except TallyveilError as error:
-        raise ValueError(str(error)) from None
-
-
-Exact = Annotated[
-    Fraction,
-    BeforeValidator(_exact),
-    WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
-]
-Name = Annotated[str, Field(min_length=1)]
-
-
-class Table(BaseModel):
-    """A TOML table: unknown keys are errors, values are never converted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
 class ReleaseTable(Table):
@@ -75,136 +53,6 @@ class GeographyTable(Table):
             raise ValueError(
                 f"{key} has {len(given)} entries, wanted {wanted} for {len(self.geolevels)} geolevels"
             )
-        return self
-
-
-class FanOutTable(Table):
-    """Most children of a group."""
-
-    cutoff: int = Field(
-        default=PRODUCTION_LIMIT.cutoff,
-        ge=0,
-        description="A group has at most int(sqrt(n) + cutoff) children, of n siblings that are grouped.",
-    )
-    at_most: int | None = Field(default=None, ge=1, description="A limit that holds whatever n is.")
-
-
-class BranchTable(Table):
-    """[[spine.steps]] kind = "branch": cut geounits by an area, such as all tribal areas."""
-
-    kind: Literal["branch"]
-    family: Name = Field(description="Family of the entities that make the area.")
-    geolevel: Name = Field(description="First geolevel to be cut.")
-    name: Name = Field(description="Name of the branch, written into geocodes.")
-    entities: list[Name] | None = Field(default=None, description="The entities; without them, all.")
-    parts: Name | None = Field(
-        default=None,
-        description="New geolevel for the parts of the geolevel, which then stays whole above them, as it must "
-        "where an invariant or bounds are stated for it.",
-    )
-
-
-class CutByEntitiesTable(Table):
-    """[[spine.steps]] kind = "cut_by_entities": prims, tract subsets."""
-
-    kind: Literal["cut_by_entities"]
-    families: list[Name] = Field(min_length=1, description="Families whose entities cut.")
-    geolevel: Name = Field(description="First geolevel to be cut.")
-    name: Name = Field(description="Name of the geolevel of parts.")
-    keep: bool = Field(
-        default=True, description="Keep the geolevel whole above its parts; otherwise they take its place."
-    )
-
-
-class GroupByMembershipTable(FanOutTable):
-    """[[spine.steps]] kind = "group_by_membership": optimised block groups."""
-
-    kind: Literal["group_by_membership"]
-    families: list[Name] = Field(min_length=1)
-    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
-    children: Name = Field(description="Geolevel whose geounits are grouped.")
-
-
-class GroupByDistanceTable(FanOutTable):
-    """[[spine.steps]] kind = "group_by_distance": tract groups."""
-
-    kind: Literal["group_by_distance"]
-    families: list[Name] = Field(min_length=1)
-    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
-    children: Name = Field(description="Geolevel whose geounits are grouped; not the finest.")
-    remainders: bool = Field(default=True, description="Count what is in no entity of a family as one more.")
-    gains_first: bool = Field(
-        default=False, description="Merge what gains before what leaves distances equal."
-    )
-
-
-class RegroupTable(FanOutTable):
-    """[spine.regroup]: groups chosen by the variances they lead to, never for the worse."""
-
-    geolevel: Name = Field(description="Geolevel of the groups; neither the finest nor the root.")
-    aim: dict[Name, Exact] = Field(
-        min_length=1,
-        description="Weight of each family or geolevel whose variances are to fall; the geolevel of the groups stands "
-        "for the geounits it has in the geography.",
-    )
-    measure: Literal["sum", "maximum"] = Field(
-        default="sum", description="Weighted sum of mean variances, or the greatest single one."
-    )
-
-
-StepTable = Annotated[
-    BranchTable | CutByEntitiesTable | GroupByMembershipTable | GroupByDistanceTable,
-    Field(discriminator="kind"),
-]
-
-
-class SpineTable(Table):
-    """[spine]: off-spine entities, and how the spine is made from the geography."""
-
-    entities: Name | None = Field(
-        default=None, description="Parquet or CSV file with one row a finest geounit."
-    )
-    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    families: list[Name] = Field(
-        default_factory=list,
-        description="Columns naming the entity of each finest geounit (null: in none); a preset's need not be named.",
-    )
-    overlapping: dict[Name, Name] = Field(
-        default_factory=dict,
-        description="Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest "
-        "geounit of each entity, with the columns of geocode and `entity`.",
-    )
-    preset: Name | None = Field(
-        default=None,
-        description='Steps of a production spine, such as "redistricting-persons-us"; instead of steps.',
-    )
-    parts: Name | None = Field(
-        default=None,
-        description="With a preset that branches: new geolevel for the parts of the geolevel it cuts, which then stays "
-        "whole above them, as it must where an invariant or bounds are stated for it.",
-    )
-    steps: list[StepTable] = Field(default_factory=list, description="What is done, in order.")
-    regroup: RegroupTable | None = Field(
-        default=None, description="Groups chosen by variance, after the steps."
-    )
-    bypass: bool | None = Field(
-        default=None,
-        description="Last: measure a geounit and its children once where that makes no estimate worse. Without it, "
-        "as the preset says, or not.",
-    )
-
-    @model_validator(mode="after")
-    def _preset_or_steps(self) -> Self:
-        if self.preset is not None and self.steps:
-            raise ValueError("give either preset or steps, and not both")
-        if self.parts is not None and self.preset is None:
-            raise ValueError("parts goes with a preset; a step of kind branch has parts of its own")
-        if (self.entities is None) != (self.preset is None and not self.families):
-            raise ValueError(
-                "give the entity table in entities, with families (a preset brings its own); only bypass needs neither"
-            )
-        if self.entities is None and not self.overlapping and not self.bypass:
-            raise ValueError("does nothing: give entities and families, a preset, or bypass = true")
         return self
 
 

@@ -4,20 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tallyveil.budget.caps import Reference
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.spine_presets import SpinePreset, load_spine_preset
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.config.models import (
+from tallyveil.config.models import ReleaseFile
+from tallyveil.config.spine_tables import (
     BranchTable,
     CutByEntitiesTable,
     GroupByMembershipTable,
     RegroupTable,
-    ReleaseFile,
     SpineTable,
     StepTable,
 )
 from tallyveil.errors import ConfigError
 from tallyveil.execution.plan import Regroup, SpineInput
+from tallyveil.execution.spine_groups import with_protected
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.optimise import (
@@ -56,7 +58,7 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
         steps,
         preset=table.preset,
         overlapping=tuple((name, folder / path) for name, path in table.overlapping.items()),
-        regroup=_regroup(table.regroup, families, geolevels),
+        regroup=_regroup(table.regroup, families, geolevels, steps),
         bypassing=_bypassing(table, preset, file.privacy.mechanism),
     )
 
@@ -90,7 +92,9 @@ def _preset_steps(table: SpineTable, preset: SpinePreset, geolevels: Sequence[st
     )
 
 
-def _regroup(table: RegroupTable | None, families: Sequence[str], geolevels: Sequence[str]) -> Regroup | None:
+def _regroup(
+    table: RegroupTable | None, families: Sequence[str], geolevels: Sequence[str], steps: Sequence[Step]
+) -> Regroup | None:
     if table is None:
         return None
     unknown = [name for name in (table.geolevel, *table.aim) if name not in (*families, *geolevels)]
@@ -100,12 +104,16 @@ def _regroup(table: RegroupTable | None, families: Sequence[str], geolevels: Seq
             f"{', '.join(geolevels)}, families {', '.join(families) or 'none'}. Use these names.",
             code="unknown-entity",
         )
-    return Regroup(
+    asked = Regroup(
         table.geolevel,
         FanOutLimit(table.cutoff, table.at_most),
         tuple(table.aim.items()),
         Measure(table.measure),
+        table.most_loss,
+        Reference(table.reference),
+        tuple(table.may_worsen),
     )
+    return with_protected(asked, steps)
 
 
 def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) -> BypassRule | None:

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.config.load import parse_file
-from tallyveil.config.models import Exact, Name, ReleaseTable, Table
+from tallyveil.config.models import ReleaseTable
+from tallyveil.config.tables import Exact, Name, Table
 from tallyveil.errors import ConfigError
 from tallyveil.execution.subspace_plan import SubspacePlan, TableInput
 from tallyveil.storage.read import read_table

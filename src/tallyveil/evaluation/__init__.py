@@ -1,7 +1,15 @@
 """Errors of a release against declassified counts."""
 
+from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.size_class import SizeClass
-from tallyveil.evaluation.store import read_evaluation, write_evaluation
+from tallyveil.evaluation.store import Evaluation, read_evaluation, write_evaluation
 
-__all__ = ["SizeClass", "error_metrics", "read_evaluation", "write_evaluation"]
+__all__ = [
+    "Evaluation",
+    "SizeClass",
+    "error_metrics",
+    "find_artefacts",
+    "read_evaluation",
+    "write_evaluation",
+]

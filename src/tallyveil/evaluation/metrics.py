@@ -53,7 +53,7 @@ def error_metrics(
         entries_per_chunk: Counts looked at together; bounds memory and changes no result.
     Returns:
         One row a geolevel, query and size class ("all", then the classes that hold geounits, by true total).
-        Errors are in persons. A quantile is the smallest error that at least that share of the answers does
+        Errors are in records. A quantile is the smallest error that at least that share of the answers does
         not exceed, hence a whole number. `relative_l1` is null where all true answers are zero.
     Raises:
         GeographyError: the two sides do not cover the same geounits.
@@ -122,7 +122,7 @@ def _tallies(
 ) -> Tallies:
     """Tallies of one geolevel by query name and number of the size class, one a chunk of geounits."""
     tallies: Tallies = defaultdict(list)
-    for start, stop in _chunks(estimate, truth, entries_per_chunk):
+    for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
         true_rows, true_cells, true_counts = truth.rows(start, stop)
         totals = np.zeros(stop - start, dtype=np.int64)
         np.add.at(totals, true_rows, true_counts)
@@ -144,7 +144,7 @@ def _tallies(
     return tallies
 
 
-def _chunks(estimate: PublicCounts, truth: PublicCounts, entries: int) -> Iterator[tuple[int, int]]:
+def shared_chunks(estimate: PublicCounts, truth: PublicCounts, entries: int) -> Iterator[tuple[int, int]]:
     """Ranges of geounits with about `entries` counts on both sides together, and at most as many geounits."""
     reached = estimate.offsets + truth.offsets
     start = 0

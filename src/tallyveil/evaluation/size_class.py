@@ -8,7 +8,7 @@ from tallyveil.universe.counts import Int64Array
 
 
 class SizeClass(Enum):
-    """How many persons truly live in a geounit. The value is the label in the metrics."""
+    """How many records there truly are in a geounit. The value is the label in the metrics."""
 
     EMPTY = "0"
     ONES = "1-9"

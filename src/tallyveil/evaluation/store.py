@@ -1,55 +1,93 @@
 """Evaluation files, each marked as not private wherever it ends up."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.evaluation.metrics import COLUMNS
+from tallyveil.storage.read import UNREADABLE
 from tallyveil.storage.write import write_json, write_parquet
+from tallyveil.universe.unit import Unit
 
 FOLDER = "evaluation"
 JSON_FILE = "errors.json"
 TABLE_FILE = "errors.parquet"
+ARTEFACTS_FILE = "artefacts.parquet"
 WARNING = (
     "NOT PRIVATE: computed from the true counts. No privacy guarantee covers these numbers; "
     "they must not be published with the release."
 )
 
 
-def write_evaluation(run_dir: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) -> Path:
-    """Write error metrics into the `evaluation/` folder of a release.
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """A release compared with its true counts.
+
+    Attributes:
+        errors: As `error_metrics` gives them.
+        artefacts: As `find_artefacts` gives them.
+        unit: What both count.
+        finest: The finest geolevel.
+    """
+
+    errors: pl.DataFrame
+    artefacts: pl.DataFrame
+    unit: Unit
+    finest: str
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data, marked as not private."""
+        return {
+            "private": False,
+            "warning": WARNING,
+            "unit": self.unit.one,
+            "errors": self.errors.to_dicts(),
+            "artefacts": self.artefacts.to_dicts(),
+        }
+
+
+def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[str, str]) -> Path:
+    """Write errors and artefacts into the `evaluation/` folder of a release.
 
     Args:
         run_dir: Release folder.
-        frame: As `error_metrics` gives it.
+        evaluation: The comparison.
         metadata: Words on where it comes from (such as the run and the records' role), written along.
     Returns:
-        The JSON file, for people; beside it lies the same table as Parquet, for programs.
+        The JSON file, for people; beside it lie the same tables as Parquet, for programs.
     Raises:
         StoreError: the folder cannot be written to.
-    Privacy: none; both files carry "private": false and a warning.
+    Privacy: none; every file carries "private": false and a warning.
     """
     folder = run_dir / FOLDER
-    write_parquet(folder / TABLE_FILE, frame, {**metadata, "private": "false", "warning": WARNING})
-    content = {"private": False, "warning": WARNING, "metadata": dict(metadata), "errors": frame.to_dicts()}
-    write_json(folder / JSON_FILE, content)
+    tags = {**metadata, "private": "false", "warning": WARNING}
+    write_parquet(folder / TABLE_FILE, evaluation.errors, tags)
+    write_parquet(folder / ARTEFACTS_FILE, evaluation.artefacts, tags)
+    write_json(folder / JSON_FILE, {**evaluation.to_mapping(), "metadata": dict(metadata)})
     return folder / JSON_FILE
 
 
-def read_evaluation(run_dir: Path) -> pl.DataFrame:
-    """Read back what `write_evaluation` wrote.
+def read_evaluation(run_dir: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read back the errors and artefacts that `write_evaluation` wrote.
 
     Raises:
         StoreError: there is no evaluation in the folder, or it cannot be read.
     """
-    path = run_dir / FOLDER / TABLE_FILE
+    folder = run_dir / FOLDER
+    return _read(folder / TABLE_FILE, COLUMNS), _read(folder / ARTEFACTS_FILE, ARTEFACT_COLUMNS)
+
+
+def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREADABLE as error:
         raise _not_an_evaluation(path, type(error).__name__) from None
-    if frame.schema != pl.Schema(COLUMNS):
+    if frame.schema != pl.Schema(columns):
         raise _not_an_evaluation(path, "its columns are others")
     return frame
 

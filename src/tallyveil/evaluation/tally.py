@@ -35,12 +35,12 @@ class ErrorTally:
 
     @property
     def mean_absolute_error(self) -> float:
-        """Mean over all answers, persons."""
+        """Mean over all answers, records."""
         return self.absolute_sum / self.n_answers
 
     @property
     def bias(self) -> float:
-        """Mean signed error over all answers, persons: positive where estimates are too high."""
+        """Mean signed error over all answers, records: positive where estimates are too high."""
         return self.signed_sum / self.n_answers
 
     @property
@@ -49,7 +49,7 @@ class ErrorTally:
         return self.absolute_sum / self.true_sum if self.true_sum else None
 
     def quantile(self, percent: int) -> int:
-        """Smallest error that at least `percent` of a hundred answers do not exceed, persons."""
+        """Smallest error that at least `percent` of a hundred answers do not exceed, records."""
         rank = -(-self.n_answers * percent // 100)
         n_exact = self.n_answers - int(self.times.sum())
         if rank <= n_exact:

@@ -42,6 +42,8 @@ from tallyveil.release.intervals import (
 from tallyveil.storage.json_files import read_shaped
 from tallyveil.universe.query_group import QueryGroup
 
+_NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
+
 
 @dataclass(frozen=True, slots=True)
 class DistrictAnswer:
@@ -50,9 +52,10 @@ class DistrictAnswer:
     Attributes:
         query, answer: What is counted.
         published: Sum of the published counts; None where the folder does not hold them.
-        standard_error: Of the unbiased estimate, persons; None where nothing determines it.
+        standard_error: Of the unbiased estimate, in the unit of record; None where nothing determines it.
         estimate: Unbiased estimate; None without `intervals/`, or where nothing determines it.
         lower, upper: Ends of the interval; None without an estimate.
+        lacking: Why there is no estimate; None where there is one.
     """
 
     query: str
@@ -62,6 +65,7 @@ class DistrictAnswer:
     estimate: float | None
     lower: int | None
     upper: int | None
+    lacking: str | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
@@ -77,14 +81,16 @@ class District:
         n_minus: Number of those of the district taken away; None where there is none.
         answers: One a query's answer.
         level: Coverage of the intervals.
-        covers: What they cover.
+        covers: What those that are given cover; None where none is.
+        unpublished: Why there are no published counts; None where there are.
     """
 
     n_finest: int
     n_minus: int | None
     answers: tuple[DistrictAnswer, ...]
     level: float
-    covers: str
+    covers: str | None
+    unpublished: str | None
 
 
 def district_answers(
@@ -130,34 +136,67 @@ def district_answers(
     region = regions[0] if minus is None else regions[0] - regions[1]
     variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
     published = _published(release, parts, groups)
-    together = sum(group.size for group in groups) if simultaneous else 1
+    estimates = [None if made is None else _difference(release, parts, group) for group in groups]
+    pairs = list(zip(groups, estimates, strict=True))
+    values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
+    n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
+    together = max(n_given, 1) if simultaneous else 1  # as many intervals as are given, and no more
     asked = _Asked(model, "unified" if minus is None else "normal", level, together)
     answers: list[DistrictAnswer] = []
     place = 0
-    for group in groups:
+    for group, written in pairs:
         own = slice(place, place + group.size)
-        estimates = None if made is None else _difference(release, parts, group)
+        lacking = _lacking(made is not None, written is not None, group.name)
         answers += _lines(
-            asked, group, None if published is None else published[own], variances[0, own], estimates
+            asked,
+            group,
+            None if published is None else published[own],
+            variances[0, own],
+            values[own],
+            lacking,
         )
         place = own.stop
     sizes = [len(family.members) for _, family in parts]
-    covers = sentence_of(level, together)
-    return District(sizes[0], None if minus is None else sizes[1], tuple(answers), level, covers)
+    return District(
+        sizes[0],
+        None if minus is None else sizes[1],
+        tuple(answers),
+        level,
+        covers=sentence_of(level, together) if n_given else None,
+        unpublished=f"{_counts_path(release)} is not there" if published is None else None,
+    )
+
+
+def _lacking(made: bool, written: bool, query: str) -> str | None:
+    """Why a query has no estimates; None where it has."""
+    if written:
+        return None
+    if not made:
+        return (
+            "they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full measurements; "
+            "standard errors need neither"
+        )
+    return (
+        f"RUN/intervals has no table of '{query}'; `tallyveil intervals RUN --tables` makes it from full measurements "
+        "(name every query wanted: the new tables take the place of those there)"
+    )
 
 
 def _published(
     release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], groups: Sequence[QueryGroup]
 ) -> np.ndarray | None:
     """Published answers of the first part, less those of the second; None where the counts are not in the folder."""
-    finest = release.spine.geolevels[-1]
-    if not histogram_path(release.root, finest).is_file():
+    if not _counts_path(release).is_file():
         return None
-    counts = read_histogram(release.root, finest, release.schema, release.spine)
+    counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
     found: np.ndarray = np.sum(
         [sign * family_counts(counts, family, groups)[0] for sign, family in parts], axis=0
     )
     return found
+
+
+def _counts_path(release: FinishedRelease) -> Path:
+    return histogram_path(release.root, release.spine.geolevels[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,9 +261,9 @@ def _lines(
     group: QueryGroup,
     published: np.ndarray | None,
     variances: np.ndarray,
-    estimates: np.ndarray | None,
+    values: np.ndarray,
+    lacking: str | None,
 ) -> list[DistrictAnswer]:
-    values = np.full(group.size, np.nan) if estimates is None else estimates
     found = Answers(np.nan_to_num(values), variances)
     intervals = intervals_of(
         asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
@@ -245,6 +284,7 @@ def _lines(
                 estimate=round(float(values[number]), 6) if estimated else None,
                 lower=int(low[number]) if estimated else None,
                 upper=int(high[number]) if estimated else None,
+                lacking=None if estimated else lacking or _NOT_DETERMINED,
             )
         )
     return lines

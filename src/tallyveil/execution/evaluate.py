@@ -9,10 +9,12 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
-from tallyveil.evaluation.store import write_evaluation
+from tallyveil.evaluation.store import Evaluation, write_evaluation
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.release.areas import tabulated
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
@@ -20,8 +22,8 @@ from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 
 
-def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
-    """Errors of a release against the true records, by geolevel, query and size class.
+def evaluate_release(root: Path, truth: Path) -> Evaluation:
+    """Errors of a release against the true records, by geolevel, query and size class, and its known artefacts.
 
     Geolevels are those of the original geography, as its tables are, and those that steps have added; then come the
     families of off-spine entities, under their names.
@@ -30,7 +32,7 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
         root: Folder of a finished release.
         truth: The true records, with the columns the release was made from.
     Returns:
-        The table of `error_metrics`; it is also written to the release's `evaluation` folder.
+        The tables of `error_metrics` and `find_artefacts`; they are also written to the release's `evaluation` folder.
     Raises:
         StoreError: the folder holds no finished release.
         SchemaError, GeographyError, ConfigError: the records do not fit the release.
@@ -52,6 +54,7 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
             ledger=ledger,
             reason="true counts compared with the release; the results reveal them",
         )
+        mark_declassified(root, ledger.entries)
     measured = [query for shares in plan["query_shares"].values() for query in shares]
     queries = list(dict.fromkeys([*plan["tables"], *measured]))
     replaced, families = read_areas(root, spine)
@@ -63,6 +66,10 @@ def evaluate_release(root: Path, truth: Path) -> pl.DataFrame:
         tabulated(known, truths, names, schema.size),
         strict=True,
     )
-    frame = pl.concat([error_metrics(own, schema, queries, [got], [true]) for (own, got), (_, true) in pairs])
-    write_evaluation(root, frame, {"run": manifest["run"]})
-    return frame
+    errors, artefacts = [], []
+    for (own, got), (_, true) in pairs:
+        errors.append(error_metrics(own, schema, queries, [got], [true]))
+        artefacts.append(find_artefacts(schema, queries, got, true))
+    evaluation = Evaluation(pl.concat(errors), pl.concat(artefacts), schema.unit, spine.geolevels[-1])
+    write_evaluation(root, evaluation, {"run": manifest["run"]})
+    return evaluation

@@ -13,7 +13,7 @@ from tallyveil.execution.spine_making import make_spine
 from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect, require_text, scan_table
 
@@ -36,7 +36,8 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     families = read_entities(plan.spine, original)
     if not plan.spine.changes:
         return plain_hierarchies(original, families)
-    made = hierarchies_of(original, make_spine(plan, original, families), families)
+    spine, changes = make_spine(plan, original, families, read_other_entities(plan, original))
+    made = hierarchies_of(original, spine, families, changes)
     for invariant in plan.invariants:
         for geolevel in invariant.geolevels:
             made.require_whole(geolevel, f"the invariant on '{invariant.query}'")
@@ -83,6 +84,25 @@ def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...
     return (
         *disjoint,
         *(_overlapping_family(entities, name, path, spine) for name, path in entities.overlapping),
+    )
+
+
+def read_other_entities(plan: ReleasePlan, spine: Spine) -> tuple[EntityFamily, ...]:
+    """The families of the entity table that the plan does not name, so that nobody loses unseen.
+
+    Every column of text is one, unless it has the name of a geolevel or of a family with a table of its own. An empty
+    text stands for "in none", as null does.
+    """
+    asked = plan.spine
+    if asked is None or asked.entities is None:
+        return ()
+    overlapping = [name for name, _ in asked.overlapping]
+    taken = {*asked.families, *overlapping, *plan.geography.geolevels, *plan.geolevels}
+    names = [name for name in family_columns(asked.entities, asked.geocode) if name not in taken]
+    table = _text_table(asked.entities, [asked.geocode, *names])
+    columns = {name: table[name].replace("", None) for name in names}
+    return entities_from_columns(
+        spine, {asked.geocode: table[asked.geocode], **columns}, names, asked.geocode
     )
 
 

@@ -93,6 +93,7 @@ def make_intervals(
     simultaneous: bool = False,
     with_bounds: bool = True,
     in_tables: bool = True,
+    in_run: bool = False,
     observer: Observer | None = None,
     workers: int | None = None,
 ) -> IntervalsOutcome:
@@ -107,6 +108,7 @@ def make_intervals(
         simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
         with_bounds: Whether the zeros of the release's public bounds are used.
         in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
+        in_run: Whether this is the last step of the release's own run, whose manifest then states its time and memory.
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
     Raises:
@@ -136,7 +138,7 @@ def make_intervals(
         with watch.stage(f"intervals {name}", size):
             compared += write()
     content, readme = work.content(with_bounds=with_bounds), work.readme(with_bounds)
-    manifest = _finish(release, work, content, compared, readme)
+    manifest = _finish(release, work, content, compared, readme, watch.stages if in_run else [])
     return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
 
 
@@ -149,7 +151,7 @@ def add_planned_intervals(
         StoreError: a file cannot be read or written.
     """
     if plan.intervals is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
-        make_intervals(root, level=float(plan.intervals), observer=observer, workers=workers)
+        make_intervals(root, level=float(plan.intervals), in_run=True, observer=observer, workers=workers)
 
 
 def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
@@ -169,6 +171,7 @@ def _finish(
     content: Mapping[str, Any],
     compared: Sequence[Compared],
     readme: str,
+    stages: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Put `intervals/`, and then the tables with their new digests, in the place of earlier ones."""
     root = release.root
@@ -182,7 +185,11 @@ def _finish(
         "columns": list(BESIDE),
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
-    write_json(root / MANIFEST, manifest_with_tables(root, release.manifest, exchanged, stated))
+    whole = manifest_with_tables(root, release.manifest, exchanged, stated)
+    if stages:
+        names = {stage["stage"] for stage in stages}
+        whole["performance"] = [s for s in whole["performance"] if s["stage"] not in names] + [*stages]
+    write_json(root / MANIFEST, whole)
     return manifest
 
 
@@ -193,7 +200,7 @@ def _refuse_partial_measurements(release: FinishedRelease) -> None:
             f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
             "They cannot be made afterwards, since the key of the noise is gone: make the next release with "
             'measurements = "full" under [outputs], which costs nothing beyond its own budget. Standard errors need no '
-            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan --entities`.",
+            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan --families`.",
             code="measurements-missing",
         )
 

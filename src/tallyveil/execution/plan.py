@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.caps import MOST_LOSS, Reference
+from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
@@ -117,7 +120,7 @@ class SpineInput:
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), never for the worse.
+    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), within limits for all else.
 
     Attributes:
         geolevel: Whose geounits are the groups.
@@ -125,12 +128,18 @@ class Regroup:
         aim: Weight of each family and geolevel that the variances are of; the geolevel itself stands for the
             geounits it has in the geography.
         measure: Weighted sum of mean variances, or the greatest.
+        most_loss: Part by which the mean standard deviation of any other family or geolevel may grow.
+        reference: What that growth is counted from.
+        may_worsen: Families and geolevels that have no such limit, and that do not join the aim by themselves.
     """
 
     geolevel: str
     limit: FanOutLimit
     aim: tuple[tuple[str, Fraction], ...]
     measure: Measure
+    most_loss: Fraction = MOST_LOSS
+    reference: Reference = Reference.STEPS
+    may_worsen: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
@@ -139,6 +148,9 @@ class Regroup:
             "limit": asdict(self.limit),
             "aim": {name: str(weight) for name, weight in self.aim},
             "measure": self.measure.value,
+            "most_loss": str(self.most_loss),
+            "reference": self.reference.value,
+            "may_worsen": list(self.may_worsen),
         }
 
 
@@ -251,8 +263,8 @@ class ReleasePlan:
         if self.spent > self.declared:
             unit = self.strategy.budget_unit
             raise BudgetError(
-                f"the strategy costs {unit} = {self.spent} ({float(self.spent):.6g}), "
-                f"more than the declared budget {unit} = {self.declared} ({float(self.declared):.6g}). "
+                f"the strategy costs {unit} = {exact_text(self.spent)}, "
+                f"more than the declared budget {unit} = {exact_text(self.declared)}. "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
 
@@ -358,13 +370,15 @@ def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
         level: [query for names in plan["estimation"][level]["passes"] for query in names]
         for level in plan["geolevels"]
     }
+    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
+    of_levels = plan["geolevel_shares"]
     return Strategy(
         mechanism=Mechanism(plan["mechanism"]),
         neighbours=Neighbours(plan["neighbours"]),
-        total=Fraction(plan["spent"]) - sum(Fraction(item["budget"]) for item in plan.get("subspace", [])),
-        geolevel_shares=tuple((level, Fraction(plan["geolevel_shares"][level])) for level in ordered),
+        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
+        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
         query_shares=tuple(
-            (level, tuple((query, Fraction(shares[level][query])) for query in queries))
+            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
             for level, queries in ordered.items()
         ),
     )

@@ -30,6 +30,7 @@ from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.publish import publish, published_sizes
 from tallyveil.execution.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.execution.run_log import RunLog
+from tallyveil.execution.spine_changes import warnings_of
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, drawn_path, prepare_subspace
@@ -110,6 +111,8 @@ class _Release:
             spine = hierarchies.spine
             allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
             paths = check_paths(allocation)
+        for sentence in warnings_of(hierarchies.changes):
+            observer.warned(sentence)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
         if warning is not None:
             observer.warned(warning)

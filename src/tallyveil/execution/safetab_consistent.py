@@ -9,6 +9,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
+from tallyveil.storage.read import UNREADABLE
 from tallyveil.storage.write import write_parquet
 
 _PREFIX = "tallyveil."
@@ -42,7 +43,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
         path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
         try:
             frame, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
+        except UNREADABLE as error:
             raise StoreError(
                 f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
                 code="release-unreadable",

@@ -17,6 +17,7 @@ from tallyveil.execution.safetab import (
 )
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.run.key_file import binding_of
@@ -52,6 +53,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
             found = declassify_groups(
                 inputs.persons[run.run], regions, run.sets, ledger=ledger, reason=reason
             )
+            mark_declassified(out, ledger.entries)
             truth: Truth = [(true_totals(one, regions, own), own) for one, own in found]
             groups.append(_group_numbers(run, regions, truth))
             stem = run.run.lower()

@@ -14,6 +14,7 @@ from tallyveil.evaluation.safetab_errors import LEVEL, household_errors, write_e
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.run.key_file import binding_of
@@ -64,6 +65,7 @@ def evaluate_households(
             own = regions[run.run]
             groups = groups_of(run, totals, own)
             truth = _truth(run, own, groups, households[run.run], ledger)
+            mark_declassified(out, ledger.entries)
             for number in range(1 + repeats):
                 frames = _tables(plan, run, own, groups, households[run.run], out, number)
                 rows += [_compared(frames[name], truth[name], name) for name in truth]

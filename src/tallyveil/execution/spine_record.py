@@ -1,5 +1,6 @@
 """What is said of a release's spine: that no path overspends, how it was made, how far areas are from it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from tallyveil.budget.allocation import Allocation
 from tallyveil.errors import BudgetError
 from tallyveil.execution.plan import ReleasePlan
-from tallyveil.geography.areas import Hierarchies
+from tallyveil.execution.spine_changes import warnings_of
+from tallyveil.geography.areas import AreaChange, Deviation, Hierarchies
 from tallyveil.geography.distance import off_spine_distances
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.shares import path_total
@@ -42,8 +44,10 @@ def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] 
     Returns:
         `steps`; geounits and children of `original` and `made` by geolevel; `replaced`, the geolevels of the
         original that the spine does not have as they were; off-spine `distances` of every entity family and replaced
-        geolevel on both; `preset`, `regroup` and `bypassing` where the plan has them, the last with geounits
-        measured and not measured, and their shares, by geolevel.
+        geolevel on both; `deviations`, the standard deviations of totals of every kind of area, also of families that
+        the plan does not name; `warnings` of those that the spine makes less exact; `preset`, `regroup` and
+        `bypassing` where the plan has them, the last with geounits measured and not measured, and their shares, by
+        geolevel.
     Privacy: computed from public geography only.
     """
     if plan.spine is None:
@@ -56,8 +60,31 @@ def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] 
         "made": _levels(hierarchies.spine),
         "replaced": list(hierarchies.replaced_names),
         "distances": {area.name: _distances(hierarchies, area) for area in areas},
+        "deviations": change_records(hierarchies.changes),
+        "warnings": list(warnings_of(hierarchies.changes)),
         **({"bypassing": _bypassed(asked["bypassing"], hierarchies)} if "bypassing" in asked else {}),
     }
+
+
+def change_records(changes: Sequence[AreaChange]) -> list[dict[str, Any]]:
+    """What a spine changes for every kind of area, as plain data; a deviation that nothing tells is null."""
+    return [
+        {
+            "name": change.name,
+            "kind": change.kind,
+            "areas": change.areas,
+            "aimed": change.aimed,
+            "unmet": change.unmet,
+            "given": _rounded(change.given),
+            "steps": _rounded(change.steps),
+            "made": _rounded(change.made),
+        }
+        for change in changes
+    ]
+
+
+def _rounded(deviation: Deviation) -> dict[str, float | None]:
+    return {name: round(value, 4) if value < np.inf else None for name, value in deviation._asdict().items()}
 
 
 def _bypassed(rule: str, hierarchies: Hierarchies) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 from tallyveil.storage.json_files import digest_of
 from tallyveil.subspace.guarantee import event_of
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
+from tallyveil.subspace.nearest import nearest_tables, protected, require_record
 from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
 from tallyveil.subspace.table import TableConstraints
 from tallyveil.universe.schema import Schema
@@ -66,11 +68,12 @@ class SubspacePlan:
     chain: ChainSettings
 
     def __post_init__(self) -> None:
+        require_record(self.law, self.distance, self.neighbours)
         if self.cost > self.declared:
             raise BudgetError(
-                f"the mechanism costs {self.budget_unit} = {self.cost} ({float(self.cost):.6g}) at distance "
-                f"{self.distance}, more than the declared {self.budget_unit} = {self.declared}. Use more noise, or "
-                f"raise [privacy] {self.budget_unit} if policy allows it; nothing was read."
+                f"the mechanism costs {self.budget_unit} = {exact_text(self.cost)} at distance "
+                f"{self.distance}, more than the declared {self.budget_unit} = {exact_text(self.declared)}. Use "
+                f"more noise, or raise [privacy] {self.budget_unit} if policy allows it; nothing was read."
             )
 
     @property
@@ -96,6 +99,11 @@ class SubspacePlan:
     def event(self, noise: NoisePlan) -> PrivacyEvent:
         """Everything the release does to privacy."""
         return event_of(self.law, noise.lattice, self.distance, noise.total_variation)
+
+    def description(self, noise: NoisePlan) -> str:
+        """What the ledger says of the release: which table, and whom its guarantee is about."""
+        nearest = nearest_tables(noise.lattice, self.law, self.neighbours)
+        return f"table {self.name}. {protected(nearest, self.law, self.distance, self.neighbours)}"
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""

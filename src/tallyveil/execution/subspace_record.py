@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.execution.plan import ReleasePlan
 from tallyveil.execution.subspace_counts import SubspaceDraw, drawn_path
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
@@ -28,7 +29,7 @@ def noise_record(noise: NoisePlan) -> dict[str, Any]:
         "notes": list(lattice.notes),
         "sampler": noise.name,
         "reason": noise.reason,
-        "total_variation": float(noise.total_variation),
+        "total_variation": fraction_bounds(noise.total_variation).upper,
     }
     if noise.chain is not None:
         bound = noise.chain.bound
@@ -55,7 +56,8 @@ def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
         draw: Prepared without data.
     Privacy: computed from public inputs, and from noise of a key that anybody has; never from the noise published.
     """
-    moved, law = plan.strategy.neighbours.answers_moved, draw.noise.law
+    neighbours, law = plan.strategy.neighbours, draw.noise.law
+    moved = neighbours.answers_moved
     if isinstance(law, GeneralisedGaussian):
         stated = {"kind": "generalised Gaussian", "variance": str(law.variance)}
     else:
@@ -65,7 +67,10 @@ def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
         **draw.item.to_mapping(),
         "path": drawn_path(draw.item),
         "law": stated,
-        "privacy": {**guarantee_record(draw.noise, Fraction(moved), plan.delta), "invariants": list(names)},
+        "privacy": {
+            **guarantee_record(draw.noise, Fraction(moved), plan.delta, neighbours),
+            "invariants": list(names),
+        },
         "noise": {**noise_record(draw.noise), "spread": _spread(draw)},
     }
 

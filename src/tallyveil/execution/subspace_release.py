@@ -26,6 +26,7 @@ from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
 from tallyveil.run.once import Job, Run, finished_before, run_once
 from tallyveil.storage.read import collect
 from tallyveil.storage.write import write_file, write_json, write_parquet
+from tallyveil.subspace.nearest import require_pairs
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
 from tallyveil.subspace.table import cell_labels
 from tallyveil.universe.counts import Int64Array
@@ -53,8 +54,14 @@ class SubspaceOutcome:
 
 
 def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
-    """How the noise of a plan is drawn; without data."""
-    return plan_noise(plan.lattice(), plan.law, plan.wish, plan.chain, observer)
+    """How the noise of a plan is drawn; without data.
+
+    Raises:
+        BudgetError: no two tables that agree on the invariants are as near as the plan's distance.
+    """
+    lattice = plan.lattice()
+    require_pairs(lattice, plan.law, plan.distance)
+    return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
 
 
 def run_subspace(
@@ -89,7 +96,7 @@ def run_subspace(
         return SubspaceOutcome(out, outcome.manifest, None, already_finished=True)
     watch = Stopwatch(observer or SilentObserver())
     noise = noise_of(plan, observer)
-    guarantee = guarantee_record(noise, plan.distance, plan.delta)
+    guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
     with watch.stage("read table"):
         columns = dict(plan.table.columns)
         table = read_confidential_table(
@@ -102,7 +109,7 @@ def run_subspace(
         binding=binding_of(table.digest(), plan.digest()),
         declaration=Declaration(plan.budget_unit, plan.declared, plan.neighbours),
         event=plan.event(noise),
-        description=f"table {plan.name}",
+        description=plan.description(noise),
         token="release",
         test_key=test_key,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,41 @@ from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
+
+
+class Deviation(NamedTuple):
+    """Standard deviations of the totals of all areas of a kind, in counts: their mean and their greatest."""
+
+    mean: float
+    greatest: float
+
+
+@dataclass(frozen=True, slots=True)
+class AreaChange:
+    """How exact the totals of a kind of areas are on a geography as given, and on the spine made of it.
+
+    The deviations are those of the best unbiased estimates that all measurements allow, before counts are made
+    non-negative and whole. All spines have the same budget.
+
+    Attributes:
+        name: Family of entities, or geolevel of the geography.
+        kind: Which of the two.
+        areas: Number of areas.
+        aimed: Whether groups were chosen by variance for them.
+        given: On the geography as given, measured with the shares of its geolevels, scaled to the whole budget.
+        steps: On the spine that the steps make, before groups are chosen by variance.
+        made: On the spine that is measured.
+        unmet: Whether the limit on its loss could not be kept when groups were chosen.
+    """
+
+    name: str
+    kind: Literal["entities", "geolevel"]
+    areas: int
+    aimed: bool
+    given: Deviation
+    steps: Deviation
+    made: Deviation
+    unmet: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +61,8 @@ class Hierarchies:
         replaced: Geolevels of the original that `spine` does not have as they were, each as a family on `spine` with
             the geolevel's name: what was cut (counties), and what was made anew (block groups).
         shares: Share of the budget of every geounit of `spine`, where geounits were bypassed; else None.
+        changes: What the steps change for every kind of area; empty where no step changes the spine or no measured
+            query tells a total.
     """
 
     spine: Spine
@@ -32,6 +70,7 @@ class Hierarchies:
     families: tuple[EntityFamily, ...] = ()
     replaced: tuple[EntityFamily, ...] = ()
     shares: GeounitShares | None = None
+    changes: tuple[AreaChange, ...] = ()
 
     @property
     def replaced_names(self) -> tuple[str, ...]:
@@ -86,21 +125,32 @@ def plain_hierarchies(spine: Spine, families: Sequence[EntityFamily] = ()) -> Hi
     return Hierarchies(spine, spine, tuple(families))
 
 
-def hierarchies_of(original: Spine, made: OptimisedSpine, families: Sequence[EntityFamily]) -> Hierarchies:
+def hierarchies_of(
+    original: Spine,
+    made: OptimisedSpine,
+    families: Sequence[EntityFamily],
+    changes: Sequence[AreaChange] = (),
+) -> Hierarchies:
     """An optimised spine beside the one it was made from.
 
     Args:
         original: The spine that the steps started from.
         made: What they made.
         families: Families on the original.
+        changes: What the steps change for every kind of area.
     """
-    replaced = tuple(
-        _geolevel_family(original, level).reordered(made.rows)
+    moved = tuple(family.reordered(made.rows) for family in families)
+    replaced = replaced_areas(original, made)
+    return Hierarchies(made.spine, original, moved, replaced, made.shares, tuple(changes))
+
+
+def replaced_areas(original: Spine, made: OptimisedSpine) -> tuple[EntityFamily, ...]:
+    """Geolevels of the original that a spine does not have as they were, each as a family on that spine."""
+    return tuple(
+        geounits_as_entities(original, level).reordered(made.rows)
         for level in range(original.finest)
         if not _has_as_it_was(original, level, made)
     )
-    moved = tuple(family.reordered(made.rows) for family in families)
-    return Hierarchies(made.spine, original, moved, replaced, made.shares)
 
 
 def area_spine(family: EntityFamily) -> Spine:
@@ -121,8 +171,8 @@ def _has_as_it_was(original: Spine, level: int, made: OptimisedSpine) -> bool:
     return bool((original.geocodes[level].text.gather(origin) == made.spine.geocodes[place].text).all())
 
 
-def _geolevel_family(spine: Spine, level: int) -> EntityFamily:
-    """The geounits of a geolevel as a family of entities on the same spine."""
+def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
+    """The geounits of a geolevel as a family of entities, so that another spine can be asked about them."""
     codes, offsets = spine.geocodes[level].text, spine.finest_offsets(level)
     order = codes.arg_sort().to_numpy().astype(np.int64)
     sizes = np.diff(offsets)[order]

@@ -1,6 +1,7 @@
 """Read families of off-spine entities from a table of finest geounits."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,10 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.spine import Spine
+from tallyveil.storage.read import text_columns
+
+NAMES = "_name"
+COORDINATES = ("latitude", "longitude")
 
 
 def entities_from_columns(
@@ -51,6 +56,21 @@ def entities_from_columns(
         given = entity.is_not_null()
         found.append(_family(spine, name, rows[given.to_numpy()], entity.filter(given)))
     return tuple(found)
+
+
+def family_columns(path: Path, geocode: str = "geocode") -> tuple[str, ...]:
+    """Columns of a table of finest geounits that can name entities: those of text, in order.
+
+    Left out are the geocode, a point's coordinates (a CSV file has text alone), and a column such as `place_name`
+    beside `place`, which names the same entities once more.
+
+    Raises:
+        StoreError: the file is missing or unreadable.
+    """
+    known = text_columns(path, "entities")
+    beside = {name.removesuffix(NAMES) for name in known if name.endswith(NAMES)} & set(known)
+    left_out = {geocode, *COORDINATES, *(name + NAMES for name in beside)}
+    return tuple(name for name in known if name not in left_out)
 
 
 def entities_from_pairs(

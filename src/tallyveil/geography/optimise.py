@@ -213,6 +213,12 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
     return tuple(names)
 
 
+def families_of(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Names of the families that steps are made for, each once, in the order of the steps."""
+    named = [(step.family,) if isinstance(step, Branch) else step.families for step in steps]
+    return tuple(dict.fromkeys(name for names in named for name in names))
+
+
 def origins_of(original: Spine, made: Spine, rows: Rows) -> tuple[Rows, ...]:
     """For each geolevel of a spine, the original geounit of the geolevel of that name that holds each, or -1."""
     found = []

@@ -9,20 +9,25 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import GeographyError, StoreError
+from tallyveil.exact import fraction_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
-from tallyveil.storage.read import collect, require_text, scan_table
+from tallyveil.storage.read import UNREADABLE, collect, require_text, scan_table
 from tallyveil.storage.write import write_parquet
 
 SHARE = "share."
 GEOLEVELS_TAG = "tallyveil.geolevels"
+AIMED_TAG = "tallyveil.aimed"
 
 
-def write_spine(path: Path, spine: Spine, shares: GeounitShares | None = None) -> None:
+def write_spine(
+    path: Path, spine: Spine, shares: GeounitShares | None = None, aimed: Sequence[str] = ()
+) -> None:
     """Write a spine, with the exact share of every geounit where shares are given.
 
-    Columns are the geolevels, root first, and, for shares, `share.<geolevel>` as text such as "104/4099".
+    Columns are the geolevels, root first, and, for shares, `share.<geolevel>` as text such as "104/4099". The file's
+    metadata says for which families and geolevels (`aimed`) its groups were chosen.
 
     Raises:
         StoreError: the file cannot be written.
@@ -36,7 +41,11 @@ def write_spine(path: Path, spine: Spine, shares: GeounitShares | None = None) -
             share_texts(shares, level).gather(spine.ancestors(level)).alias(SHARE + name)
             for level, name in enumerate(spine.geolevels)
         ]
-    write_parquet(path, pl.DataFrame(columns), {"geolevels": json.dumps(list(spine.geolevels))})
+    write_parquet(
+        path,
+        pl.DataFrame(columns),
+        {"geolevels": json.dumps(list(spine.geolevels)), "aimed": json.dumps(list(aimed))},
+    )
 
 
 def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
@@ -60,6 +69,16 @@ def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
     order = np.empty(len(rows), dtype=np.int64)
     order[rows] = np.arange(len(rows))
     return spine, shares_of_columns(spine, [table[SHARE + name].gather(order) for name in names])
+
+
+def read_aimed(path: Path) -> tuple[str, ...]:
+    """Families and geolevels that the groups of a spine were chosen for; none for other spines.
+
+    Raises:
+        StoreError: the file is absent or unreadable, or is no spine.
+    """
+    _geolevels(path)
+    return tuple(json.loads(pl.read_parquet_metadata(path).get(AIMED_TAG, "[]")))
 
 
 def share_texts(shares: GeounitShares, level: int) -> pl.Series:
@@ -89,13 +108,13 @@ def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShar
     return GeounitShares(tuple(values), tuple(positions))
 
 
-def _fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError, TypeError):
+def _fraction(text: str | None) -> Fraction:
+    number = None if text is None else fraction_of(text)
+    if number is None:
         raise GeographyError(
-            f"a share in the spine's file is {text!r}; wanted an exact fraction as text, such as '104/4099'."
-        ) from None
+            f"a share in the spine's file is {text!r:.80}; wanted an exact fraction as text, such as '104/4099'."
+        )
+    return number
 
 
 def _geolevels(path: Path) -> tuple[str, ...]:
@@ -103,7 +122,7 @@ def _geolevels(path: Path) -> tuple[str, ...]:
         raise StoreError(f"the spine file {path} does not exist.", code="input-missing")
     try:
         found = pl.read_parquet_metadata(path).get(GEOLEVELS_TAG)
-    except (pl.exceptions.PolarsError, OSError):
+    except UNREADABLE:
         found = None
     if found is None:
         raise StoreError(

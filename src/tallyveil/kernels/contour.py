@@ -5,7 +5,7 @@ Gaussian factor, x_j its a theta_j brought to [-pi, pi]; h lattice step; f gap b
 
 Each sum is returned in units of exp(V tau^2 / 2 - tau z) M_L(tau) / C (and exp(-W - h z) for `SECOND`), V the
 Gaussian part's variance, M_L the transform of the Laplace part, C the product of the theta constants.
-Error bounds hold where exp, expm1, sin and cos of the platform are right to 16 units in the last place.
+Error bounds hold where exp, expm1, log, log1p, sin and cos of the platform are right to 16 units in the last place.
 Every formula and bound is derived in docs/proofs/quadrature.md.
 """
 

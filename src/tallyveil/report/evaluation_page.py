@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass
-from tallyveil.evaluation.store import FOLDER, WARNING
+from tallyveil.evaluation.store import FOLDER, WARNING, Evaluation
 from tallyveil.report.accuracy import Matrix, expected_of
+from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
@@ -29,12 +30,12 @@ class ErrorRow:
     texts: tuple[str, ...]
 
 
-def write_evaluation_report(run_dir: Path, frame: pl.DataFrame) -> Path:
-    """Write `evaluation/report.html`: errors of a release against its true counts.
+def write_evaluation_report(run_dir: Path, evaluation: Evaluation) -> Path:
+    """Write `evaluation/report.html`: errors and known artefacts of a release against its true counts.
 
     Args:
         run_dir: Release folder.
-        frame: As `tallyveil.evaluation.error_metrics` gives it.
+        evaluation: The comparison.
     Returns:
         The page; like the release's report it is one self-contained file, the same bytes every time.
     Raises:
@@ -43,10 +44,11 @@ def write_evaluation_report(run_dir: Path, frame: pl.DataFrame) -> Path:
         stays publishable.
     """
     files = read_release_files(run_dir)
-    return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, frame))
+    return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, evaluation))
 
 
-def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
+def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
+    frame = evaluation.errors
     named = list(dict.fromkeys(frame["geolevel"]))
     geolevels = sorted(named, key=lambda name: _place(files, name))
     queries = list(dict.fromkeys(frame["query"]))
@@ -79,6 +81,10 @@ def _values(files: ReleaseFiles, frame: pl.DataFrame) -> dict[str, Any]:
         "tables": [
             (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level), files.unit))
             for level in geolevels
+        ],
+        "artefacts": [
+            (geolevel_title(level), artefact_lines(evaluation.artefacts, level, files.unit))
+            for level in reversed(geolevels)
         ],
         "query_plot": _plot("errors", queries, geolevels, overall, query_title, files.unit),
         "size_plot": _plot("sizes", classes, geolevels, of_sized, str, files.unit),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from tallyveil.printable import shown
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -82,7 +84,7 @@ def to_svg(figure: "Figure", name: str, description: str) -> Markup:
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_NO_METADATA, transparent=True)
-    text = buffer.getvalue()
+    text = shown(buffer.getvalue())
     text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     # Text is escaped, so that "<" and ">" stand for tags alone and names cannot be mistaken for references.
     text = _TAG.sub(lambda tag: _REFERENCE.sub(rf"\g<1>{name}-", tag.group()), text)
@@ -105,14 +107,30 @@ def log_axis(axes: "Axes", low: float, high: float, zero: float | None = None) -
     ticks = [step * 10.0**power for power in range(-6, 12) for step in steps]
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    shown = [tick for tick in ticks if (zero or low) < tick <= high]
-    axes.xaxis.set_major_locator(FixedLocator(shown if zero is None else [zero, *shown]))
+    labelled = [tick for tick in ticks if (zero or low) < tick <= high]
+    axes.xaxis.set_major_locator(FixedLocator(labelled if zero is None else [zero, *labelled]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: "0" if value == zero else f"{value:,.10g}"))
     axes.grid(axis="x", color=GRID, linewidth=0.8)
 
 
 def text_colour(background: str) -> str:
-    """Black or white, whichever is easier to read on a colour."""
-    red, green, blue = (int(background[place : place + 2], 16) for place in (1, 3, 5))
-    return "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK
+    """Black or white, whichever stands out more from a colour: its contrast is then at least 4.58."""
+    return max("#000000", "#ffffff", key=lambda colour: contrast(colour, background))
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, from 1 to 21; text needs 4.5.
+
+    Source: W3C, Web Content Accessibility Guidelines 2.1, "contrast ratio".
+    """
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

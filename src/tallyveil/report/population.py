@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import StoreError
 from tallyveil.release.histograms import histogram_path
 from tallyveil.report.release_files import ReleaseFiles
+from tallyveil.storage.read import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +58,7 @@ def attribute_names(files: ReleaseFiles) -> list[str]:
     path = histogram_path(files.root, files.geolevels[0])
     try:
         names = list(pl.read_parquet_schema(path))
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREADABLE as error:
         raise _unreadable(str(path), error) from None
     return [name for name in names if name not in ("geocode", "count")]
 
@@ -68,7 +69,7 @@ def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
         counts = pl.scan_parquet(path, glob=False).select("geocode", pl.col("count").cast(pl.Int64))
         totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())
         records = totals.collect(engine="streaming")["count"].to_numpy()
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREADABLE as error:
         raise _unreadable(str(path), error) from None
     stated = files.manifest["sizes"]["geolevels"][geolevel]
     return GeolevelSizes(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tallyveil.execution.plan_advice import fixed_shares
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
 from tallyveil.report.drawn_counts import drawn_counts
 from tallyveil.report.making import file_lines, solver_table, stages, total_time
@@ -52,6 +53,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "privacy": privacy_statement(files),
         "drawn": drawn_counts(files),
         "post_processing": files.manifest["privacy"]["post_processing"],
+        "fixed_shares": fixed_shares(files.plan),
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),
         "entities": [geolevel_title(name) for name in files.plan.get("entities", [])],

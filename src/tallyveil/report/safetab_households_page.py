@@ -18,6 +18,7 @@ from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, read_plan, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded
 from tallyveil.storage.json_files import read_shaped
+from tallyveil.storage.read import UNREADABLE
 
 
 def write_households_report(out: Path) -> Path:
@@ -82,7 +83,7 @@ def _published(out: Path, table: str, runs: list[str]) -> pl.DataFrame:
         path = out / f"{table}-{run.lower()}.parquet"
         try:
             frame = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
+        except UNREADABLE as error:
             raise StoreError(
                 f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
                 code="release-unreadable",

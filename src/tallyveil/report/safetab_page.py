@@ -18,6 +18,7 @@ from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
 from tallyveil.storage.json_files import damaged, read_shaped
+from tallyveil.storage.read import UNREADABLE
 from tallyveil.storage.write import file_digest
 
 REPORT: Final = "report.html"
@@ -132,7 +133,7 @@ def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataF
         path = out / f"t1-{run.lower()}.parquet"
         try:
             frame = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
+        except UNREADABLE as error:
             raise StoreError(
                 f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
                 code="release-unreadable",

@@ -1,10 +1,14 @@
 """How the spine of a release was made, arranged for reading."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, grouped, listed, rounded
+from tallyveil.report.wording import geolevel_title, grouped, listed, percent, rounded
+
+EXACT = 0.001
+"""Standard deviation, in records, below which a total is published exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,9 @@ class SpineView:
         bypassed: Whether geounits were bypassed, so that some have less noise than others of their geolevel.
         levels: By spine: title, and for each geolevel its name, geounits, mean and most children, as text.
         distances: Family; number of entities; mean (most) distance on the geography as given, and on the spine.
+        deviations: Family or geolevel, marked where groups were chosen by variance for it; number of areas; mean
+            standard deviation of totals on the geography as given, after the steps, and on the spine; greatest there.
+        warnings: Sentences on those that the spine makes less exact.
         replaced: Original geolevels that the spine does not have as they were, in words; None where it has all.
     """
 
@@ -25,6 +32,8 @@ class SpineView:
     bypassed: bool
     levels: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]
     distances: tuple[tuple[str, str, str, str], ...]
+    deviations: tuple[tuple[str, ...], ...]
+    warnings: tuple[str, ...]
     replaced: str | None
 
 
@@ -56,6 +65,8 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         "bypassing" in record,
         tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
         tuple(distances),
+        tuple(_deviations(item) for item in record.get("deviations", ())),
+        tuple(record.get("warnings", ())),
         listed([geolevel_title(name) for name in record["replaced"]]) if record["replaced"] else None,
     )
 
@@ -69,6 +80,18 @@ def _level(item: dict[str, Any]) -> tuple[str, str, str, str]:
 
 def _distance(item: dict[str, Any], which: str) -> str:
     return f"{rounded(item[which + 'mean'])} ({grouped(item[which + 'most'])})"
+
+
+def _deviations(item: dict[str, Any]) -> tuple[str, ...]:
+    values = (item["given"]["mean"], item["steps"]["mean"], item["made"]["mean"], item["made"]["greatest"])
+    return (
+        geolevel_title(item["name"]) + (" *" if item["aimed"] else ""),
+        grouped(item["areas"]),
+        *(
+            "not determined" if value is None else "exact" if value < EXACT else rounded(value)
+            for value in values
+        ),
+    )
 
 
 def _step(step: dict[str, Any]) -> str:
@@ -104,7 +127,21 @@ def _regroup(record: dict[str, Any]) -> str:
     what = "the sum of mean variances" if record["measure"] == "sum" else "the greatest variance"
     return (
         f"{geolevel_title(record['geolevel'])}: groups chosen anew so that {what} of {aim} falls, "
-        f"{_limit(record['limit'])}; never for the worse."
+        f"{_limit(record['limit'])}. {_kept(record)}"
+    )
+
+
+def _kept(record: dict[str, Any]) -> str:
+    """What the groups were not allowed to cost; releases of older versions had no limit and say nothing."""
+    if "most_loss" not in record:
+        return ""
+    loss = percent(float(Fraction(record["most_loss"])))
+    place = "the geography as given" if record["reference"] == "geography" else "the spine before this step"
+    free = record["may_worsen"]
+    but = f", but for {listed([geolevel_title(name) for name in free])}" if free else ""
+    return (
+        f"No other family of the entity table and no geolevel of the geography{but} was to lose more than {loss} of "
+        f"its mean standard deviation on {place}; the table below says what came of it."
     )
 
 

@@ -80,3 +80,10 @@ def geolevel_title(geolevel: str) -> str:
 def listed(items: list[str]) -> str:
     """Items with commas, and "and" before the last."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "none"
+
+
+def unbroken(text: str) -> str:
+    """A cell's text whose numbers stay with their signs and units; lines may end elsewhere."""
+    for joined in (" → ", "± ", " %"):
+        text = text.replace(joined, joined.replace(" ", "\N{NO-BREAK SPACE}"))
+    return text

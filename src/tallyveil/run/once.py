@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
+from tallyveil.accounting.events import TEST_KEY, PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger import Ledger, read_ledger
 from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry, spent
@@ -263,7 +263,7 @@ def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]
     with Ledger(path, job.declaration, secrets.run_id) as ledger:
         if not secrets.private:
             ledger.declassify(
-                NonPrivateEvent("insecure test key: anybody can recompute the noise"),
+                TEST_KEY,
                 description="run with an insecure test key",
                 token=f"{secrets.run_id} test key",
             )

@@ -1,6 +1,7 @@
 """config.json of the published format: budgets, thresholds and switches, in exact numbers."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +11,9 @@ from typing import Any, Final
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
+from tallyveil.exact import fraction_of
 from tallyveil.safetab.problems import some
+from tallyveil.storage.text_files import read_text_file
 
 CONFIG: Final = "config.json"
 GEOGRAPHIES: Final = MappingProxyType(
@@ -99,16 +102,17 @@ def read_values(folder: Path) -> tuple[dict[str, Any], str]:
     """
     path = folder / CONFIG
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text_file(path)
         values = json.loads(
             text,
-            parse_float=Fraction,
+            parse_float=_exact,
             parse_constant=_Constant,
             object_pairs_hook=_no_repeats,
         )
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, _RepeatedKeyError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ConfigError(
-            f"{path} cannot be read: {error}. Wanted one JSON object.", code="safetab-config"
+            f"{path} cannot be read: {said}. Wanted one JSON object.", code="safetab-config"
         ) from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no JSON object. Wanted one.", code="safetab-config")
@@ -138,10 +142,6 @@ def parse_config(values: Mapping[str, Any], where: str = CONFIG) -> SafetabConfi
     return config
 
 
-class _RepeatedKeyError(ValueError):
-    """A key stands twice in an object."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Constant:
     """NaN, Infinity or -Infinity."""
@@ -149,10 +149,17 @@ class _Constant:
     name: str
 
 
+def _exact(text: str) -> Fraction:
+    number = fraction_of(text)
+    if number is None:
+        raise ValueError(f"the number {text:.40} has too many digits or too large an exponent")
+    return number
+
+
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    repeated = sorted({key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1})
+    repeated = sorted(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
     if repeated:
-        raise _RepeatedKeyError(f"key(s) {some(repeated)} stand twice")
+        raise ValueError(f"key(s) {some(repeated)} stand twice")
     return dict(pairs)
 
 

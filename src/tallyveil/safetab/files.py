@@ -16,6 +16,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
 from tallyveil.safetab.problems import raise_all, some
+from tallyveil.storage.read import UNREADABLE
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
 FLAG: Final = r"^(True|False)$"
@@ -74,11 +75,13 @@ class FileFormat:
         stem: File name without its ending.
         rules: Columns, in order.
         extra: Whether further columns are passed over (the geography only).
+        confidential: Whether its first line must not be shown: if its header is missing, that is a record.
     """
 
     stem: str
     rules: tuple[ColumnRule, ...]
     extra: bool = False
+    confidential: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -138,6 +141,7 @@ PERSONS: Final = FileFormat(
         race_summary("CENRACE"),
         *RECORD_CODES,
     ),
+    confidential=True,
 )
 GEOGRAPHY: Final = FileFormat(
     "GRF-C",
@@ -209,7 +213,7 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
                 glob=False,
             )
         schema = frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         if isinstance(error, pl.exceptions.NoDataError):
             raise _empty(path) from None
         raise unreadable(path, error) from None
@@ -257,7 +261,7 @@ def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
     """
     try:
         return frame.collect(engine="streaming")
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise unreadable(path, error) from None
 
 
@@ -298,11 +302,13 @@ def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
     kept = [name for name in present if name in wanted]
     if missing or unexpected or kept != wanted:
         said = [f"missing {some(missing)}"] if missing else []
-        said += [f"unexpected {some(unexpected)}"] if unexpected else []
+        if unexpected:
+            shown = "others, not shown (they may be a record)" if form.confidential else some(unexpected)
+            said.append(f"unexpected {shown}")
         said = said or [f"out of order: {some(kept)}"]
         raise ConfigError(
-            f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. "
-            "Mend the header or the file.",
+            f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. A text file has them in "
+            "its first line, with '|' between them and a line feed at its end. Mend the header or the file.",
             code="safetab-columns",
         )
 

@@ -41,6 +41,7 @@ from tallyveil.safetab.stability import Stability, stability_of
 HOUSEHOLDS: Final = FileFormat(
     "household-records",
     (*BLOCK, race_summary("HHRACE"), *RECORD_CODES, digit_of("HOUSEHOLD_TYPE", 5), digit_of("TEN", 4)),
+    confidential=True,
 )
 GROUP_TOTALS: Final = FileFormat(
     "pop-group-totals",

@@ -19,6 +19,7 @@ from tallyveil.safetab.plan import SafetabPlan
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import ID_DIGITS, base_name
 from tallyveil.safetab.tables import ANY, T1_COLUMNS, T2_COLUMNS
+from tallyveil.storage.read import UNREADABLE
 from tallyveil.storage.write import write_file, write_parquet, write_text
 
 TABLES: Final = {"t1": T1_COLUMNS, "t2": T2_COLUMNS}
@@ -116,7 +117,7 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
 def _read(path: Path, name: str) -> pl.DataFrame:
     try:
         frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"the table {path} cannot be read: {type(error).__name__}. Restore it, or run again.",
             code="release-unreadable",

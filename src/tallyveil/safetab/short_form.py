@@ -7,6 +7,7 @@ import polars as pl
 
 from tallyveil.errors import SchemaError
 from tallyveil.safetab.files import CODES, check_utf8, unreadable
+from tallyveil.storage.read import UNREADABLE
 from tallyveil.storage.write import write_text
 
 _TERM = r"[0-9]{4}(?::[0-9]{4})?"
@@ -44,7 +45,7 @@ def _known_codes(path: Path) -> set[int]:
     check_utf8(path)
     try:
         frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise unreadable(path, error) from None
     name = CODES.columns[0]
     if name not in frame.columns:

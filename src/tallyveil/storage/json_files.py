@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.text_files import read_text_file
 
 Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each"
 """A type; several types; [the shape of every item]; {key: the shape of its value}; or `Each`."""
@@ -43,7 +44,7 @@ def read_json_object(path: Path, mend: str) -> dict[str, Any]:
 def read_json(path: Path, mend: str) -> Any:
     """The JSON value of a file; raises as `read_json_object` does."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
+        return json.loads(read_text_file(path), object_pairs_hook=_without_repeats)
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(
             f"{path} cannot be read: {type(error).__name__}. {mend}", code="release-unreadable"

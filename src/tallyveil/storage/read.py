@@ -1,34 +1,62 @@
 """Reading input tables: Parquet or CSV, by column, with errors that say what to mend."""
 
+import csv
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
-from tallyveil.errors import ConfigError, StoreError
+from tallyveil.errors import ConfigError, SchemaError, StoreError
+
+UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What polars raises for a file that is not what it should be; what these say may quote the file."""
+
+LONGEST_HEADER: Final = 1 << 20
+"""Bytes."""
 
 ROWS_AT_ONCE = 1 << 20
 """Rows of a file that are held at a time, where it is read in batches."""
 
 
-def scan_table(path: Path, columns: Sequence[str], what: str) -> pl.LazyFrame:
+def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: bool = False) -> pl.LazyFrame:
     """Open a Parquet or CSV file lazily, keeping only the named columns.
 
     Args:
         path: A `.parquet` file, or a `.csv` file with a header (read as text, so that codes keep their zeros).
         columns: Columns wanted.
         what: The file's part in the run ("records", "geography"), for messages.
+        confidential: Whether what stands in the file must not be shown, its header included: a file without a header
+            line has the first person's values in that place.
     Raises:
         StoreError: the file is absent, unreadable or neither Parquet nor CSV.
-        ConfigError: a column is absent.
+        ConfigError: a column is absent, or there twice.
     """
     frame = _opened(path, what)
     present = frame.collect_schema().names()
     missing = [name for name in columns if name not in present]
     if missing:
-        raise ConfigError(_missing_message(path, what, missing, present), code="column-missing")
+        message = _missing_message(path, what, missing, None if confidential else present)
+        raise ConfigError(message, code="column-missing")
+    if twice := [name for name, times in Counter(_header(path)).items() if times > 1 and name in columns]:
+        raise ConfigError(
+            f"the {what} file {path} has the column(s) {', '.join(twice)} more than once, so it does not say which of "
+            "them is meant. Remove or rename the others.",
+            code="column-twice",
+        )
     return frame.select(list(dict.fromkeys(columns)))
+
+
+def _header(path: Path) -> list[str]:
+    """Names in the first line of a CSV file, as they stand there; of Parquet, which has each name once, none."""
+    if path.suffix != ".csv":
+        return []
+    with path.open("rb") as stream:
+        line = stream.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+    csv.field_size_limit(LONGEST_HEADER)
+    return next(csv.reader([line.rstrip("\r\n")], strict=False), [])
 
 
 def text_columns(path: Path, what: str) -> list[str]:
@@ -46,7 +74,7 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
     try:
         frame = _scan(path)
         frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"the {what} file {path} cannot be read as {path.suffix.lstrip('.') or 'a table'}: "
             f"{type(error).__name__}. Expected a Parquet file, or a CSV file with a header line.",
@@ -68,7 +96,7 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
     """
     try:
         return frame.collect(engine="streaming")
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise _unreadable(path, what, error) from None
 
 
@@ -85,7 +113,7 @@ def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.D
     try:
         batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
         yield from (batch for batch in batches if batch.height)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise _unreadable(path, what, error) from None
 
 
@@ -110,9 +138,41 @@ def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> Non
     dtype = frame.collect_schema()[column]
     if dtype not in (pl.String, pl.Categorical, pl.Enum):
         raise ConfigError(
-            f"column '{column}' of the {what} file {path} holds {dtype}, wanted text: geocodes written as "
+            f"column '{column}' of the {what} file {path} holds {dtype.base_type()}, wanted text: geocodes written as "
             "numbers lose their leading zeros. Store the column as strings.",
             code="geocode-not-text",
+        )
+
+
+def require_counts(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
+    """Refuse a column of counts that holds neither numbers nor text: a date, say, would be read as a number of days.
+
+    Raises:
+        SchemaError: the column holds anything else.
+    """
+    dtype = frame.collect_schema()[column]
+    if not (dtype.is_numeric() or dtype == pl.String):
+        raise SchemaError(
+            f"column '{column}' of the {what} file {path} holds {dtype.base_type()}, wanted whole numbers. Store the "
+            "counts as integers.",
+            code="bad-counts",
+        )
+
+
+def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what: str) -> None:
+    """Refuse columns of levels that hold no single words or numbers, such as lists.
+
+    Raises:
+        SchemaError: a column holds lists, structures or bytes.
+    """
+    schema = frame.collect_schema()
+    if strange := [
+        name for name in columns if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object)
+    ]:
+        raise SchemaError(
+            f"column(s) {', '.join(strange)} of the {what} file {path} hold lists, structures or bytes; wanted text. "
+            "Store each level's name as text.",
+            code="unknown-level",
         )
 
 
@@ -135,10 +195,17 @@ def _scan(path: Path) -> pl.LazyFrame:
     )
 
 
-def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str]) -> str:
+def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str] | None) -> str:
+    """What is missing, beside what is there; the latter is None where it must not be shown."""
     lines = [f"the {what} file {path} lacks column(s) the release file names:"]
     for name in missing:
-        close = difflib.get_close_matches(name, present, n=1)
+        close = difflib.get_close_matches(name, present or (), n=1)
         lines.append(f"  '{name}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
-    lines.append(f"It has: {', '.join(present[:40])}. Name the right columns, or add them to the file.")
+    if present is None:
+        lines.append(
+            "Its own first line is not shown, for it may be a record. A CSV file needs a header line of these names, "
+            "with commas between them and a line feed at its end. Name the right columns, or add the line."
+        )
+    else:
+        lines.append(f"It has: {', '.join(present[:40])}. Name the right columns, or add them to the file.")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.subspace.coupling import MeetingTimes
 from tallyveil.subspace.mcmc_moves import ChainPlan
@@ -182,10 +183,10 @@ def require_converged(
     if delta > allowed_delta:
         kind = "extrapolated" if extrapolate else "measured"
         raise SolverError(
-            f"Chain of {bound.sweeps} sweeps: its law is within {distance:.3g} of the one asked for ({kind}, "
-            f"{bound.confidence:.1%} confidence, {bound.pairs} pairs at lag {bound.lag}), which adds delta "
-            f"{delta:.3g}; allowed is {allowed_delta:.3g}. Run more sweeps, let more pairs meet, or raise the "
-            "allowed delta.",
+            f"Chain of {bound.sweeps} sweeps: its law is within {at_most(distance, 3)} of the one asked for "
+            f"({kind}, confidence {bound.confidence:g}, {bound.pairs} pairs at lag {bound.lag}), which adds delta "
+            f"{at_most(delta, 3)}; allowed is {at_least(allowed_delta, 3)}. Run more sweeps, let more pairs "
+            "meet, or raise the allowed delta.",
             code="subspace-not-converged",
         )
     return delta

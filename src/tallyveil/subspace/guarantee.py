@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tallyveil.accounting.costs import delta_with_total_variation
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
@@ -22,7 +23,7 @@ from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
-from tallyveil.subspace.structure import StructureKind
+from tallyveil.subspace.nearest import least_distance
 
 if TYPE_CHECKING:
     from tallyveil.subspace.diagnostics import TotalVariationBound
@@ -66,8 +67,8 @@ class SmoothGuarantee:
 
     def statement(self) -> str:
         """In one sentence."""
-        unit = f"{float(self.epsilon):.6g} for each unit of {self.norm.value} distance"
-        rest = f", delta {float(self.delta):.3g} at distance 1" if self.delta else ""
+        unit = f"{at_most(self.epsilon)} for each unit of {self.norm.value} distance"
+        rest = f", delta {at_most(self.delta, 3)} at distance 1" if self.delta else ""
         named = named_invariants(self.invariants)
         condition = f" {self.condition}" if self.condition else ""
         return (
@@ -110,18 +111,6 @@ def named_invariants(names: Sequence[str]) -> str:
     return "; ".join(names[:_NAMES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def least_distance(lattice: Lattice, norm: Norm) -> float:
-    """A lower bound on the distance of two different tables that agree on the invariants.
-
-    A vector of norm below 2 (l1) or sqrt(2) (l2) is one step in one cell, which keeps the invariants only where no
-    constraint names the cell. In a two-way table every row and column that moves has two cells that do.
-    """
-    if lattice.structure.free.size:
-        return 1.0
-    squared = 4 if lattice.structure.kind is StructureKind.TWO_WAY else 2
-    return float(squared) if norm is Norm.L1 else math.sqrt(squared) * (1 - 1e-15)
-
-
 def chain_guarantee(
     law: GeneralisedLaplace,
     lattice: Lattice,
@@ -158,9 +147,14 @@ def chain_condition(bound: "TotalVariationBound", extrapolate: bool) -> str:
     kind = "extrapolated from" if extrapolate else "measured on"
     return (
         f"The noise is the state of a chain after {bound.sweeps} sweeps; its distance from the law is a bound {kind} "
-        f"{bound.pairs} pairs of chains, which holds with {bound.confidence:.3%} confidence provided that meeting "
-        "does not become less likely from lag to lag."
+        f"{bound.pairs} pairs of chains, which holds with {confidence_text(bound.confidence)} confidence provided "
+        "that meeting does not become less likely from lag to lag."
     )
+
+
+def confidence_text(confidence: float) -> str:
+    """The confidence of a bound, which is the nearest float of the decimal asked for, as a percentage rounded down."""
+    return f"{at_least(100 * Fraction(str(confidence)), places=3)}%"
 
 
 def gaussian_delta(
@@ -186,9 +180,9 @@ def gaussian_delta(
     added = delta_with_total_variation(Fraction(epsilon), Fraction(0), total_variation)
     if allowed_delta is not None and added > allowed_delta:
         raise SolverError(
-            f"Chain: its law is within {float(total_variation):.3g} of the one asked for, which adds delta {added:.3g} "
-            f"at epsilon {epsilon:.6g}; allowed is {float(allowed_delta):.3g}. Run more sweeps, let more pairs meet, "
-            "or raise the allowed delta.",
+            f"Chain: its law is within {at_most(total_variation, 3)} of the one asked for, which adds delta "
+            f"{at_most(added, 3)} at epsilon {at_most(epsilon)}; allowed is {at_least(allowed_delta, 3)}. Run more "
+            "sweeps, let more pairs meet, or raise the allowed delta.",
             code="subspace-not-converged",
         )
     return epsilon, delta_with_total_variation(Fraction(epsilon), delta, total_variation)

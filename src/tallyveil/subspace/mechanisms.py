@@ -127,6 +127,11 @@ def size_of(law: LatticeLaw, vectors: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.asarray((z * z if law.squares else np.abs(z)).sum(axis=-1), dtype=np.int64)
 
 
+def size_at(law: LatticeLaw, distance: Fraction) -> Fraction:
+    """The size of a change at a distance, which is stated in the law's norm; for the Gaussian it is squared already."""
+    return distance * distance if law.takes_root else distance
+
+
 def log_weight(law: LatticeLaw, size: int, bits: int = 128) -> arb:
     """ln of the weight of any vector of that size, without normaliser, as a ball."""
     with precision(bits):

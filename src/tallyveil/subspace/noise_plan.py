@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -16,6 +20,7 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.guarantee import chain_condition, chain_guarantee, gaussian_delta, laplace_guarantee
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
+from tallyveil.subspace.nearest import nearest_tables, protected
 
 if TYPE_CHECKING:
     from tallyveil.subspace.coupling import MeetingTimes
@@ -194,26 +199,37 @@ def require_allowed(
     gaussian_delta(plan.law, squared_distance, delta, plan.total_variation, allowed)
 
 
-def guarantee_record(plan: NoisePlan, distance: Fraction, delta: Fraction) -> dict[str, object]:
+def guarantee_record(
+    plan: NoisePlan, distance: Fraction, delta: Fraction, neighbours: Neighbours
+) -> dict[str, object]:
     """The guarantee of a release as plain data, with one sentence.
 
     Args:
         plan: What draws the noise.
         distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
         delta: At which the epsilon of Gaussian noise is stated.
+        neighbours: The relation that the budget is declared under.
     Raises:
         SolverError: a chain adds more to delta than its settings allow.
     """
     require_allowed(plan, int(distance), delta)
     names = list(plan.lattice.system.names)
-    record: dict[str, object] = {"law": str(plan.law), "invariants": names, "distance": str(distance)}
+    nearest = nearest_tables(plan.lattice, plan.law, neighbours)
+    record: dict[str, object] = {
+        "law": str(plan.law),
+        "invariants": names,
+        "distance": str(distance),
+        "nearest_tables": {"size_at_least": nearest.at_least, "size_found": nearest.found},
+        "about_one_record": nearest.one_record,
+    }
+    who = protected(nearest, plan.law, distance, neighbours)
     if isinstance(plan.law, GeneralisedGaussian):
         epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)
         rho = distance / (2 * plan.law.variance)
         said = (
-            f"rho = {rho} ({float(rho):.4g}) zCDP between tables at squared l2 distance {distance} that agree on the "
-            f"invariants, so epsilon <= {epsilon:.6g} at delta = {whole:.3g}; nothing is promised about what the "
-            f"invariants reveal."
+            f"epsilon <= {at_most(epsilon)} at delta = {at_most(whole, 3)}, by rho = {exact_text(rho)} zCDP, between "
+            f"tables at squared l2 distance {distance} or less that agree on the invariants; nothing is promised about "
+            f"what the invariants reveal. {who}"
         )
         return record | {"rho": str(rho), "epsilon": epsilon, "delta": whole, "statement": _said(said, plan)}
     guarantee = laplace_guarantee(plan.law, plan.lattice, plan.total_variation)
@@ -226,14 +242,16 @@ def guarantee_record(plan: NoisePlan, distance: Fraction, delta: Fraction) -> di
             settings.allowed_delta,
             extrapolate=settings.extrapolate,
         )
-    epsilon_at, delta_at = guarantee.at(max(distance, Fraction(1)))
+    epsilon_at, delta_at = guarantee.at(distance)
+    at_delta = f" at delta = {at_most(delta_at, 3)}" if delta_at else ""
     return record | {
         "norm": plan.law.norm.value,
         "epsilon_by_distance": str(guarantee.epsilon),
-        "delta_at_distance_1": float(guarantee.delta),
-        "epsilon": float(epsilon_at),
+        "delta_at_distance_1": fraction_bounds(guarantee.delta).upper,
+        "epsilon": fraction_bounds(epsilon_at).upper,
         "delta": delta_at,
-        "statement": guarantee.statement(),
+        "statement": f"epsilon <= {at_most(epsilon_at)}{at_delta} between tables at {plan.law.norm.value} distance "
+        f"{distance} or less: {guarantee.statement()} {who}",
     }
 
 

@@ -17,7 +17,8 @@ from tallyveil.accounting import (
     SequentialEvent,
     compose,
 )
-from tallyveil.accounting.joint import joint_event, joint_guarantee, read_joint, runs_in
+from tallyveil.accounting.events import TEST_KEY
+from tallyveil.accounting.joint import joint_event, published_guarantee, read_joint, runs_in
 from tallyveil.errors import BudgetError, StoreError
 
 FIRST = SequentialEvent((DiscreteGaussian(10, multiplicity=2), InvariantEvent("total at State")))
@@ -53,11 +54,11 @@ def test_runs_in_a_folder_are_found_by_name(runs: list[Path], tmp_path: Path) ->
 
 
 def test_the_joint_guarantee_is_that_of_everything_together(runs: list[Path]) -> None:
-    found = joint_guarantee(runs)
+    found = published_guarantee(read_joint(runs))
     wanted = compose(FIRST, SECOND, neighbours=BOUNDED)
     assert found.epsilon("1e-10") == wanted.epsilon("1e-10")
     assert found.invariants == ("total at State",)
-    assert found.epsilon("1e-10").lower > joint_guarantee(runs[:1]).epsilon("1e-10").upper
+    assert found.epsilon("1e-10").lower > published_guarantee(read_joint(runs[:1])).epsilon("1e-10").upper
 
 
 def test_different_neighbours_do_not_add_up(runs: list[Path], tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_different_neighbours_do_not_add_up(runs: list[Path], tmp_path: Path) ->
         joint_event([*runs, other])
 
 
-def test_what_no_budget_pays_for_is_named_and_leaves_no_guarantee(runs: list[Path]) -> None:
+def test_what_no_budget_pays_for_is_named_beside_the_guarantee_of_the_rest(runs: list[Path]) -> None:
     with Ledger(runs[1] / "ledger.jsonl", Declaration("epsilon", Fraction(10), BOUNDED), "b") as ledger:
         ledger.declassify(NonPrivateEvent("errors against the truth"), "evaluation", "evaluate")
     joint = read_joint(runs)
@@ -74,8 +75,14 @@ def test_what_no_budget_pays_for_is_named_and_leaves_no_guarantee(runs: list[Pat
     assert joint.paid == SequentialEvent((FIRST, SECOND))
     (named,) = joint.non_private
     assert named == f"evaluation (errors against the truth; line 2 of {runs[1] / 'ledger.jsonl'})"
-    with pytest.raises(BudgetError, match="epsilon is infinite: they record evaluation"):
-        joint_guarantee(runs)
+    assert published_guarantee(joint) == compose(FIRST, SECOND, neighbours=BOUNDED)
+
+
+def test_noise_that_anybody_can_subtract_leaves_no_guarantee(runs: list[Path]) -> None:
+    with Ledger(runs[1] / "ledger.jsonl", Declaration("epsilon", Fraction(10), BOUNDED), "b") as ledger:
+        ledger.declassify(TEST_KEY, "run with an insecure test key", "test key")
+    with pytest.raises(BudgetError, match="epsilon is infinite"):
+        published_guarantee(read_joint(runs))
 
 
 def test_a_ledger_counts_once_and_must_be_there(runs: list[Path], tmp_path: Path) -> None:

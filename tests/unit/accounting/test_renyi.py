@@ -106,7 +106,7 @@ def test_divergences_add_and_the_largest_branch_counts() -> None:
 
 
 @pytest.mark.parametrize("rho", ["1e-9", "1/100", "2", "1000"])
-@pytest.mark.parametrize("delta", ["1e-300", "1e-10", "1/100"])
+@pytest.mark.parametrize("delta", ["1e-100", "1e-10", "1/100"])
 def test_for_gaussian_noise_the_conversion_is_that_of_zcdp(rho: str, delta: str) -> None:
     event = DiscreteGaussian(1 / (2 * Fraction(rho)))
     assert rho_of(event) == Fraction(rho)
@@ -146,10 +146,10 @@ def test_the_better_conversion_is_better_and_neither_passes_the_pure_epsilon() -
 def test_nothing_released_is_nothing_lost_and_extremes_stay_bounds() -> None:
     assert renyi_epsilon(InvariantEvent("total"), "1e-10").value < 1e-30
     assert renyi_delta(InvariantEvent("total"), 1).value < 1e-300
-    assert renyi_divergence(DiscreteLaplace("1e-300"), 2) >= 10**299
-    assert 0 < renyi_divergence(DiscreteLaplace("1e300"), 2) < 1e-299
+    assert renyi_divergence(DiscreteLaplace("1e-100"), 2) >= 10**99
+    assert 0 < renyi_divergence(DiscreteLaplace("1e100"), 2) < 1e-99
     assert 0 < renyi_divergence(DiscreteLaplace("1e30", 10**9, 10**9), 2) <= 1e-12
-    assert renyi_divergence(DiscreteGaussian("1e-400"), 2) == math.inf
+    assert renyi_divergence(DiscreteGaussian("1e-100", 10**150, 10**10), 2) == math.inf
     assert renyi_epsilon(DiscreteLaplace("1e-30"), "1e-10").value >= 1e29
     assert renyi_delta(DiscreteGaussian(1), 10**6).value == math.ulp(0.0)
 

@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import fft
 
 from tallyveil.accounting.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.log_moments import certified_log_moment, log_moment, moments
 from tallyveil.accounting.loss_groups import grouped
-from tallyveil.accounting.loss_transform import atoms, listed_power, wide_power
-from tallyveil.accounting.tilted_fft import TiltedFFT
+from tallyveil.accounting.loss_transform import atoms, fft_error, listed_power, wide_power
+from tallyveil.accounting.tilted_fft import TiltedFFT, smooth_length
 from tallyveil.errors import BudgetError, SolverError
 
 CENSUS = tuple(
@@ -128,3 +129,31 @@ def test_groups_follow_what_shares_a_lattice() -> None:
     other = [GaussianLoss(Fraction(4102, share), 1, 2) for share in (1301, 1404, 1397)]
     groups = grouped((*level, *other))
     assert {frozenset(group.factors) for group in groups} == {frozenset(level), frozenset(other)}
+
+
+def test_lengths_have_no_other_factors_than_the_bound_covers():
+    for count in [*range(1, 3000), 100_003, 1_000_001, (1 << 21) - 1, 1 << 22]:
+        length = smooth_length(count)
+        assert count <= length < max(4, 1.2 * count + 2)
+        assert length % 2 == 0
+        rest = length
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        assert rest == 1
+
+
+@pytest.mark.parametrize("count", [2, 77, 121, 343, 1001])
+def test_transforms_err_by_less_than_is_counted(count):
+    """Against plain sums in extended precision; lengths of which scipy's own choice would have a factor 7 or 11."""
+    length = smooth_length(count)
+    weights = np.random.default_rng(count).random(length)
+    angles = np.longdouble(2) * np.longdouble("3.14159265358979323846264338327950288") / length
+    turns = np.outer(np.arange(length // 2 + 1), np.arange(length)) % length * angles
+    wanted = (np.cos(turns) - 1j * np.sin(turns)) @ weights.astype(np.longdouble)
+    found = fft.rfft(weights, workers=1)
+    assert np.abs(found - wanted).max() <= fft_error(length) * weights.sum()
+    back = fft.irfft(found, length, workers=1)
+    assert np.abs(back - weights).max() <= 2 * fft_error(length) * (
+        np.abs(found).sum() * 2 / length + weights.sum()
+    )

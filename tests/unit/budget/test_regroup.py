@@ -166,3 +166,85 @@ def test_bad_aims_are_refused(random_spine, random_family):
         call("L3")
     with pytest.raises(BudgetError, match="missing or out of range"):
         call(precisions={**precisions, "L3": 0.0})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_limits_hold_for_what_is_not_aimed_at(random_spine, random_family, seed):
+    """Without limits the other family and the geolevel lose in some of these cases; with them, in none."""
+    rng = np.random.default_rng([36, seed])
+    spine = random_spine(rng, int(rng.integers(30, 60)), 4, one_root=True)
+    families = [random_family(rng, spine, 4, "f"), random_family(rng, spine, 6, "g")]
+    precisions = {"L0": np.inf, "L1": 1.0, "L2": 1.0, "L3": 0.02}
+    before = whole(spine, precisions)
+    limits = {
+        "g": 1.02 * float(np.sqrt(entity_variances(before, families[1])).mean()),
+        "L1": 1.02 * float(np.sqrt(before.variance[1]).mean()),
+        "L3": 1.02 * float(np.sqrt(before.variance[3]).mean()),
+    }
+    aim = Aim((("f", 1.0),), (), list(Measure)[seed % 3 == 0])
+    call = {"geolevel": "L2", "limit": LIMIT, "aim": aim}
+    made = group_by_variance(spine, families, precisions, **call, limits=limits)
+    after = whole(made.spine, precisions)
+    told = {
+        "g": entity_variances(after, families[1].reordered(made.rows)),
+        "L1": after.variance[1],
+        "L3": after.variance[3],
+    }
+    assert made.unmet == ()
+    for part in made.after:
+        if part.name in limits:
+            assert part.deviation == pytest.approx(np.sqrt(told[part.name]).mean())
+            assert part.deviation <= limits[part.name] * (1 + 1e-8)
+    first, last = made.before[0], made.after[0]
+    assert (last.mean if aim.measure is Measure.SUM else last.greatest) <= (
+        first.mean if aim.measure is Measure.SUM else first.greatest
+    ) * (1 + 1e-12)
+
+
+def test_without_limits_something_loses(random_spine, random_family):
+    """What the limits are for: the same cases, with only one family looked at."""
+    worse = 0
+    for seed in range(12):
+        rng = np.random.default_rng([36, seed])
+        spine = random_spine(rng, int(rng.integers(30, 60)), 4, one_root=True)
+        families = [random_family(rng, spine, 4, "f"), random_family(rng, spine, 6, "g")]
+        precisions = {"L0": np.inf, "L1": 1.0, "L2": 1.0, "L3": 0.02}
+        made = group_by_variance(
+            spine, families, precisions, geolevel="L2", limit=LIMIT, aim=Aim((("f", 1.0),))
+        )
+        one, two = (
+            np.sqrt(entity_variances(whole(s, precisions), family)).mean()
+            for s, family in ((spine, families[1]), (made.spine, families[1].reordered(made.rows)))
+        )
+        worse += two > one * 1.02
+    assert worse > 3
+
+
+def test_a_limit_that_cannot_be_kept_is_named(random_spine, random_family):
+    rng = np.random.default_rng(37)
+    spine = random_spine(rng, 40, 4, one_root=True)
+    families = [random_family(rng, spine, 4, "f"), random_family(rng, spine, 6, "g")]
+    precisions = {"L0": np.inf, "L1": 1.0, "L2": 1.0, "L3": 0.02}
+    call = {"geolevel": "L2", "limit": LIMIT, "aim": Aim((("f", 1.0),))}
+    made = group_by_variance(spine, families, precisions, **call, limits={"g": 1e-3})
+    assert made.unmet == ("g",)
+    before, after = ({part.name: part for part in parts} for parts in (made.before, made.after))
+    assert after["g"].deviation < before["g"].deviation
+    assert after["f"].mean <= before["f"].mean * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("limits", [{"h": 1.0}, {"f": 1.0}, {"L2": 1.0}])
+def test_a_limit_is_on_something_else_than_the_aim(random_spine, random_family, limits):
+    rng = np.random.default_rng(38)
+    spine = random_spine(rng, 20, 4)
+    families = [random_family(rng, spine, 3, "f")]
+    with pytest.raises(GeographyError, match="or a limit does"):
+        group_by_variance(
+            spine,
+            families,
+            precisions_of(rng, spine),
+            geolevel="L2",
+            limit=LIMIT,
+            aim=Aim((("f", 1.0),)),
+            limits=limits,
+        )

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.spine_accuracy import family_accuracies, geolevel_accuracies, geounits_as_entities
+from tallyveil.budget.spine_accuracy import family_accuracies, geolevel_accuracies
 from tallyveil.budget.spine_variance import entity_variances, spine_variances
+from tallyveil.geography.areas import geounits_as_entities
 
 
 @pytest.mark.parametrize("seed", range(10))

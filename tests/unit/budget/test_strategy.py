@@ -87,7 +87,7 @@ def test_geolevel_shares_that_miss_one_say_by_how_much() -> None:
     shares = (("State", Fraction(2000, 4099)), ("Block", Fraction(2098, 4099)))
     with pytest.raises(BudgetError) as caught:
         changed(geolevel_shares=shares)
-    assert "geolevel shares sum to 4098/4099 (0.999756), 1/4099 (0.0002439619) short of 1" in str(
+    assert "geolevel shares sum to 4098/4099 (0.9997561), 1/4099 (0.000243962) short of 1" in str(
         caught.value
     )
 

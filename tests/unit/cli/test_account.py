@@ -1,7 +1,9 @@
 """`tallyveil account`: the same answers as the functions, for people and for programs."""
 
 import json
+import re
 import sys
+from fractions import Fraction
 
 import pytest
 
@@ -109,6 +111,56 @@ def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_pat
     assert doubled.lower <= both["upper"]
 
 
+def numbers_of(bounds):
+    """The two numbers of "between 1.2 and 1.3"."""
+    return [Fraction(text) for text in re.findall(r"between (\S+) and ([^\s;]+)", bounds)[0]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "keys"),
+    [
+        (("epsilon", "--delta", "1e-10", "--gaussian", "5:10"), ("epsilon",)),
+        (("epsilon", "--delta", "1e-7", "--laplace", "7/3:4"), ("epsilon",)),
+        (("delta", "--epsilon", "3", "--gaussian", "68.49:10", "--gaussian", "5"), ("delta", "log_delta")),
+        (("calibrate", "--epsilon", "1", "--delta", "1e-9", "--gaussian", "5:10"), ("epsilon",)),
+        (("tradeoff", "--laplace", "2", "--points", "3"), ("advantage", "mu")),
+    ],
+)
+def test_printed_bounds_hold_the_computed_ones(account, flags, keys):
+    record, text = json.loads(account(*flags, "--json")), account(*flags)
+    lines = dict(line.partition(": ")[::2] for line in text.splitlines() if ": " in line)
+    for key in keys:
+        lower, upper = numbers_of(lines[key.replace("_", " ")])
+        exact = {end: Fraction(value) for end, value in record[key].items()}
+        assert lower <= exact["lower"] <= exact["upper"] <= upper
+        gap = exact["upper"] - exact["lower"]
+        assert upper - lower <= max(
+            3 * gap, abs(upper) * Fraction(1, 10**15)
+        )  # the gap is shown, not swallowed
+    for name, value in record.get("classical", {}).items():
+        shown = re.findall(rf"(?:^|; ){name.replace('_', ' ')} (\d[^;]*)", lines["classical"])[0]
+        assert Fraction(value) <= Fraction(shown) <= Fraction(value) * (1 + Fraction(1, 10**5))
+
+
+def test_points_of_a_curve_are_the_decimals_shown(account):
+    flags = ("profile", "--gaussian", "5", "--points", "4")
+    record = json.loads(account(*flags, "--json"))["profile"]
+    lines = [line for line in account(*flags).splitlines() if line.startswith("  epsilon")]
+    guarantee = compose(DiscreteGaussian("5"), neighbours=Neighbours.UNBOUNDED)
+    for point, line in zip(record, lines, strict=True):
+        epsilon = Fraction(line.split()[1].rstrip(";"))
+        assert float(epsilon) == point["epsilon"]
+        lower, upper = numbers_of(line)
+        exact = guarantee.delta(epsilon)
+        assert lower <= Fraction(exact.lower) <= Fraction(exact.upper) <= upper
+
+
+@pytest.mark.parametrize("command", ["epsilon", "profile", "tradeoff", "delta"])
+def test_no_noise_is_no_release(account, command):
+    flags = {"epsilon": ("--delta", "1e-10"), "delta": ("--epsilon", "1")}.get(command, ())
+    assert "no noise was given" in account(command, *flags, code=2)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -120,3 +172,34 @@ def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_pat
 )
 def test_mistakes_are_named(account, arguments):
     assert "error [" in account(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["epsilon", "--delta", "1e-10", "--gaussian", "1e400:1"],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "1e-400:1"],
+        ["epsilon", "--delta", "1e-10", "--laplace", "1e400"],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "5:²"],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "9" * 5000],
+        ["epsilon", "--delta", "1e-10", "--gaussian", "10:" + "9" * 5000],
+        ["epsilon", "--delta", "1e-99999999", "--gaussian", "10"],
+        ["profile", "--gaussian", "10", "--largest", "1e400"],
+        ["profile", "--gaussian", "10", "--largest", "-3"],
+    ],
+    ids=lambda flags: " ".join(flags)[:50],
+)  # fmt: skip
+def test_numbers_beyond_all_noise_are_refused_in_one_sentence(account, flags):
+    code = (
+        2
+        if "--largest" in flags or "²" in flags[-1] or len(flags[-1]) > 5000 or "99999999" in " ".join(flags)
+        else 5
+    )
+    said = account(*flags, code=code)
+    assert len(said) < 500
+
+
+@pytest.mark.parametrize("scale", ["1e-100", "1e-30", "1e30", "1e100"])
+def test_the_smallest_and_the_largest_noise_have_an_answer(account, scale):
+    found = json.loads(account("epsilon", "--delta", "1e-10", "--laplace", scale, "--json"))["epsilon"]
+    assert 0 <= found["lower"] <= found["upper"]

@@ -55,7 +55,7 @@ def test_a_pure_budget_has_no_delta(plan, edit):
 
 
 def test_the_schema_of_the_file(plan):
-    assert json.loads(plan("--schema"))["title"] == "ReleaseFile"
+    assert json.loads(plan("--json-schema"))["title"] == "ReleaseFile"
 
 
 def test_nothing_is_predicted_unless_asked(plan, small_release):
@@ -78,13 +78,13 @@ def test_a_run_is_predicted_without_data(plan, small_release):
 
 def test_the_public_geography_is_opened_when_asked(plan, small_release):
     (small_release.parent / "people.parquet").unlink()
-    assert "only the public geography was opened" in plan(small_release, "--geography")
-    record = json.loads(plan(small_release, "--json", "--geography", "--people", 500))["resources"]
+    assert "only the public geography was opened" in plan(small_release, "--read-geography")
+    record = json.loads(plan(small_release, "--json", "--read-geography", "--people", 500))["resources"]
     assert record["geounits"] == {"Region": 2, "Town": 8, "Block": 48}
     assert record["records"] == 500
 
 
-@pytest.mark.parametrize("flags", [["--people", "5"], ["--blocks", "5", "--geography"]])
+@pytest.mark.parametrize("flags", [["--people", "5"], ["--blocks", "5", "--read-geography"]])
 def test_flags_that_do_not_go_together(monkeypatch, capsys, small_release, flags):
     monkeypatch.setattr(sys, "argv", ["tallyveil", "plan", str(small_release), *flags])
     with pytest.raises(SystemExit) as ended:
@@ -99,7 +99,7 @@ def test_exact_deviations_of_entities_before_data(plan, small_release, tmp_path)
     entities = tmp_path / "entities.parquet"
     wards = [None if i % 5 == 4 else f"ward {i % 3}" for i in range(len(codes))]
     pl.DataFrame({"geocode": codes, "ward": wards, "region": codes.str.head(1)}).write_parquet(entities)
-    flags = ("--entities", "ward,region", "--entity-file", entities)
+    flags = ("--families", "ward,region", "--entities", entities)
     text = plan(small_release, *flags)
     assert "only the public geography was opened" in text
     assert "ward 2" in text
@@ -115,12 +115,28 @@ def test_exact_deviations_of_entities_before_data(plan, small_release, tmp_path)
     assert all(one["standard_deviations"]["total"] > 1 for one in wards)
 
 
-@pytest.mark.parametrize(
-    "flags", [["--entities", "ward"], ["--entity-file", "a.csv"], ["--queries", "total"]]
-)
+@pytest.mark.parametrize("flags", [["--families", "ward"], ["--entities", "a.csv"], ["--queries", "total"]])
 def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
     monkeypatch.setattr(sys, "argv", ["tallyveil", "plan", str(small_release), *flags])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
     assert "go together" in capsys.readouterr().err
+
+
+def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):
+    """Totals of regions are published exactly, and a quarter of the regions' share measures them."""
+    text = " ".join(plan(small_release).split())
+    assert "6.25 % of the strategy's rho measures what is published exactly anyway: total at Region" in text
+    assert '[strategy.geolevels] Region = "' in text
+    record = json.loads(plan(small_release, "--json"))
+    assert record["fixed_by_invariants"]["freed"] == "1/16"
+    assert record["spine_advice"] is None
+
+
+def test_a_plan_speaks_of_what_it_counts(plan, edit):
+    path = edit('name = "people"\n[[schema', 'name = "homes"\nunit = "household"\n[[schema')
+    text = " ".join(plan(path, "--blocks", 10).split())
+    assert "Variance (households squared), standard deviation and margin (households)" in text
+    assert "one household's record changes its value" in text
+    assert "10 Block geounits and 400 households" in text

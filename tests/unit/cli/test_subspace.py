@@ -1,7 +1,9 @@
 """`tallyveil subspace`: one table from a file, and every mistake in that file."""
 
 import json
+import re
 import sys
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -142,13 +144,42 @@ def test_an_unconverged_chain_is_refused_unless_its_delta_is_allowed(tallyveil, 
     assert 0 < manifest["privacy"]["delta_at_distance_1"] < 0.1
     assert "99.900% confidence" in manifest["privacy"]["statement"]
     spend = json.loads((tmp_path / "out" / "ledger.jsonl").read_text().splitlines()[1])
-    from fractions import Fraction
-
     assert chain["measured"] <= Fraction(spend["event"]["total_variation"]) < chain["measured"] * 1.0001
     edit(table, ("pairs = 200", "pairs = 200\nsweeps = 1"))
     code, _, err = tallyveil("diagnose", table, "--out", tmp_path / "plots")
     assert code == SolverError.exit_code
     assert "[subspace-not-converged]" in err
+
+
+def test_manifest_ledger_and_text_say_whom_the_guarantee_is_about(tallyveil, table, tmp_path):
+    code, text, _ = tallyveil("release", table, "--out", tmp_path / "both")
+    assert code == 0
+    said = "The guarantee is not about one record"
+    assert said in text
+    manifest = json.loads((tmp_path / "both" / "manifest.json").read_text())
+    assert said in manifest["privacy"]["statement"]
+    assert manifest["privacy"]["about_one_record"] is False
+    assert manifest["privacy"]["nearest_tables"] == {"size_at_least": 4, "size_found": 4}
+    assert said in json.loads((tmp_path / "both" / "ledger.jsonl").read_text().splitlines()[1])["description"]
+    assert said in tallyveil("diagnose", table)[1]
+    edit(table, ('[[constraints]]\nname = "education totals"\nmargin = ["education"]', ""))
+    edit(table, ('distance = "4"', 'distance = "2"'))
+    code, record, _ = tallyveil("release", table, "--out", tmp_path / "one", "--json")
+    assert code == 0
+    assert json.loads(record)["privacy"]["about_one_record"] is True
+    assert "covers the change of one record" in (tmp_path / "one" / "ledger.jsonl").read_text()
+
+
+@pytest.mark.parametrize("epsilon", ["0.12345675", "1/3", "0.1", "3/7", "0.24999999"])
+def test_the_sentence_never_claims_less_than_the_bound(tallyveil, table, epsilon):
+    edit(table, ('epsilon = "0.25"', f'epsilon = "{epsilon}"'), ('epsilon = "1"', 'epsilon = "2"'))
+    code, said, _ = tallyveil("diagnose", table, "--json")
+    assert code == 0
+    statement = json.loads(said)["privacy"]["statement"]
+    at_four, unit = re.findall(r"epsilon <= (\S+) between .* epsilon (\S+) for each unit", statement)[0]
+    assert 4 * Fraction(epsilon) <= Fraction(at_four) <= 4 * Fraction(epsilon) * Fraction("1.00001")
+    assert Fraction(epsilon) <= Fraction(unit) <= Fraction(epsilon) * Fraction("1.00001")
+    assert Fraction(json.loads(said)["privacy"]["epsilon"]) >= 4 * Fraction(epsilon)
 
 
 def test_gaussian_noise_is_paid_in_rho(tallyveil, table, tmp_path):
@@ -207,6 +238,9 @@ def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
         ([('epsilon = "1"', 'epsilon = "1/2"')], BudgetError, "more than the declared"),
         ([('epsilon = "1"', 'rho = "1"')], ConfigError, "must declare epsilon"),
         ([('distance = "4"', 'distance = "1/2"')], ConfigError, "[subspace-distance]"),
+        ([('distance = "4"', 'distance = "1"')], BudgetError, "moves the table by l1 distance 2"),
+        ([('distance = "4"', 'distance = "2"')], BudgetError, "at least l1 distance 4 apart"),
+        ([('"l1"', '"l2"'), ('distance = "4"', 'distance = "19/10"')], BudgetError, "protect nobody"),
         ([('distance = "4"', "distance = 4.0")], ConfigError, "mechanism.distance"),
         ([('norm = "l1"', 'nrom = "l1"')], ConfigError, "did you mean 'norm'"),
         ([('law = "laplace"', 'law = "gaussian"')], ConfigError, "takes variance"),

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from tallyveil.budget.caps import Reference
 from tallyveil.budget.regroup import Measure
 from tallyveil.budget.spine_presets import load_spine_preset, spine_preset_names
 from tallyveil.config.load import load_plan
@@ -89,7 +90,36 @@ aim = { ward = "2", Tract = "1", Block_Group = "1/2" }
     mapping = plan.to_mapping()["spine"]
     assert mapping["steps"][0]["kind"] == "cut_by_entities"
     assert mapping["regroup"]["aim"] == {"ward": "2", "Tract": "1", "Block_Group": "1/2"}
+    assert [mapping["regroup"][key] for key in ("most_loss", "reference", "may_worsen")] == [
+        "1/20",
+        "steps",
+        [],
+    ]
     assert mapping["bypassing"] == "single_child"
+
+
+def test_limits_of_groups_chosen_by_variance(with_spine):
+    """The families of the preset join the aim, unless they may worsen."""
+    spine = """[spine]
+entities = "e"
+preset = "redistricting-units-state-rooted"
+[spine.regroup]
+geolevel = "Block_Group"
+most_loss = "1/10"
+reference = "geography"
+may_worsen = ["place", "zcta"]
+aim = { Tract = "1" }
+"""
+    plan = load_plan(with_spine(spine, rooted="state-rooted"))
+    assert plan.spine is not None
+    regroup = plan.spine.regroup
+    assert regroup is not None
+    assert (regroup.most_loss, regroup.reference, regroup.may_worsen) == (
+        Fraction(1, 10),
+        Reference.GEOGRAPHY,
+        ("place", "zcta"),
+    )
+    assert regroup.aim == (("Tract", 1), ("tribal_area", 1), ("county_subdivision", 1))
 
 
 @pytest.mark.parametrize(
@@ -117,6 +147,16 @@ aim = { ward = "2", Tract = "1", Block_Group = "1/2" }
         (
             'entities = "e"\nfamilies = ["ward"]\n[spine.regroup]\ngeolevel = "Tract"\naim = { ward = 0.5 }\n',
             ConfigError, "bad-key-or-value", "ward",
+        ),
+        (
+            'entities = "e"\nfamilies = ["ward"]\n[spine.regroup]\ngeolevel = "Tract"\naim = { ward = "1" }\n'
+            'may_worsen = ["ward"]\n',
+            ConfigError, "bad-key-or-value", "aim and may_worsen both name ward",
+        ),
+        (
+            'entities = "e"\nfamilies = ["ward"]\n[spine.regroup]\ngeolevel = "Tract"\naim = { ward = "1" }\n'
+            'most_loss = "-1/20"\n',
+            ConfigError, "bad-key-or-value", "wanted 0 or more",
         ),
     ],
 )  # fmt: skip

@@ -5,8 +5,10 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.evaluation import read_evaluation, write_evaluation
+from tallyveil.evaluation import Evaluation, read_evaluation, write_evaluation
+from tallyveil.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.evaluation.metrics import COLUMNS
+from tallyveil.universe.unit import PERSON
 
 FRAME = pl.DataFrame(
     [
@@ -16,23 +18,35 @@ FRAME = pl.DataFrame(
     schema=COLUMNS,
     orient="row",
 )
+ARTEFACTS = pl.DataFrame(
+    [("block", "filled", None, None, 2, 2, 7, 0.5)], schema=ARTEFACT_COLUMNS, orient="row"
+)
+FOUND = Evaluation(FRAME, ARTEFACTS, PERSON, "block")
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    write_evaluation(tmp_path, FRAME, {"run": "0123"})
-    assert read_evaluation(tmp_path).equals(FRAME)
+    write_evaluation(tmp_path, FOUND, {"run": "0123"})
+    errors, artefacts = read_evaluation(tmp_path)
+    assert errors.equals(FRAME)
+    assert artefacts.equals(ARTEFACTS)
     assert pl.read_parquet(tmp_path / "evaluation" / "errors.parquet").equals(FRAME)
 
 
 def test_every_file_is_marked_as_not_private_whatever_the_metadata_say(tmp_path: Path) -> None:
-    path = write_evaluation(tmp_path, FRAME, {"private": "true", "warning": ""})
+    path = write_evaluation(tmp_path, FOUND, {"private": "true", "warning": ""})
     content = json.loads(path.read_text())
     assert content["private"] is False
     assert content["warning"].startswith("NOT PRIVATE")
-    assert sorted(item.name for item in path.parent.iterdir()) == ["errors.json", "errors.parquet"]
-    metadata = pl.read_parquet_metadata(path.with_suffix(".parquet"))
-    assert metadata["tallyveil.private"] == "false"
-    assert metadata["tallyveil.warning"].startswith("NOT PRIVATE")
+    assert sorted(item.name for item in path.parent.iterdir()) == [
+        "artefacts.parquet",
+        "errors.json",
+        "errors.parquet",
+    ]
+    assert content["artefacts"][0]["records"] == 7
+    for name in ("errors", "artefacts"):
+        metadata = pl.read_parquet_metadata(path.with_name(f"{name}.parquet"))
+        assert metadata["tallyveil.private"] == "false"
+        assert metadata["tallyveil.warning"].startswith("NOT PRIVATE")
 
 
 def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:

@@ -41,12 +41,17 @@ def race_age_strategy(mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN, total:
 
 
 def plan_mapping(
-    name: str, strategy: Strategy, declared: Fraction, invariants: list[Any], bounds: list[Any]
+    name: str,
+    schema: Schema,
+    strategy: Strategy,
+    declared: Fraction,
+    invariants: list[Any],
+    bounds: list[Any],
 ) -> dict[str, Any]:
     return {
         "format": 1,
         "name": name,
-        "schema": {"name": "made up"},
+        "schema": schema.to_mapping(),
         "geolevels": list(strategy.geolevels),
         "mechanism": strategy.mechanism.value,
         "neighbours": strategy.neighbours.value,
@@ -65,6 +70,7 @@ def plan_mapping(
                 "passes": [list(strategy.queries(level))],
                 "slack": "0",
                 "rounding": [["total"], ["detailed"]],
+                "rounding_target": "fraction",
             }
             for level in strategy.geolevels
         },
@@ -129,7 +135,7 @@ def make_release(
     bounds: list[dict[str, Any]] | None = None,
 ) -> Path:
     """A finished release folder."""
-    plan = plan_mapping(name, strategy, declared, invariants or [], bounds or [])
+    plan = plan_mapping(name, schema, strategy, declared, invariants or [], bounds or [])
     sizes = write_histograms(root, schema, strategy.geolevels)
     exactly = tuple(InvariantEvent(f"{item['query']} is published exactly") for item in plan["invariants"])
     declaration = Declaration(strategy.budget_unit, declared, strategy.neighbours)
@@ -216,8 +222,12 @@ def make_race_age(tmp_path: Path) -> Callable[..., Path]:
 
     def make(**changes: Any) -> Path:
         strategy = changes.pop("strategy", race_age_strategy())
-        settings = {"declared": Fraction(2), "name": "Race and age in a small state", **changes}
-        return make_release(tmp_path, schema=load_preset("race-age"), strategy=strategy, **settings)
+        settings = {
+            "declared": Fraction(2),
+            "name": "Race and age in a small state",
+            "schema": load_preset("race-age"),
+        } | changes
+        return make_release(tmp_path, strategy=strategy, **settings)
 
     return make
 

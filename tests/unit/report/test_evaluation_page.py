@@ -1,10 +1,14 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
+from tallyveil.evaluation import Evaluation
+from tallyveil.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.evaluation.metrics import COLUMNS
 from tallyveil.report import write_evaluation_report, write_report
+from tallyveil.universe.unit import PERSON
 
 FRAME = pl.DataFrame(
     [
@@ -19,6 +23,18 @@ FRAME = pl.DataFrame(
     schema=COLUMNS,
     orient="row",
 )
+ARTEFACTS = pl.DataFrame(
+    [
+        ("Block", "empty", None, None, 4, 1, None, None),
+        ("Block", "filled", None, None, 3, 3, 1_200, 0.034),
+        ("Block", "only", "votingage", None, 2, 3, None, None),
+        ("Block", "only", "votingage", "under_18", 0, 3, None, None),
+        ("Block", "only", "votingage", "18_plus", 0, 0, None, None),
+    ],
+    schema=ARTEFACT_COLUMNS,
+    orient="row",
+)
+FOUND = Evaluation(FRAME, ARTEFACTS, PERSON, "Block")
 
 
 def visible(page: Path) -> str:
@@ -27,7 +43,7 @@ def visible(page: Path) -> str:
 
 
 def test_is_marked_before_anything_else(redistricting: Path) -> None:
-    page = write_evaluation_report(redistricting, FRAME)
+    page = write_evaluation_report(redistricting, FOUND)
     assert page == redistricting / "evaluation" / "report.html"
     text = visible(page)
     assert text.strip().startswith("NOT PRIVATE: errors of Redistricting counts")
@@ -37,7 +53,7 @@ def test_is_marked_before_anything_else(redistricting: Path) -> None:
 
 
 def test_shows_the_metrics(redistricting: Path) -> None:
-    text = visible(write_evaluation_report(redistricting, FRAME))
+    text = visible(write_evaluation_report(redistricting, FOUND))
     assert "total 0 3.25 hispanic 21.5 not measured" in text
     # The margins of the measurements alone come from the plan.
     assert "total 0 (± 2) 1,234 (± 175) hispanic 23 (± 54) not measured" in text
@@ -47,25 +63,33 @@ def test_shows_the_metrics(redistricting: Path) -> None:
     assert "0 people 4 4 1.50 1 4 +1.50 –" in text
 
 
+def test_shows_the_known_artefacts(redistricting: Path) -> None:
+    text = visible(write_evaluation_report(redistricting, FOUND))
+    assert "empty 4 1 empty, but published with people 3 1,200 (3.4 %)" in text
+    assert "all people in one group: votingage 2 3 all people “under_18”: votingage 0 3" in text
+    assert "“18_plus”" not in text
+
+
 def test_a_class_that_holds_every_geounit_is_not_shown_twice(redistricting: Path) -> None:
-    assert "10,000+ people" not in visible(write_evaluation_report(redistricting, FRAME))
+    assert "10,000+ people" not in visible(write_evaluation_report(redistricting, FOUND))
 
 
 def test_does_not_touch_the_publishable_report(redistricting: Path) -> None:
     before = write_report(redistricting).read_bytes()
-    first = write_evaluation_report(redistricting, FRAME).read_bytes()
+    first = write_evaluation_report(redistricting, FOUND).read_bytes()
     assert (redistricting / "report.html").read_bytes() == before
-    assert write_evaluation_report(redistricting, FRAME).read_bytes() == first
+    assert write_evaluation_report(redistricting, FOUND).read_bytes() == first
     assert write_report(redistricting).read_bytes() == before
 
 
 def test_loads_nothing(redistricting: Path) -> None:
-    text = write_evaluation_report(redistricting, FRAME).read_text()
+    text = write_evaluation_report(redistricting, FOUND).read_text()
     assert "<script" not in text
     assert not re.search(r'(?:src|href)="(?!#)', text)
     assert text.count("<svg") == 2
 
 
 def test_metrics_without_error_can_be_drawn(redistricting: Path) -> None:
-    exact = FRAME.filter(pl.col("query") == "total", pl.col("geolevel") == "State")
+    errors = FRAME.filter(pl.col("query") == "total", pl.col("geolevel") == "State")
+    exact = replace(FOUND, errors=errors)
     assert "total 0 (± 2)" in visible(write_evaluation_report(redistricting, exact))

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,6 +21,8 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError
 from tallyveil.report import write_report
+from tallyveil.universe.presets import load_preset
+from tallyveil.universe.unit import unit_of
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], None]], None]
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -255,3 +258,20 @@ def test_a_missing_histogram_is_named(make_race_age: Callable[..., Path]) -> Non
     (root / "histogram" / "tract.parquet").unlink()
     with pytest.raises(StoreError, match=r"tract\.parquet cannot be read"):
         write_report(root)
+
+
+def test_shares_spent_on_what_is_exact_are_told(redistricting):
+    """A third of the national budget of 2020 measures totals of States, which are exact."""
+    told = "32.4 % of the strategy's rho measures what is published exactly anyway: total at State"
+    text = text_of(write_report(redistricting))
+    assert told in text
+    assert '[strategy.geolevels] US = "426088/11360483"' in text
+
+
+def test_a_page_speaks_of_what_the_release_counts(make_race_age):
+    schema = replace(load_preset("race-age"), unit=unit_of("household"))
+    text = text_of(write_report(make_race_age(schema=schema)))
+    assert "households by voting age" in text
+    assert "published exactly anyway" not in text
+    assert "one household’s record differs" in text
+    assert not re.search(r"\b(persons?|people)\b", text, flags=re.IGNORECASE)

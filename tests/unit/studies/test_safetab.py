@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.main import main
+from tallyveil.studies.comparison import Verdict
 from tallyveil.studies.exhibit import StudyInputs
 from tallyveil.studies.safetab.losses import losses
 from tallyveil.studies.safetab.margins import budgets_for_margins, exact_budgets
@@ -38,6 +39,12 @@ def test_tables_1_and_4():
         assert float(sum(budgets)) == pytest.approx(total, abs=6e-6)
         for budget, base in zip((budgets[0], budgets[2], budgets[4]), bases, strict=True):
             assert float(budget / 10) == pytest.approx(float(base), abs=6e-7)
+
+
+def test_what_does_not_agree_has_a_remark(table_2):
+    agrees = (Verdict.AGREES, Verdict.HOLDS)
+    for comparison in (*table_2.comparisons, *budgets_for_margins(StudyInputs()).comparisons):
+        assert comparison.verdict in agrees or comparison.printed.remark, comparison.quantity
 
 
 def test_table_2(table_2):

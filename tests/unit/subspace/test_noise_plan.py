@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.costs import delta_with_total_variation
+from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.diagnostics import added_delta
-from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_delta, least_distance
+from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_delta
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc_examples import delinquent_children
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
+from tallyveil.subspace.nearest import least_distance
 from tallyveil.subspace.noise_plan import ChainSettings, guarantee_record, plan_noise
 from tallyveil.subspace.reduction import shortest_vectors
 
@@ -46,7 +48,7 @@ def test_a_chain_pays_with_delta_in_guarantee_and_event():
     assert "99.900% confidence" in guarantee.statement()
     event = event_of(L1, TABLE, 4, plan.total_variation)
     assert bound.measured <= event.total_variation < bound.measured * (1 + 1e-12)
-    at_four = guarantee_record(plan, Fraction(4), Fraction(1, 10**10))["delta"]
+    at_four = guarantee_record(plan, Fraction(4), Fraction(1, 10**10), Neighbours.BOUNDED)["delta"]
     assert at_four == guarantee.at(4)[1]
     # The nearest tables are 4 apart, so there both are the same: (1 + exp(1)) times the total variation.
     accounted = delta_with_total_variation(event.loss, Fraction(0), event.total_variation)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.accounting import Guarantee, zcdp_to_epsilon_textbook
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import (
@@ -57,7 +58,7 @@ def geolevel_profiles(_: StudyInputs) -> Findings:
         columns=4,
         notes=(
             "At epsilon = 0 the exact delta (the total variation distance) is "
-            + ", ".join(f"{name} {value:.3f}" for name, value in zero.items())
+            + ", ".join(f"{name} {at_most(value, places=3)}" for name, value in zero.items())
             + ", where zCDP says 1.",
         ),
     )
@@ -94,8 +95,8 @@ def many_folds(_: StudyInputs) -> Findings:
         for variance in VARIANCES_ACS
     }
     gains = [
-        f"{name}: epsilon at 1e-11 {curve.guarantee.epsilon(DELTA).upper:.4f} instead of "
-        f"{zcdp_to_epsilon_textbook(rho, DELTA):.4f}"
+        f"{name}: epsilon at 1e-11 {at_most(curve.guarantee.epsilon(DELTA).upper, places=4)} "
+        f"instead of {at_most(zcdp_to_epsilon_textbook(rho, DELTA), places=4)}"
         for name, (rho, (curve,)) in curves.items()
     ]
     return _findings("figure-11", curves, columns=2, notes=tuple(gains))
@@ -112,7 +113,7 @@ def overall_profile(_: StudyInputs) -> Findings:
                 Curve(OURS, Role.OURS, overall_guarantee()),
                 Curve("exact, noise reduced by 8.59 %", Role.OTHER, overall_guarantee(paper_factor)),
                 Curve(
-                    f"exact, noise reduced by {float(100 * (1 - reduced.factor)):.2f} %",
+                    f"exact, noise reduced by {at_least(100 * (1 - reduced.factor), places=2)} %",
                     Role.REDUCED,
                     reduced.guarantee,
                 ),
@@ -144,9 +145,9 @@ def overall_profile(_: StudyInputs) -> Findings:
         comparisons=compared("figure-7", ours, "all geolevels"),
         drawings=findings.drawings,
         notes=(
-            f"The exact epsilon at 1e-10 is {exact.upper:.6f}, and the noise can be reduced by "
-            f"{float(100 * (1 - reduced.factor)):.2f} percent; the paper's method, which keeps the first term of "
-            f"delta only, gives {by_first_term:.2f} percent.",
+            f"The exact epsilon at 1e-10 is {at_most(exact.upper, places=6)}, and the noise can be reduced by "
+            f"{at_least(100 * (1 - reduced.factor), places=2)} percent; the paper's method, which keeps the "
+            f"first term of delta only, gives {by_first_term:.2f} percent.",
         ),
     )
 

@@ -17,6 +17,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
+from tallyveil.accounting.decimals import at_most
 from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
@@ -75,9 +76,9 @@ def _released(name: str, strategy: Strategy) -> Findings:
         notes=(
             "Bounded neighbours that agree on all invariants: nothing is promised about what the counts published "
             "exactly reveal.",
-            f"Epsilon at {PUBLISHED_DELTA}: {published['exact_upper']:.6f} exactly, "
-            f"{published['best_zcdp']:.4f} by the best conversion of zCDP, "
-            f"{published['textbook_zcdp']:.4f} by the textbook's.",
+            f"Epsilon at {PUBLISHED_DELTA}: {at_most(published['exact_upper'], places=6)} exactly, "
+            f"{at_most(published['best_zcdp'], places=4)} by the best conversion of zCDP, "
+            f"{at_most(published['textbook_zcdp'], places=4)} by the textbook's.",
         ),
     )
 
@@ -141,7 +142,7 @@ def _curve(strategy: Strategy, rho: Fraction, guarantee: Guarantee) -> tuple[pl.
         Line(OURS, Role.OURS, epsilons, upper),
     )
     n_queries = sum(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
-    title = f"{n_queries} query budgets, {len(strategy.geolevels)} geolevels, rho = {float(rho):.4f}"
+    title = f"{n_queries} query budgets, {len(strategy.geolevels)} geolevels, rho = {at_most(rho, places=4)}"
     return table, LinePlot(
         panels=(LinePanel(title, lines, ((float(PUBLISHED_DELTA), PUBLISHED_DELTA),)),),
         columns=1,

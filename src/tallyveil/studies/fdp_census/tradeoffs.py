@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.accounting import Guarantee
+from tallyveil.accounting.decimals import at_least
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import (
@@ -49,7 +50,7 @@ def overall_tradeoff(_: StudyInputs) -> Findings:
             (OURS, Role.OURS, overall_guarantee()),
             ("exact, noise reduced by 8.59 %", Role.OTHER, overall_guarantee(paper_factor)),
             (
-                f"exact, noise reduced by {float(100 * (1 - reduced.factor)):.2f} %",
+                f"exact, noise reduced by {at_least(100 * (1 - reduced.factor), places=2)} %",
                 Role.REDUCED,
                 reduced.guarantee,
             ),

@@ -37,13 +37,26 @@ _PRINTED: Final = {
     ("Gaussian", "step 2"): ("0.481", "0.481", "0.143", "0.143", "0.007", "0.007", "0.007"),
     ("Gaussian", "total"): ("0.534", "0.534", "0.159", "0.159", "0.008", "0.008", "0.008"),
 }
+_REMARKS: Final = {
+    (
+        "Geometric",
+        "step 2",
+    ): "Nine tenths of the printed total, rounded; ours is nine tenths of the exact one.",
+    ("Geometric", "total"): "Detailed levels are truncated, regional ones rounded.",
+    (
+        "Gaussian",
+        "step 2",
+    ): "Nine tenths of the printed total, rounded; ours is nine tenths of the exact one.",
+    ("Gaussian", "total"): "The levels of margin 6 are rounded up, the others to nearest.",
+}
 TotalOnly = Literal["none", "nation and state", "all"]
 NATIONWIDE_LEVELS: Final = ("Nation, Detailed", "State, Detailed")
 
 
 def printed_budgets(noise: str, part: str) -> tuple[PrintedNumber, ...]:
     """A column of Tables 1 and 4, "step 2" or "total", for "Geometric" (epsilon) or "Gaussian" (rho)."""
-    return tuple(PrintedNumber(text, "Tables 1 and 4") for text in _PRINTED[noise, part])
+    remark = _REMARKS[noise, part]
+    return tuple(PrintedNumber(text, "Tables 1 and 4", remark=remark) for text in _PRINTED[noise, part])
 
 
 def printed_totals(noise: str) -> tuple[Fraction, ...]:
@@ -51,9 +64,12 @@ def printed_totals(noise: str) -> tuple[Fraction, ...]:
     return tuple(number.value for number in printed_budgets(noise, "total"))
 
 
-def compared(quantity: str, text: str, ours: float, source: str, *, bound: bool = False) -> Comparison:
+def compared(
+    quantity: str, text: str, ours: float, source: str, *, bound: bool = False, remark: str = ""
+) -> Comparison:
     """A printed number beside ours."""
-    return Comparison(quantity, PrintedNumber(text, source, Kind.UPPER_BOUND if bound else Kind.VALUE), ours)
+    kind = Kind.UPPER_BOUND if bound else Kind.VALUE
+    return Comparison(quantity, PrintedNumber(text, source, kind, remark), ours)
 
 
 def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly = "none") -> PrivacyEvent:

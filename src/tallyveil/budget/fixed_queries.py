@@ -1,0 +1,237 @@
+"""Queries whose true answers the invariants already publish, and what their shares would buy elsewhere.
+
+An invariant publishes the true answers of its query at a geolevel, and so, as sums over children, at every coarser one.
+At a geolevel the exact answers of all invariants in force there are known sums of cells. A query is fixed where each of
+its answers is a linear combination of those sums, over the cells that the structural zeros leave possible. Measuring it
+then tells nothing that is not published. This is decided exactly: cells that no invariant and no structural zero tells
+apart are one kind, and only kinds are looked at, so that large schemas cost little.
+
+What depends on the data or on the geography is left out, and no claim is made of it: a geounit that is its parent's
+only child, a published count of zero, which fixes all that is below it, and public bounds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+MOST_KINDS = 1 << 20
+"""Kinds of cells, or entries of the matrix of known sums, that are looked at; beyond, a query is not called fixed."""
+
+Exact = Sequence[tuple[str, Sequence[str]]]
+"""Invariants: a query and the geolevels at which it is published exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedQuery:
+    """A measured query whose true answers are published anyway.
+
+    Attributes:
+        geolevel, query: What is measured.
+        share: Its share of the strategy's total.
+        known_from: What fixes it, in words.
+    """
+
+    geolevel: str
+    query: str
+    share: Fraction
+    known_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A strategy without the shares that buy nothing.
+
+    Attributes:
+        fixed: What buys nothing, root first.
+        stuck: Geolevels of which every query is fixed; they keep their shares, for each must measure something.
+        share: Share of the total that is freed.
+        strategy: The same total over the other queries, in the proportions they had; None where nothing is freed.
+        deviation: What every standard deviation of a query that gains is multiplied by.
+    """
+
+    fixed: tuple[FixedQuery, ...]
+    stuck: tuple[str, ...]
+    share: Fraction
+    strategy: Strategy | None
+    deviation: float
+
+
+def find_saving(strategy: Strategy, schema: Schema, invariants: Exact) -> Saving | None:
+    """What a strategy spends on answers that are published exactly; None where it spends nothing on them.
+
+    Args:
+        strategy: The division of the budget; its geolevels are those of the spine, root first.
+        schema: The universe.
+        invariants: What is published exactly.
+    Raises:
+        SchemaError: a query does not fit the schema.
+    """
+    found = fixed_queries(strategy, schema, invariants)
+    if not found:
+        return None
+    dropped = {(item.geolevel, item.query) for item in found}
+    stuck = tuple(
+        level
+        for level in strategy.geolevels
+        if all((level, query) in dropped for query in strategy.queries(level))
+    )
+    shares = dict(strategy.geolevel_shares)
+    freed = sum((item.share for item in found if item.geolevel not in stuck), Fraction(0))
+    kept = sum((shares[level] for level in stuck), Fraction(0))
+    if freed == 0:
+        return Saving(found, stuck, freed, None, 1.0)
+    gain = (1 - kept) / (1 - kept - freed)
+    deviation = 1 / math.sqrt(gain) if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else float(1 / gain)
+    return Saving(found, stuck, freed, _without(strategy, dropped, stuck, gain), deviation)
+
+
+def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tuple[FixedQuery, ...]:
+    """Every measured query whose true answers the invariants publish, root first."""
+    if not invariants and not schema.structural_zeros:
+        return ()
+    levels, shares = strategy.geolevels, dict(strategy.geolevel_shares)
+    finest = [(query, max(named, key=levels.index)) for query, named in invariants]
+    found, seen = [], dict[tuple[str, tuple[str, ...]], str | None]()
+    for number, geolevel in enumerate(levels):
+        in_force = [
+            (f"{query} at {level}", schema.query(query))
+            for query, level in finest
+            if level in levels[number:]
+        ]
+        for query, share in dict(strategy.query_shares)[geolevel]:
+            asked = query, tuple(words for words, _ in in_force)
+            if asked not in seen:
+                seen[asked] = _known_from(schema.query(query), in_force, schema)
+            known_from = seen[asked]
+            if known_from is not None:
+                found.append(FixedQuery(geolevel, query, shares[geolevel] * share, known_from))
+    return tuple(found)
+
+
+def is_fixed(query: QueryGroup, known: Sequence[QueryGroup], schema: Schema) -> bool:
+    """Whether exact answers of some queries determine every answer of another, in whatever data."""
+    if any(group.is_detailed for group in known):
+        return True
+    kinds = [_kinds_of_levels(axis, known, schema) for axis in range(len(schema.shape))]
+    if math.prod(len(first) for first, _ in kinds) > MOST_KINDS:
+        return False
+    cells = _one_cell_of_each(kinds, schema)
+    possible = schema.possible(cells)
+    if _tells_apart_more(query, kinds, possible):
+        return False
+    wanted = query.answers_of(cells)[possible]
+    sums = [group.answers_of(cells)[possible] for group in known]
+    if not (wanted >= 0).any() or any(_adds_up(wanted, one) for one in sums):
+        return True
+    return len(sums) > 1 and _combines(wanted, sums)
+
+
+def _known_from(query: QueryGroup, in_force: Sequence[tuple[str, QueryGroup]], schema: Schema) -> str | None:
+    """What fixes a query, in words: nothing but the structural zeros, one invariant, or several; None if nothing."""
+    if is_fixed(query, [], schema):
+        return "the structural zeros"
+    for words, group in in_force:
+        if is_fixed(query, [group], schema):
+            return f"the exact {words}"
+    if len(in_force) > 1 and is_fixed(query, [group for _, group in in_force], schema):
+        return f"the exact {', '.join(words for words, _ in in_force)} together"
+    return None
+
+
+Kinds = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Of one attribute: the first level of each kind, and the kind of each level."""
+
+
+def _kinds_of_levels(axis: int, known: Sequence[QueryGroup], schema: Schema) -> Kinds:
+    """Levels of one attribute that no known query and no structural zero tells apart are one kind."""
+    attribute = schema.attributes[axis]
+    marks = [group.factors[axis].codes for group in known]
+    for zero in schema.structural_zeros:
+        for name, levels in zero.levels:
+            if name == attribute.name:
+                barred = np.zeros(attribute.size, dtype=np.int32)
+                barred[[attribute.code(level) for level in levels]] = 1
+                marks.append(barred)
+    table = np.stack([np.zeros(attribute.size, dtype=np.int32), *marks], axis=1)
+    _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return first.astype(np.int64), kind.reshape(-1).astype(np.int64)
+
+
+def _one_cell_of_each(kinds: Sequence[Kinds], schema: Schema) -> NDArray[np.int64]:
+    """One cell of every combination of kinds, the last attribute fastest."""
+    cells = np.zeros(1, dtype=np.int64)
+    for (first, _), size in zip(kinds, schema.shape, strict=True):
+        cells = (cells[:, None] * size + first[None, :]).reshape(-1)
+    return cells
+
+
+def _tells_apart_more(query: QueryGroup, kinds: Sequence[Kinds], possible: NDArray[np.bool_]) -> bool:
+    """Whether two possible cells of one kind count in different answers of a query."""
+    reached, mixed = [], []
+    for factor, (first, kind) in zip(query.factors, kinds, strict=True):
+        low, high = np.full(len(first), factor.size), np.full(len(first), -1)
+        np.minimum.at(low, kind, factor.codes)
+        np.maximum.at(high, kind, factor.codes)
+        reached.append(high >= 0)
+        mixed.append(low < high)
+    shape = tuple(len(first) for first, _ in kinds)
+    open_cells = possible.reshape(shape)
+    for axis, apart in enumerate(mixed):
+        if not apart.any():
+            continue
+        # Elsewhere a level that the query counts; here two levels of one kind in different answers.
+        chosen = [apart if other == axis else hit for other, hit in enumerate(reached)]
+        if open_cells[np.ix_(*chosen)].any():
+            return True
+    return False
+
+
+def _adds_up(wanted: NDArray[np.int64], known: NDArray[np.int64]) -> bool:
+    """Whether every wanted answer is a sum of answers of one known query, kind by kind."""
+    if (known[wanted >= 0] < 0).any():
+        return False
+    inside = known >= 0
+    _, first, answer = np.unique(known[inside], return_index=True, return_inverse=True)
+    counted = wanted[inside]
+    return bool((counted == counted[first][answer]).all())
+
+
+def _combines(wanted: NDArray[np.int64], known: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether every wanted answer is a linear combination of the answers of several known queries."""
+    kinds = np.unique(np.stack([wanted, *known], axis=1), axis=0)
+    if len(kinds) > len(np.unique(kinds[:, 1:], axis=0)):
+        return False  # one kind counts in two answers
+    own = [np.unique(column[column >= 0]) for column in kinds.T]
+    if len(kinds) * sum(map(len, own)) > MOST_KINDS:
+        return False
+    rows = [(kinds[:, number] == answer).tolist() for number in range(1, len(own)) for answer in own[number]]
+    asked = [(kinds[:, 0] == answer).tolist() for answer in own[0]]
+    return _rank(rows) == _rank(rows + asked)
+
+
+def _rank(rows: list[list[bool]]) -> int:
+    from flint import fmpz_mat
+
+    return int(fmpz_mat([[int(entry) for entry in row] for row in rows]).rank()) if rows else 0
+
+
+def _without(
+    strategy: Strategy, dropped: set[tuple[str, str]], stuck: Sequence[str], gain: Fraction
+) -> Strategy:
+    """The strategy without what is dropped; every other query has `gain` times its share."""
+    levels, shares = [], []
+    for geolevel, share in strategy.geolevel_shares:
+        own = dict(strategy.query_shares)[geolevel]
+        left = own if geolevel in stuck else tuple(pair for pair in own if (geolevel, pair[0]) not in dropped)
+        rest = sum((part for _, part in left), Fraction(0))
+        levels.append((geolevel, share if geolevel in stuck else share * rest * gain))
+        shares.append((geolevel, tuple((query, part / rest) for query, part in left)))
+    return replace(strategy, geolevel_shares=tuple(levels), query_shares=tuple(shares))

@@ -1,0 +1,66 @@
+"""What a spine changes for every kind of area, printed: a table and the warnings."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.cli.terminal import say
+
+if TYPE_CHECKING:
+    from tallyveil.geography.areas import AreaChange
+
+AIMED = " *"
+
+
+def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> None:
+    """Print the mean standard deviation of totals of every family and geolevel, and a warning for each that lost.
+
+    Args:
+        changes: What the spine changes, by family and geolevel.
+        quiet: Print the warnings only.
+    """
+    from tallyveil.execution.spine_changes import warnings_of
+
+    if changes and not quiet:
+        _show_table(changes)
+    warn(warnings_of(changes))
+
+
+def _show_table(changes: "Sequence[AreaChange]") -> None:
+    from tallyveil.cli.spine_tables import show_table
+
+    regrouped = any(change.aimed for change in changes)
+    rows: list[list[Any]] = [
+        [
+            change.name + (AIMED if change.aimed else ""),
+            change.areas,
+            change.given.mean,
+            *([change.steps.mean] if regrouped else []),
+            change.made.mean,
+            change.made.greatest,
+        ]
+        for change in changes
+    ]
+    before = ["geography", *(["steps"] if regrouped else [])]
+    show_table(["st.dev. of totals", "areas", *before, "this spine", "its greatest"], rows, False)
+    say(
+        "Mean standard deviations of totals, with the same budget on every spine: on the geography as "
+        "given, "
+        + ("after the steps, with groups chosen by variance for what is marked *, " if regrouped else "")
+        + "and on this spine."
+    )
+
+
+def changes_record(changes: "Sequence[AreaChange]") -> dict[str, Any]:
+    """The same as plain data under `spine`; nothing where no step changes the spine."""
+    from tallyveil.execution.spine_changes import warnings_of
+    from tallyveil.execution.spine_record import change_records
+
+    if not changes:
+        return {}
+    return {"spine": {"deviations": change_records(changes), "warnings": list(warnings_of(changes))}}
+
+
+def warn(sentences: Sequence[str]) -> None:
+    """Say warnings beside the output."""
+    for sentence in sentences:
+        say(f"warning: {sentence}", err=True)

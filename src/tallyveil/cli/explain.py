@@ -1,0 +1,39 @@
+"""`tallyveil explain`: what an error means and how to mend it."""
+
+import re
+from difflib import get_close_matches
+from importlib import resources
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli.terminal import say
+
+
+def explain(
+    code: Annotated[
+        str, typer.Argument(help="What stands in brackets after the word error.", metavar="CODE")
+    ],
+) -> None:
+    """Say what an error means, how to see it, and how to mend it."""
+    from tallyveil.errors import ConfigError
+
+    found = explanations()
+    if code not in found:
+        near = get_close_matches(code, found, n=1)
+        said = f" Did you mean {near[0]}?" if near else ""
+        raise ConfigError(
+            f"no error has this code.{said} Wanted: the word in brackets of a message, such as not-toml in "
+            "'error [not-toml]'.",
+            code="bad-flag",
+        )
+    say(f"error [{code}]\n\n{found[code]}")
+
+
+def explanations() -> dict[str, str]:
+    """What is said of every error, by its code."""
+    text = (resources.files("tallyveil.cli") / "errors.md").read_text(encoding="utf-8")
+    sections = re.split(r"^### `([a-z0-9-]+)`\n", text, flags=re.MULTILINE)
+    # Each text runs to the next heading of any kind.
+    texts = (re.split(r"^#", section, maxsplit=1, flags=re.MULTILINE)[0] for section in sections[2::2])
+    return dict(zip(sections[1::2], (one.strip() for one in texts), strict=True))

@@ -1,0 +1,31 @@
+"""What `tallyveil plan` says a plan could do better, before any data is opened."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallyveil.execution.plan import ReleasePlan
+
+
+def advice_record(loaded: "ReleasePlan") -> dict[str, Any]:
+    """The advice as plain data, under the keys it has in `--json`."""
+    from tallyveil.execution.plan_advice import fixed_shares, spine_advice
+
+    return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}
+
+
+def show_advice(loaded: "ReleasePlan") -> None:
+    """Print what applies, and shares ready to be pasted; nothing where there is nothing to say."""
+    from tallyveil.cli.terminal import Screen, headed
+
+    record = advice_record(loaded)
+    console = Screen()
+    fixed, spine = record["fixed_by_invariants"], record["spine_advice"]
+    said = [("shares", text) for text in (fixed["sentences"] if fixed is not None else [])]
+    said += [("spine", spine)] if spine is not None else []
+    for name, text in said:
+        console.print()
+        console.print(headed("note", f" ({name})  ", "bold yellow"), end="")
+        console.print(text, soft_wrap=True)
+    if fixed is not None and fixed["toml"] is not None:
+        console.print()
+        console.print(fixed["toml"], soft_wrap=True)

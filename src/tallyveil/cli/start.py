@@ -1,0 +1,69 @@
+"""Where the `tallyveil` command begins: Ctrl-C is answered from here on, before anything else is imported.
+
+Python turns Ctrl-C into an exception of the main thread, which has to wait while compiled code runs, and which the
+parser of the command line would call an abort. Here a thread of its own waits for the signal. It says one sentence
+at once, and gives the main thread a moment to leave what it does; then the process ends. Every file is complete or
+absent at any moment, so that an end at any moment is safe.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from types import FrameType
+
+INTERRUPTED = 130
+"""Exit code of a command that was interrupted: 128 and the number of the signal."""
+SECONDS_TO_LEAVE = 1.0
+RESUMED = (("run",), ("demo",), ("safetab", "run"), ("safetab", "households"), ("subspace", "release"))
+"""Commands that go on with what they find in their folder."""
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, as an exception that no parser of command lines takes for its own."""
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it with one sentence and exit code 130."""
+    pressed, told = threading.Event(), threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        pressed.set()
+        raise Interrupted
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGINT, leave)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_answer, args=(reader, told), daemon=True).start()
+    try:
+        from tallyveil.cli.main import main as command_line
+
+        command_line()
+    finally:
+        # Whatever the interruption became on its way, the command ends as an interrupted one.
+        if pressed.is_set():
+            told.wait(SECONDS_TO_LEAVE)
+            sys.exit(INTERRUPTED)
+
+
+def _answer(reader: int, told: threading.Event) -> None:
+    """Wait for Ctrl-C, say what it means, and end the process if the main thread does not."""
+    while os.read(reader, 1) != bytes([signal.SIGINT]):
+        pass
+    # Not descriptor 2: while a command runs, that leads nowhere, so that no library can quote a record there.
+    with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or nobody may read it
+        os.write(sys.stderr.fileno(), f"\n{sentence(sys.argv[1:])}\n".encode())
+    told.set()
+    time.sleep(SECONDS_TO_LEAVE)
+    os._exit(INTERRUPTED)
+
+
+def sentence(arguments: list[str]) -> str:
+    """What an interruption means for the command that these arguments give."""
+    words = tuple(word for word in arguments[:2] if not word.startswith("-"))
+    if any(words[: len(command)] == command for command in RESUMED):
+        return "interrupted; the same command goes on where this one ended, and spends nothing twice."
+    return "interrupted; the same command starts again from the beginning."

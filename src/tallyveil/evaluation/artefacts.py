@@ -1,0 +1,143 @@
+"""Known artefacts of published counts, from declassified ones: what non-negativity does to small geounits.
+
+Noise in empty cells cannot average out to less than nobody, so that geounits where nobody is may be published with
+somebody, and geounits of one group only (nobody but children, nobody but one race) appear or disappear. Counted are
+
+- geounits that are empty, truly and as published; those that are empty and published with records (`filled`), and
+  those the other way round (`emptied`), with the records in them;
+- geounits that are not empty and whose records are all of one group (`only`), for each attribute and recode that the
+  release's queries name, over all groups and, where there are few, for each group. No attribute needs a meaning: the
+  geounits with children only are those whose records are all of the group of children, where the schema has one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.evaluation.metrics import ENTRIES_PER_CHUNK, shared_chunks
+from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+MOST_GROUPS = 12
+"""Groups of an attribute or recode that are listed one by one."""
+
+ARTEFACT_COLUMNS = {
+    "geolevel": pl.String,
+    "artefact": pl.String,
+    "factor": pl.String,
+    "group": pl.String,
+    "true_geounits": pl.Int64,
+    "published_geounits": pl.Int64,
+    "records": pl.Int64,
+    "share": pl.Float64,
+}
+
+
+Row = tuple[str | int | float | None, ...]
+
+
+@dataclass(slots=True)
+class _Emptiness:
+    """Empty geounits of one geolevel, summed over chunks."""
+
+    truly: int = 0
+    published: int = 0
+    filled: int = 0
+    filled_with: int = 0
+    emptied: int = 0
+    emptied_of: int = 0
+
+    def add(self, true: Int64Array, published: Int64Array) -> None:
+        """Add the totals of some geounits."""
+        filled, emptied = (true == 0) & (published > 0), (true > 0) & (published == 0)
+        self.truly += int((true == 0).sum())
+        self.published += int((published == 0).sum())
+        self.filled += int(filled.sum())
+        self.filled_with += int(published[filled].sum())
+        self.emptied += int(emptied.sum())
+        self.emptied_of += int(true[emptied].sum())
+
+    def rows(self, geolevel: str, true: int, published: int) -> list[Row]:
+        """As rows of the table; `true` and `published` are the records of all geounits."""
+        filled = self.filled_with / published if published else None
+        emptied = self.emptied_of / true if true else None
+        return [
+            (geolevel, "empty", None, None, self.truly, self.published, None, None),
+            (geolevel, "filled", None, None, self.filled, self.filled, self.filled_with, filled),
+            (geolevel, "emptied", None, None, self.emptied, self.emptied, self.emptied_of, emptied),
+        ]
+
+
+def find_artefacts(
+    schema: Schema,
+    queries: Sequence[str],
+    estimate: PublicCounts,
+    truth: PublicCounts,
+    *,
+    entries_per_chunk: int = ENTRIES_PER_CHUNK,
+) -> pl.DataFrame:
+    """Count the known artefacts of one geolevel, or family of entities.
+
+    Args:
+        schema: The universe both sides count in.
+        queries: Query specs; the attributes and recodes they name are looked at.
+        estimate: Estimated counts.
+        truth: True counts of the same geounits.
+        entries_per_chunk: Counts looked at together; bounds memory and changes no result.
+    Returns:
+        One row an artefact. Of `filled` and `emptied` both numbers of geounits are the same; `records` is what is
+        published in the one and truly there in the other, and `share` its share of all; elsewhere both are null. The
+        row of `only` with no group is of all groups together.
+    Privacy: none; whatever shows these numbers must say that they come from the true counts.
+    """
+    groups = factors_of(schema, queries)
+    emptiness = _Emptiness()
+    only = [np.zeros((2, group.size), dtype=np.int64) for group in groups]
+    for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
+        sides = truth.slice(start, stop), estimate.slice(start, stop)
+        emptiness.add(*(_totals(offsets, counts) for offsets, _, counts in sides))
+        for side, (offsets, cells, _) in enumerate(sides):
+            for group, found in zip(groups, only, strict=True):
+                found[side] += _single_groups(group, offsets, cells)
+    rows = emptiness.rows(estimate.geolevel, truth.total, estimate.total)
+    for group, found in zip(groups, only, strict=True):
+        rows += _only_rows(estimate.geolevel, group, found)
+    return pl.DataFrame(rows, schema=ARTEFACT_COLUMNS, orient="row")
+
+
+def factors_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
+    """The attributes and recodes that queries name, each as a query of its own, in the schema's order."""
+    named = {name for query in queries for name in schema.query(query).factor_names}
+    groups = (schema.query(name) for name in schema.factor_names if name in named)
+    return tuple(group for group in groups if group.size > 1)
+
+
+def _totals(offsets: Int64Array, counts: Int64Array) -> Int64Array:
+    """Records of each geounit."""
+    sums = np.concatenate([[0], np.cumsum(counts)])
+    found: Int64Array = sums[offsets[1:]] - sums[offsets[:-1]]
+    return found
+
+
+def _single_groups(group: QueryGroup, offsets: Int64Array, cells: Int64Array) -> NDArray[np.int64]:
+    """By group, geounits that are not empty and whose records are all of it; every entry is above zero."""
+    starts = offsets[:-1][np.diff(offsets) > 0]
+    if not len(starts):
+        return np.zeros(group.size, dtype=np.int64)
+    answers = group.answers_of(cells)
+    least, most = np.minimum.reduceat(answers, starts), np.maximum.reduceat(answers, starts)
+    single = least[(least == most) & (least >= 0)]
+    return np.bincount(single, minlength=group.size)
+
+
+def _only_rows(geolevel: str, group: QueryGroup, found: NDArray[np.int64]) -> Iterator[Row]:
+    true, published = found.tolist()
+    yield geolevel, "only", group.name, None, sum(true), sum(published), None, None
+    if group.size <= MOST_GROUPS:
+        labels = next(factor.labels for factor in group.factors if factor.name is not None)
+        for label, before, after in zip(labels, true, published, strict=True):
+            yield geolevel, "only", group.name, label, before, after, None, None

@@ -1,0 +1,31 @@
+"""Exact numbers out of text: the one place where text becomes a fraction.
+
+`Fraction(text)` takes whatever it is given: '1e99999999' would fill the memory, and ten thousand digits would fail in
+the middle of the work. So the length of a number and its exponent are bounded here, before anything is computed.
+"""
+
+import re
+from fractions import Fraction
+
+MOST_DIGITS = 2000
+"""Of a whole number, a numerator, a denominator, or on either side of a decimal point."""
+
+_DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
+_RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
+_DECIMAL = re.compile(rf"[+-]?({_DIGITS}(\.[0-9]{{0,{MOST_DIGITS}}})?|\.{_DIGITS})([eE][+-]?[0-9]{{1,3}})?")
+
+
+def fraction_of(text: str) -> Fraction | None:
+    """The fraction that a text such as '293764/114921', '3', '0.25' or '1e-10' stands for; None where there is none.
+
+    Also None: a fraction over 0, more digits than `MOST_DIGITS`, an exponent of more than three digits.
+    """
+    text = text.strip()
+    if _RATIO.fullmatch(text):
+        return None if int(text.partition("/")[2]) == 0 else Fraction(text)
+    return Fraction(text) if _DECIMAL.fullmatch(text) else None
+
+
+def whole_number_of(text: str) -> int | None:
+    """The number of 0 or more that ASCII digits stand for; None where a text is anything else, or too long."""
+    return int(text) if re.fullmatch(_DIGITS, text) else None

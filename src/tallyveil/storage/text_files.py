@@ -1,0 +1,21 @@
+"""Reading small files of text: release files, manifests, lists."""
+
+from pathlib import Path
+
+MOST_BYTES = 1 << 28
+"""Of a file that is read as one text; the largest, the manifest of a national release, takes some MiB."""
+
+
+def read_text_file(path: Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no regular file (a device could be read for ever), is larger than `MOST_BYTES`, or is not
+            UTF-8.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no regular file")
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError("it is larger than any such file")
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,152 @@
+"""How near two different tables can be that agree on the invariants, and whom a distance therefore protects.
+
+A guarantee at a distance speaks of pairs of tables that agree on the invariants and are that near. Two things can
+make it say less than it seems to. A declared distance below what the neighbour relation moves leaves the change of
+one record out, so its cost would be understated. And invariants can forbid the change of one record altogether: then
+the nearest pairs differ by several records, and below their distance there is no pair at all. This module finds the
+distance of the nearest pairs, refuses the distances that protect nobody, and says what the others protect.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw, Norm, size_at
+from tallyveil.subspace.structure import StructureKind
+
+CODE = "subspace-distance"
+
+
+@dataclass(frozen=True, slots=True)
+class NearestTables:
+    """The nearest two different tables that agree on the invariants, by the size that a law measures.
+
+    Attributes:
+        at_least: No lattice vector but zero has a smaller l1 norm, nor a smaller squared l2 norm.
+        found: Size of the smallest lattice vector known: l1 norm, or squared l2 norm, as the law measures.
+        one_record: Whether some change of one record leaves the invariants as they are.
+    """
+
+    at_least: int
+    found: int
+    one_record: bool
+
+
+def nearest_tables(lattice: Lattice, law: LatticeLaw, neighbours: Neighbours) -> NearestTables:
+    """How near two different tables can be, and whether such a pair can be neighbours.
+
+    A record that is added or removed is a step in one cell, which must be free of constraints. One that changes its
+    cell takes a step back in one cell and a step forth in another, whose columns in the constraints must be equal.
+    """
+    structure, columns = lattice.structure, abs(lattice.sparse_basis)
+    alike = structure.free.size > 1 or any(block.size > 1 for block in structure.blocks)
+    sizes = columns.multiply(columns) if law.squares else columns
+    return NearestTables(
+        least_size(lattice),
+        int(np.asarray(sizes.sum(axis=0)).min()),
+        alike if neighbours is Neighbours.BOUNDED else bool(structure.free.size),
+    )
+
+
+def least_size(lattice: Lattice) -> int:
+    """A lower bound on the l1 norm, and so on the squared l2 norm, of a lattice vector but zero.
+
+    A vector of norm 1 is a step in one cell, which keeps the invariants only where none names the cell. One of norm 2
+    that has no such cell is a step in each of two cells, whose columns in the constraints are equal or opposite.
+    Where every vector of the basis has an even sum, every lattice vector has, and its norm is even too.
+    The squared l2 norm of a whole vector is never below its l1 norm.
+    """
+    structure = lattice.structure
+    if structure.free.size:
+        return 1
+    if structure.kind is StructureKind.TWO_WAY:
+        return 4
+    seen = {column.tobytes() for column in structure.columns.T}
+    opposite = any((-column).tobytes() in seen for column in structure.columns.T)
+    if opposite or any(block.size > 1 for block in structure.blocks):
+        return 2
+    odd = (np.asarray(lattice.sparse_basis.sum(axis=0)) % 2).any()
+    return 3 if odd else 4
+
+
+def least_distance(lattice: Lattice, norm: Norm) -> float:
+    """A lower bound on the distance of two different tables that agree on the invariants."""
+    size = least_size(lattice)
+    return float(size) if norm is Norm.L1 or size == 1 else math.sqrt(size) * (1 - 1e-15)
+
+
+def require_record(law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> None:
+    """Refuse a distance below what the neighbour relation moves.
+
+    Args:
+        law: Of the noise.
+        distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
+        neighbours: The relation that the budget is declared under.
+    Raises:
+        BudgetError: two neighbours are farther apart.
+    """
+    moved = neighbours.answers_moved
+    if size_at(law, distance) < moved:
+        act = "changes its cell" if neighbours is Neighbours.BOUNDED else "is added or removed"
+        raise BudgetError(
+            f"the distance is {distance}, but under {neighbours.value} neighbours a record that {act} moves the table "
+            f"by {_in_words(law, moved)}. At a smaller distance the declared budget would be less than what one record "
+            f"can lose. Wanted {_in_words(law, moved)} or more; nothing was read.",
+            code=CODE,
+        )
+
+
+def require_pairs(lattice: Lattice, law: LatticeLaw, distance: Fraction) -> None:
+    """Refuse a distance at which no two tables agree on the invariants, so that nobody would be protected.
+
+    Raises:
+        BudgetError: every two tables that agree are farther apart.
+    """
+    least = least_size(lattice)
+    if size_at(law, distance) < least:
+        raise BudgetError(
+            f"the distance is {distance}, but two tables that agree on the invariants and differ are at least "
+            f"{_in_words(law, least)} apart: the guarantee would protect nobody. Wanted {_in_words(law, least)} or "
+            "more, or fewer invariants; nothing was read.",
+            code=CODE,
+        )
+
+
+def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> str:
+    """Whom the guarantee is about, in sentences.
+
+    Args:
+        nearest: Of the lattice and the law.
+        law: Of the noise.
+        distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
+        neighbours: The relation that the budget is declared under.
+    """
+    if nearest.one_record:
+        return (
+            "The guarantee covers the change of one record wherever that leaves the invariants as they are."
+        )
+    records = max(2, -(-nearest.at_least // neighbours.answers_moved))
+    said = (
+        "The guarantee is not about one record: no change of one record moves these counts and leaves the invariants "
+        f"as they are. The nearest tables that agree on them are at least {_in_words(law, nearest.at_least)} apart, "
+        f"which takes {records} records or more together."
+    )
+    if nearest.at_least > size_at(law, distance):
+        said += " None are within the distance stated, so by itself this noise protects nobody."
+    elif nearest.found > size_at(law, distance):
+        said += (
+            f" The nearest known are {_in_words(law, nearest.found)} apart, beyond the distance stated; whether any "
+            "lie within it is not known."
+        )
+    return said
+
+
+def _in_words(law: LatticeLaw, size: int) -> str:
+    if isinstance(law, GeneralisedGaussian):
+        return f"squared l2 distance {size}"
+    return f"l2 distance sqrt({size})" if law.takes_root and size > 1 else f"{law.norm.value} distance {size}"

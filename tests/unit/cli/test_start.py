@@ -1,0 +1,115 @@
+"""Ctrl-C ends every command with one sentence and exit code 130, whatever it is doing."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tallyveil.cli.start import sentence
+
+BEGIN = "import sys; sys.argv[0] = 'tallyveil'; from tallyveil.cli.start import main; main()"
+PATCHED = """
+import sys, time
+import tallyveil.cli.main
+def work():
+    {work}
+tallyveil.cli.main.main = work
+from tallyveil.cli.start import main
+main()
+"""
+WORK = {
+    "python": "sys.stdout.write('go\\n'); sys.stdout.flush(); time.sleep(60)",
+    "swallowed": """
+    import contextlib
+    sys.stdout.write('go\\n'); sys.stdout.flush()
+    try:
+        time.sleep(60)
+    except BaseException:
+        raise ValueError('what a callback makes of it') from None
+    """,
+    "threads": """
+    from concurrent.futures import ThreadPoolExecutor
+    sys.stdout.write('go\\n'); sys.stdout.flush()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(time.sleep, [60, 60]))
+    """,
+    "compiled": """
+    from numba import njit
+    @njit(nogil=True)
+    def sums(n):
+        total = 0.0
+        for i in range(n):
+            total += (i % 7) ** 0.5
+        return total
+    sums(3)
+    sys.stdout.write('go\\n'); sys.stdout.flush()
+    sums(10**12)
+    """,
+    "polars": """
+    import polars as pl
+    frame = pl.LazyFrame({'a': range(60_000)})
+    sys.stdout.write('go\\n'); sys.stdout.flush()
+    frame.join(frame, how='cross').select((pl.col('a') * pl.col('a_right')).sort().sum()).collect()
+    """,
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_at_work(work):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PATCHED.format(work=WORK[work]), "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "go\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == f"\n{sentence(['run'])}\n"
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.3])
+def test_at_the_start(seconds, small_release, tmp_path):
+    """While modules are loaded, whichever they are."""
+    arguments = ["run", str(small_release), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", READY + BEGIN, *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.strip()) == (130, sentence(arguments))
+
+
+READY = "import tallyveil.cli.start, signal; "
+READY += "handler = signal.signal; signal.signal = lambda *a: (handler(*a), print('go', flush=True)); "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "resumed"),
+    [
+        (["run", "release.toml"], True),
+        (["demo"], True),
+        (["safetab", "households", "p", "d"], True),
+        (["subspace", "release", "t"], True),
+        (["safetab", "validate"], False),
+        (["subspace", "diagnose"], False),
+        (["spine", "run"], False),
+        (["plan", "run"], False),
+        (["evaluate"], False),
+        ([], False),
+    ],
+)
+def test_only_a_run_goes_on(arguments, resumed):
+    assert ("goes on" in sentence(arguments)) == resumed
+    assert ("spends nothing twice" in sentence(arguments)) == resumed

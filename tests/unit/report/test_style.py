@@ -1,0 +1,88 @@
+"""Every page can be read: its text stands out, and no cell of a table is printed over another."""
+
+import re
+from importlib import resources
+
+import pytest
+
+from tallyveil.report.figure import BAND, COLOURS, GREY, INK, MUTED, contrast, text_colour
+from tallyveil.report.wording import unbroken
+
+READABLE = 4.5
+CSS = (resources.files("tallyveil.report") / "templates" / "style.css.j2").read_text()
+PAGES = [
+    path for path in (resources.files("tallyveil.report") / "templates").iterdir() if path.suffix == ".j2"
+]
+
+
+def colour(text: str) -> str:
+    """A colour of the style sheet in six digits."""
+    name = re.fullmatch(r"var\((--[a-z]+)\)", text)
+    if name:
+        (text,) = re.findall(rf"{name.group(1)}: (#[0-9a-f]+)", CSS)
+    return text if len(text) == 7 else "#" + "".join(2 * digit for digit in text[1:])
+
+
+def rules() -> list[tuple[str, dict[str, str]]]:
+    plain = re.sub(r"@media[^{]*\{((?:[^{}]*\{[^{}]*\})*)[^{}]*\}", r"\1", CSS)
+    return [
+        (selector.strip(), dict(re.findall(r"([a-z-]+):\s*([^;}]+?)\s*(?:;|$)", body)))
+        for selector, body in re.findall(r"([^{}]+)\{([^{}]*)\}", plain)
+    ]
+
+
+def backgrounds() -> dict[str, str]:
+    found = {}
+    for selector, declared in rules():
+        value = declared.get("background", "")
+        if re.match(r"#|var\(", value) and "bar" not in selector:  # a bar holds no text
+            found[selector] = colour(value)
+    return found
+
+
+def test_contrast_is_the_guidelines():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#ffffff", "#8b949e") == pytest.approx(3.08, abs=0.01)
+
+
+def test_text_stands_out_on_every_page():
+    light = {name: value for name, value in backgrounds().items() if contrast(value, "#ffffff") < 1.5}
+    assert {"body", "tr.total th, tr.total td", ".note"} <= set(light)
+    for selector, declared in rules():
+        if "color" in declared:
+            own = backgrounds().get(selector)
+            for behind in [own] if own else light.values():
+                assert contrast(colour(declared["color"]), behind) >= READABLE, selector
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_have_no_colours_of_their_own(page):
+    if page.name != "style.css.j2":
+        assert not re.search(r"(?<![-\w])color\s*:|#[0-9a-f]{6}\b", page.read_text())
+
+
+def test_text_stands_out_in_figures():
+    for ink in (INK, MUTED):
+        for behind in ("#ffffff", BAND):
+            assert contrast(ink, behind) >= READABLE
+    for behind in (*COLOURS, GREY):
+        assert contrast(text_colour(behind), behind) >= READABLE
+
+
+def test_no_table_has_a_fixed_layout():
+    """Cells that cannot break would be printed over their neighbours there."""
+    assert "table-layout" not in CSS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_wide_tables_scroll_by_themselves(page):
+    text = page.read_text()
+    assert text.count('<table class="wide') == len(
+        re.findall(r'<div class="scroll">\s*<table class="wide', text)
+    )
+
+
+def test_numbers_stay_with_their_signs():
+    assert (
+        unbroken("2 groups, ± 8.00 → 5.00, 3 % of") == "2 groups, ±\u00a08.00\u00a0→\u00a05.00, 3\u00a0% of"
+    )

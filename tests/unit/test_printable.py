@@ -1,0 +1,45 @@
+"""What is shown holds nothing that a terminal, a browser or a reader of text obeys."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallyveil.printable import shown
+
+
+@given(st.text(st.characters(exclude_categories=[])))
+def test_nothing_that_is_obeyed_is_left(text):
+    plain = shown(text)
+    assert all(c in "\n\t" or unicodedata.category(c)[0] != "C" for c in plain)
+    assert not set(plain) & set("\u2028\u2029")
+    plain.encode("utf-8")  # halves of characters could not be written
+    assert shown(plain) == plain
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs", "M"])))
+def test_every_other_text_stays(text):
+    assert shown(text) == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_json_stays_the_json_it_was(text):
+    assert json.loads(shown(json.dumps({text: text}, ensure_ascii=False))) == {text: text}
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("\x1b]0;title\x07", r"\u001b]0;title\u0007"),
+        ("a\u202eb", r"a\u202eb"),
+        ("\x9b31m", r"\u009b31m"),
+        ("over\rwritten", r"over\u000dwritten"),
+        ("[/x] [bold]", "[/x] [bold]"),
+        ("caf\udce9", r"caf\udce9"),
+        ("Åsele–Ñuñoa 東京", "Åsele–Ñuñoa 東京"),
+    ],
+)
+def test_examples(text, plain):
+    assert shown(text) == plain
