@@ -285,8 +285,9 @@ class RunFolder:
 
     def _not_ours(self, reason: str) -> StoreError:
         return StoreError(
-            f"{self.private} cannot hold the key of a run: {reason}. Nothing was written to it. Remove it if you know "
-            "where it comes from, or choose another folder.",
+            f"{self.private} cannot hold the key of a run: {reason}. No key was written to it. Find out where it comes "
+            "from. If it is of your own run and nobody else could read it, remove what does not belong there and set "
+            "its mode to 0700; else choose another folder.",
             code="private-folder",
         )
 
