@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test soak lint benchmark clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python tests/soak/kills.py --number 1000
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

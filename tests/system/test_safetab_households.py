@@ -58,13 +58,12 @@ def config(toy, **changes):
     return {key: value for key, value in (values | changes).items() if value is not None}
 
 
-@pytest.fixture
-def inputs(toy, tmp_path):
-    """Parameters, 1,500 households, and a made-up T1 that lists most groups with counts on all sides of thresholds."""
-    params = toy.write_params(tmp_path / "p")
-    (params / "config.json").write_text(json.dumps(config(toy)))
-    persons = toy.person_rows(1500)
-    data = toy.write_data(tmp_path / "d", persons)
+def write_inputs(toy, folder, n, **changes):
+    """Parameters, households, and a made-up T1 that lists most groups with counts on all sides of thresholds."""
+    params = toy.write_params(folder / "p")
+    (params / "config.json").write_text(json.dumps(config(toy, **changes)))
+    persons = toy.person_rows(n)
+    data = toy.write_data(folder / "d", persons)
     (data / "person-records.txt").unlink()
     rng = random.Random(8)
     households = [
@@ -77,6 +76,11 @@ def inputs(toy, tmp_path):
     rows = [(*g, str(c)) for g, c in zip(groups, counts, strict=True)]
     toy.pipe(data / "pop-group-totals.txt", T1_HEADER, rows)
     return params, data, households, rows
+
+
+@pytest.fixture
+def inputs(toy, tmp_path):
+    return write_inputs(toy, tmp_path, 1500)
 
 
 def slow_tables(toy, households, rows):
@@ -188,6 +192,11 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     first = run_safetab(toy.write_params(tmp_path / "q"), people, tmp_path / "first", test_key=KEY).path
     words = ("households", params, data, "--out", tmp_path / "out")
     assert command(monkeypatch, capsys, *words)[0] == StoreError.exit_code
+    (first / "private").mkdir(mode=0o700)
+    code, _, said = command(monkeypatch, capsys, *words, "--t1", first)
+    assert code == StoreError.exit_code
+    assert "release-unfinished" in said
+    (first / "private").rmdir()
     code, said, _ = command(monkeypatch, capsys, *words, "--t1", first, "--json")
     assert code == 0
     record = json.loads(said)

@@ -142,7 +142,7 @@ def _table(*left: str) -> Table:
 
 def _guarantee(one: dict[str, Any], unit: str) -> str:
     exact = _up(one["epsilon"]["upper"])
-    return f"{unit} = {_decimal(one['budget'])}; epsilon = {exact} at delta = {_delta(one['delta'])}, exactly"
+    return f"epsilon <= {exact} at delta = {_delta(one['delta'])}, composed exactly; {unit} = {_decimal(one['budget'])}"
 
 
 def _delta(text: str) -> str:

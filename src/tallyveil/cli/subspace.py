@@ -1,6 +1,7 @@
 """`tallyveil subspace`: one table whose invariants stay exact, and how its noise is drawn."""
 
 import json
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,15 +55,19 @@ def release(
     """
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
-    from tallyveil.execution.subspace_release import run_subspace
+    from tallyveil.execution.subspace_release import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
+    from tallyveil.storage.write import TEMPORARY_SUFFIX
 
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    if outcome.noise is not None:
-        _write_diagnostics(out / "diagnostics", plan, outcome.noise, 1000, plots)
+    if not (out / "diagnostics").exists():  # also where a run was killed between the release and these
+        unfinished = out / ("diagnostics" + TEMPORARY_SUFFIX)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
+        unfinished.rename(out / "diagnostics")
     if as_json:
         shown = ("name", "run", "protected", "warnings", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}

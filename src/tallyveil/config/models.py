@@ -1,7 +1,7 @@
 """The release file as typed tables: every key there is, and nothing else."""
 
 from fractions import Fraction
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,7 +35,7 @@ class GeographyTable(Table):
     path: Name = Field(description="Parquet or CSV file with one row a finest geounit, also the empty ones.")
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
     geolevels: list[Name] = Field(min_length=1, description="Names of the geolevels, root first.")
-    prefix_lengths: list[int] | None = Field(
+    prefix_lengths: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
         default=None, description="Characters of the geocode's prefix at each geolevel."
     )
     parent_columns: list[Name] | None = Field(

@@ -13,6 +13,7 @@ from tallyveil.exact import fraction_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
+from tallyveil.storage.published import names_of_tag, published_tags
 from tallyveil.storage.read import UNREADABLE, collect, require_text, scan_table
 from tallyveil.storage.write import write_parquet
 
@@ -78,7 +79,7 @@ def read_aimed(path: Path) -> tuple[str, ...]:
         StoreError: the file is absent or unreadable, or is no spine.
     """
     _geolevels(path)
-    return tuple(json.loads(pl.read_parquet_metadata(path).get(AIMED_TAG, "[]")))
+    return names_of_tag(path, published_tags(path).get(AIMED_TAG, "[]"))
 
 
 def share_texts(shares: GeounitShares, level: int) -> pl.Series:
@@ -129,4 +130,4 @@ def _geolevels(path: Path) -> tuple[str, ...]:
             f"{path} is no spine: it does not say its geolevels. Make it with tallyveil spine build.",
             code="input-unreadable",
         )
-    return tuple(json.loads(found))
+    return names_of_tag(path, found)

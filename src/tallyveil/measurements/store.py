@@ -22,6 +22,7 @@ from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
+from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -217,7 +218,7 @@ class StoredMeasurements:
                 f"no measurements of '{query}' at {geolevel} in {folder}.", code="measurements-missing"
             )
         wide = pl.col("values").cast(pl.List(pl.Int64))
-        frame = pl.concat([pl.read_parquet(part).with_columns(wide) for part in parts])
+        frame = pl.concat([read_published(part).with_columns(wide) for part in parts])
         level = self._spine.level_index(geolevel)
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns

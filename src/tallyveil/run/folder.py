@@ -110,7 +110,7 @@ class RunFolder:
         self._let_go()
 
     def read(self, name: str) -> bytes | None:
-        """Bytes of a file of the private folder; None if there is none."""
+        """Bytes of a file of the private folder; None if there is none, and no bytes of what is no file."""
         try:
             with os.fdopen(
                 os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._directory), "rb"
@@ -118,6 +118,8 @@ class RunFolder:
                 return stream.read()
         except FileNotFoundError:
             return None
+        except IsADirectoryError:
+            return b""
         except OSError as error:
             raise store_error(self.private / name, error) from error
 
@@ -142,6 +144,8 @@ class RunFolder:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
+            if self._is_folder(name):
+                self.remove(name)
             os.rename(temporary, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
             os.fsync(self._directory)
         except OSError as error:
@@ -152,8 +156,7 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Remove an entry of the private folder, whatever it is; one that is not there is no error."""
         with suppress(FileNotFoundError):
-            kind = os.stat(name, dir_fd=self._directory, follow_symlinks=False).st_mode
-            if stat.S_ISDIR(kind):
+            if self._is_folder(name):
                 shutil.rmtree(self.private / name)
             else:
                 os.unlink(name, dir_fd=self._directory)
@@ -223,6 +226,10 @@ class RunFolder:
             except BlockingIOError:
                 gone = None
                 break
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EISDIR):
+                    raise self._not_ours(f"its entry {LOCK_FILE!r} is no file") from None
+                raise
             self._let_go()
         if gone is not None:
             raise gone
@@ -282,6 +289,10 @@ class RunFolder:
             "where it comes from, or choose another folder.",
             code="private-folder",
         )
+
+    def _is_folder(self, name: str) -> bool:
+        path = self.private / name
+        return path.is_dir() and not path.is_symlink()
 
     def _names(self) -> list[str]:
         with os.scandir(self._directory) as entries:

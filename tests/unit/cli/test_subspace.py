@@ -286,3 +286,15 @@ def test_a_finished_run_takes_up_where_a_killed_one_stopped(tallyveil, table, tm
     assert tallyveil("release", table, "--out", out)[0] == 0
     lines = (out / "ledger.jsonl").read_text().splitlines()
     assert sum('"spend"' in line for line in lines) == 1
+
+
+def test_diagnostics_that_a_killed_process_left_out_are_written(table, tallyveil, tmp_path):
+    """It was killed after the release and while writing them; the table itself is not drawn again."""
+    out, words = tmp_path / "out", ("--insecure-test-key", "k", "-q")
+    assert tallyveil("release", table, "--out", out, *words)[0] == 0
+    whole = {path.name for path in (out / "diagnostics").iterdir()}
+    assert "noise.csv" in whole
+    (out / "diagnostics").rename(out / "diagnostics.partial")
+    assert tallyveil("release", table, "--out", out, *words)[0] == 0
+    assert {path.name for path in (out / "diagnostics").iterdir()} == whole
+    assert not (out / "diagnostics.partial").exists()

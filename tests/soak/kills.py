@@ -1,0 +1,400 @@
+"""Random kills: whatever happens to a run, its release is the one of an undisturbed run, for one spend.
+
+    python tests/soak/kills.py --number 1000 --seed 1
+
+Small runs of all products are killed (SIGKILL) at random moments and taken up again. In a tenth of the trials two
+processes race for the folder. Before a tenth of the resumes something in the run folder is damaged at random; damage
+that cannot be mended must end in an error of its own, spend nothing, and leave the run able to go on once the file is
+restored. At the end the outputs must be, byte for byte, those of an undisturbed run, with one spend in the ledger, no
+private folder and no half-written file.
+
+Processes are forked from one that has compiled everything and started no thread: so a run takes half a second.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs are many
+
+from tallyveil.config.load import load_plan
+from tallyveil.config.subspace import load_subspace_plan
+from tallyveil.errors import TallyveilError
+from tallyveil.execution.run import run_release
+from tallyveil.execution.safetab import run_safetab
+from tallyveil.execution.safetab_households import run_households
+from tallyveil.execution.subspace_release import run_subspace
+from tallyveil.execution.warm_up import compile_kernels
+from tallyveil.noise.key import insecure_key
+from tallyveil.run.folder import RunFolder
+
+TESTS = Path(__file__).parents[1]
+KEY = insecure_key("soak")
+LOCKED = "folder-locked"
+UNMENDABLE = ("run.json", "ledger.jsonl", "lock")
+TABLE = """
+[release]
+name = "soak"
+[table]
+path = "table.csv"
+count = "n"
+[[attributes]]
+name = "a"
+levels = ["x", "y", "z"]
+[[attributes]]
+name = "b"
+levels = ["u", "v", "w"]
+[[constraints]]
+name = "rows"
+margin = ["a"]
+[privacy]
+epsilon = "1"
+[mechanism]
+law = "laplace"
+norm = "l1"
+epsilon = "0.25"
+distance = "4"
+"""
+SUBSPACE = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
+
+
+def module_of(name: str, path: Path) -> ModuleType:
+    """A module of the tests, which are no package."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_inputs(root: Path) -> None:
+    """The small inputs of every product."""
+    small = module_of("soak_small", TESTS / "conftest.py")
+    text = small.SMALL_RELEASE.replace("[[bounds]]", SUBSPACE)
+    text = text.replace('"discrete_gaussian"\nrho = "2"', '"discrete_gaussian"\nrho = "9/4"')
+    small.write_small_inputs(root / "full", text)
+    support = text.replace("[outputs]", '[outputs]\nmeasurements = "support"')
+    small.write_small_inputs(root / "support", support)
+    toy = module_of("soak_toy", TESTS / "unit" / "safetab" / "conftest.py")
+    toy.write_params(root / "safetab" / "p")
+    toy.write_data(root / "safetab" / "d", toy.person_rows(300))
+    homes = module_of("soak_homes", TESTS / "system" / "test_safetab_households.py")
+    homes.write_inputs(toy, root / "homes", 200, run_pr=False)
+    (root / "table").mkdir()
+    (root / "table" / "table.toml").write_text(TABLE)
+    rows = [f"{a},{b},{30 + 7 * i + 3 * j}" for i, a in enumerate("xyz") for j, b in enumerate("uvw")]
+    (root / "table" / "table.csv").write_text("a,b,n\n" + "\n".join(rows) + "\n")
+
+
+def products(root: Path) -> dict[str, Callable[[Path], object]]:
+    """What is run, by name."""
+    safetab, homes = root / "safetab", root / "homes"
+    return {
+        "topdown": lambda out: run_release(
+            load_plan(root / "full" / "release.toml"), out, test_key=KEY, workers=1
+        ),
+        "topdown, support": lambda out: run_release(
+            load_plan(root / "support" / "release.toml"), out, test_key=KEY, workers=1
+        ),
+        "safetab": lambda out: run_safetab(safetab / "p", safetab / "d", out, test_key=KEY),
+        "safetab-h": lambda out: run_households(homes / "p", homes / "d", out, test_key=KEY),
+        "subspace": lambda out: run_subspace(
+            load_subspace_plan(root / "table" / "table.toml"), out, draws=3, test_key=KEY
+        ),
+    }
+
+
+def contents(out: Path) -> dict[str, str]:
+    """SHA-256 of every file of a release, without what tells the time."""
+    found = {}
+    for path in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "log.jsonl"):
+        data = path.read_bytes()
+        if path.name == "manifest.json":
+            manifest = json.loads(data)
+            del manifest["performance"]
+            data = json.dumps(manifest).encode()
+        found[path.relative_to(out).as_posix()] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def spends(out: Path) -> int:
+    """How many spends the ledger shows; what is no whole line does not count."""
+    path = out / "ledger.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return sum(b'"kind":"spend"' in line for line in lines)
+
+
+def forked(work: Callable[[], object], said: Path) -> int:
+    """Start some work in a process of its own; what it says goes to a file."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        stream = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(stream, 1)
+        os.dup2(stream, 2)
+        work()
+        code = 0
+    except TallyveilError as error:
+        os.write(2, f"error [{error.code}] {error}".encode())
+        code = error.exit_code
+    except BaseException:  # told to the parent, which counts it as a fault
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def ended(process: int) -> int:
+    """Exit code of a process; below 0 for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+@dataclass
+class Trials:
+    """One lane of trials, one after the other."""
+
+    root: Path
+    lane: int
+    seed: int
+    kills: int
+    seconds: dict[str, float]
+    wanted: dict[str, dict[str, str]]
+    counted: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Trials until enough kills have landed."""
+        choose = random.Random(self.seed * 1000 + self.lane)
+        number = 0
+        while self.counted["kills"] < self.kills and len(self.faults) < 5:
+            number += 1
+            name = choose.choice(sorted(self.wanted))
+            out = self.root / f"lane-{self.lane}" / f"trial-{number}"
+            before = len(self.faults)
+            self._trial(name, out, choose)
+            self.counted["trials"] += 1
+            self.counted[f"trials of {name}"] += 1
+            if len(self.faults) == before:
+                shutil.rmtree(out)
+
+    def _trial(self, name: str, out: Path, choose: random.Random) -> None:
+        racing = choose.random() < 0.1
+        self.counted["races"] += racing
+        for attempt in range(choose.choice([1, 2, 3])):
+            if attempt:
+                self._resume_damaged(name, out, choose)
+            self._killed(name, out, choose, racing=racing)
+        self._resume_damaged(name, out, choose)
+        if racing:
+            choose.choice([self._race, self._stopped_before_the_lock])(name, out)
+        code, said = self._whole(name, out)
+        if code:
+            self._fault(name, out, f"the last run ended with {code}: {said}")
+            return
+        found = contents(out)
+        wanted = self.wanted[name]
+        differing = sorted(p for p in wanted.keys() | found.keys() if wanted.get(p) != found.get(p))
+        if differing or spends(out) != 1 or (out / "private").exists():
+            self._fault(
+                name,
+                out,
+                f"differs in {differing}, {spends(out)} spends, {sorted(path.name for path in out.iterdir())}",
+            )
+
+    def _start(self, name: str, out: Path, number: int = 0) -> tuple[int, Path]:
+        said = self.root / f"lane-{self.lane}" / f"said-{number}"
+        said.parent.mkdir(exist_ok=True)
+        return forked(lambda: products(self.root)[name](out), said), said
+
+    def _whole(self, name: str, out: Path) -> tuple[int, str]:
+        process, said = self._start(name, out)
+        return ended(process), said.read_text()
+
+    def _killed(self, name: str, out: Path, choose: random.Random, *, racing: bool) -> None:
+        """One process, or two that race, killed at moments of their own."""
+        started = [self._start(name, out, number) for number in range(1 + racing)]
+        begun = time.monotonic()
+        moments = sorted(choose.uniform(0, 1.05 * (1 + racing) * self.seconds[name]) for _ in started)
+        for (process, _), moment in zip(choose.sample(started, len(started)), moments, strict=True):
+            time.sleep(max(0.0, begun + moment - time.monotonic()))
+            os.kill(process, signal.SIGKILL)
+        for process, said in started:
+            code = ended(process)
+            self.counted["kills"] += code == -signal.SIGKILL
+            if code > 0 and LOCKED not in said.read_text():
+                self._fault(name, out, f"a killed run ended with {code}: {said.read_text()}")
+
+    def _stopped_before_the_lock(self, name: str, out: Path) -> None:
+        """A process that looked at the folder, and goes on when another has finished the release."""
+
+        def second() -> None:
+            RunFolder._claim = stopping(RunFolder._claim)
+            products(self.root)[name](out)
+
+        said = self.root / f"lane-{self.lane}" / "said-stopped"
+        process = forked(second, said)
+        _, status = os.waitpid(process, os.WUNTRACED)
+        code, words = self._whole(name, out)
+        found = contents(out) if code == 0 else {}
+        if os.WIFSTOPPED(status):
+            os.kill(process, signal.SIGCONT)
+            status = os.waitpid(process, 0)[1]
+        after = os.waitstatus_to_exitcode(status)
+        if code or after or contents(out) != found or spends(out) != 1:
+            self._fault(
+                name, out, f"stopped before the lock: {code} {words}, then {after} {said.read_text()}"
+            )
+
+    def _race(self, name: str, out: Path) -> None:
+        """Two processes to the end: each finishes, or finds the folder held."""
+        started = [self._start(name, out, number) for number in (0, 1)]
+        ends = [(ended(process), said.read_text()) for process, said in started]
+        if any(code and LOCKED not in said for code, said in ends) or all(code for code, _ in ends):
+            self._fault(name, out, f"two processes ended with {ends}")
+
+    def _resume_damaged(self, name: str, out: Path, choose: random.Random) -> None:
+        """In a tenth of the resumes: damage something, and see that the run mends it or refuses to go on."""
+        resumable = (out / "private").is_dir() and not (out / "manifest.json").exists()
+        if choose.random() >= 0.1 or not resumable:
+            return
+        paths = sorted(path for path in out.rglob("*") if path.is_file())
+        if not paths:
+            return
+        path = choose.choice(paths)
+        copy, spent = self.root / f"lane-{self.lane}" / "copy", spends(out)
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(out, copy)
+        has_key = (out / "private" / "run.json").exists()
+        how = damage(path, choose)
+        self.counted["damaged"] += 1
+        code, said = self._whole(name, out)
+        if code == 0:
+            self.counted["damage mended"] += 1
+            return
+        self.counted["damage refused"] += 1
+        links = path.parent.name == "private" and how == "made a link"  # never followed, never mended
+        if (
+            "Traceback" in said
+            or "error [" not in said
+            or (has_key and path.name not in UNMENDABLE and not links)
+        ):
+            self._fault(name, out, f"{path.name} {how}, which ended with {code}: {said}")
+        if path.name != "ledger.jsonl" and spends(out) != spent:
+            self._fault(name, out, f"{path.name} {how}: {spends(out)} spends instead of {spent}")
+        shutil.rmtree(out)
+        shutil.copytree(copy, out)
+
+    def _fault(self, name: str, out: Path, what: str) -> None:
+        self.faults.append(f"{name}, seed {self.seed}, {out}: {what}")
+
+
+def stopping(claim: Callable[[RunFolder], None]) -> Callable[[RunFolder], None]:
+    """The same, but the process stops itself right before it."""
+
+    def stopped(folder: RunFolder) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        claim(folder)
+
+    return stopped
+
+
+def damage(path: Path, choose: random.Random) -> str:
+    """Do something to a file; returns what, in words."""
+    data = path.read_bytes()
+    how = choose.choice(["removed", "emptied", "cut", "changed", "made a folder", "made a link", "replaced"])
+    if how in ("removed", "made a folder", "made a link"):
+        path.unlink()
+    if how == "made a folder":
+        path.mkdir()
+    elif how == "made a link":
+        path.symlink_to("/dev/null")
+    elif how == "emptied":
+        path.write_bytes(b"")
+    elif how == "cut":
+        path.write_bytes(data[: choose.randrange(len(data) + 1)])
+    elif how == "replaced":
+        path.write_bytes(b"[" * 100_000)
+    elif how == "changed" and data:
+        place = choose.randrange(len(data))
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << choose.randrange(8)]) + data[place + 1 :])
+    return how
+
+
+def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]]]:
+    """Seconds and contents of undisturbed runs; the second of two, when everything is compiled."""
+    seconds, wanted = {}, {}
+    for name, product in products(root).items():
+        for again in range(2):
+            out = root / "whole" / f"{name}-{again}"
+            begun = time.monotonic()
+            said = root / "said"
+            if ended(forked(lambda product=product, out=out: product(out), said)):
+                sys.exit(f"an undisturbed run of {name} failed: {said.read_text()}")
+            seconds[name] = time.monotonic() - begun
+        wanted[name] = contents(out)
+    return seconds, wanted
+
+
+def main() -> int:
+    """Run the trials; 0 where there is no fault."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--number", type=int, default=1000, help="kills that must land")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lanes", type=int, default=2, help="trials at the same time")
+    chosen = parser.parse_args()
+    begun = time.monotonic()
+    root = Path(tempfile.mkdtemp(prefix="soak-"))
+    if ended(forked(lambda: write_inputs(root), root / "said")):
+        sys.exit((root / "said").read_text())
+    compile_kernels()
+    seconds, wanted = reference(root)
+    print("seconds of a run:", {name: round(value, 2) for name, value in seconds.items()}, flush=True)
+    share = -(-chosen.number // chosen.lanes)
+    lanes = [Trials(root, lane, chosen.seed, share, seconds, wanted) for lane in range(chosen.lanes)]
+
+    def work(lane: Trials) -> None:
+        lane.run()
+        found = {"counted": lane.counted, "faults": lane.faults}
+        (root / f"found-{lane.lane}").write_text(json.dumps(found))
+
+    processes = [forked(lambda lane=lane: work(lane), root / f"lane-{lane.lane}-said") for lane in lanes]
+    broken = [lane for lane, process in zip(lanes, processes, strict=True) if ended(process)]
+    counted: Counter[str] = Counter()
+    faults = [(root / f"lane-{lane.lane}-said").read_text() for lane in broken]
+    for lane in lanes:
+        if lane not in broken:
+            found = json.loads((root / f"found-{lane.lane}").read_text())
+            counted.update(found["counted"])
+            faults += found["faults"]
+    for name, value in sorted(counted.items()):
+        print(f"{name}: {value}")
+    print(f"seconds: {time.monotonic() - begun:.0f}")
+    for fault in faults:
+        print(f"FAULT {fault}")
+    print("no fault" if not faults else f"{len(faults)} faults; see {root}")
+    if not faults:
+        shutil.rmtree(root)
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""Fifty random kills of every product, as `tests/soak/kills.py` does a thousand of."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SOAK = Path(__file__).parents[1] / "soak" / "kills.py"
+
+
+def test_fifty_random_kills():
+    """Races and damage among them: the same releases, each for one spend, and nothing private left."""
+    command = [sys.executable, str(SOAK), "--number", "50", "--seed", "2", "--lanes", "3"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "no fault" in said.stdout

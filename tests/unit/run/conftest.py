@@ -1,0 +1,115 @@
+"""A product of two files, small enough to be killed at every step, and what ends a process at a step."""
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tallyveil.accounting.events import DiscreteGaussian
+from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.noise.key import insecure_key
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.storage.write import write_parquet, write_text
+
+KEY = insecure_key("once")
+PLAN = b"\x05" * 32
+
+
+class Killed(BaseException):
+    """Stands for the process ending at once."""
+
+
+def make_job(**changes: Any) -> Job:
+    fields: dict[str, Any] = {
+        "plan_digest": PLAN.hex(),
+        "whole_plan": PLAN,
+        "binding": b"\x07" * 32,
+        # Room for a second spend, so that the budget is not what prevents it.
+        "declaration": Declaration("rho", Fraction(6), Neighbours.BOUNDED),
+        "event": DiscreteGaussian(Fraction(1), 1, 2),
+        "description": "a test",
+        "token": "test",
+        "test_key": KEY,
+    }
+    return Job(**(fields | changes))
+
+
+def work(run: Run) -> dict[str, Any]:
+    """Two stages; what they write depends on the key alone."""
+    number = run.secrets.noise_key[0]
+
+    def table(name: str) -> dict[str, Any]:
+        frame = pl.DataFrame({"noisy": [number + len(name)]})
+        write_parquet(run.path / name / "part-00000.parquet", frame, run.tags)
+        write_text(run.path / f"{name}.txt", str(number))
+        return {"rows": frame.height}
+
+    sizes = {name: run.stage(name, [name, f"{name}.txt"], lambda name=name: table(name)) for name in "ab"}
+    run.make(["plan.json"], lambda: write_text(run.path / "plan.json", "{}"))
+    return {
+        "format": 1,
+        "kind": "safetab",
+        "run": run.run_id,
+        "private": run.secrets.private,
+        "warnings": [],
+        "version": "0",
+        "plan_digest": PLAN.hex(),
+        "budget_unit": "rho",
+        "budgets": {"spent": str(run.spent)},
+        "event": {"kind": "none"},
+        "sizes": {name: {"groups": size} for name, size in sizes.items()},
+        "checks_passed": 1,
+        "files": run.files(),
+        "performance": [],
+    }
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def make() -> Callable[..., Outcome]:
+    def once(out: Path, **changes: Any) -> Outcome:
+        job = make_job(**changes)
+        return finished_before(out, job.plan_digest) or run_once(out, job, work)
+
+    return once
+
+
+STEPS = ("mkdir", "open", "rename", "replace", "unlink", "rmdir", "fsync", "ftruncate")
+
+
+@pytest.fixture
+def kill_at_step(monkeypatch) -> Callable[..., bool]:
+    """End some work right before its n-th change to the disk; whether it came so far."""
+
+    def act(number: int, act: Callable[[], Any]) -> bool:
+        calls = [0]
+
+        def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **named: Any) -> Any:
+                # opening to read changes nothing
+                if name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                    calls[0] += 1
+                    if calls[0] >= number:  # once dead it does nothing more, tidying up included
+                        raise Killed
+                return original(*arguments, **named)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in STEPS:
+                patch.setattr(os, name, counted(name, getattr(os, name)))
+            try:
+                act()
+            except Killed:
+                return True
+        return False
+
+    return act

@@ -1,0 +1,200 @@
+"""What is found under the name of the private folder is not trusted."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tallyveil.errors import StoreError
+from tallyveil.release.manifest import read_manifest
+from tallyveil.run.folder import FolderState, RunFolder, folder_state
+from tallyveil.run.once import run_once
+
+from .conftest import Killed, contents, make_job, work
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def planted_folder(out):
+    (out / "private").mkdir(parents=True)
+    (out / "private").chmod(0o777)
+
+
+def planted_key(out):
+    (out / "private").mkdir(parents=True, mode=0o700)
+    (out / "private" / "run.json.partial").write_text("")
+    (out / "private" / "run.json.partial").chmod(0o666)
+
+
+def link_to_elsewhere(out):
+    out.mkdir()
+    (out.parent / "elsewhere").mkdir(mode=0o700)
+    (out / "private").symlink_to(out.parent / "elsewhere")
+
+
+def dangling_link(out):
+    out.mkdir()
+    (out / "private").symlink_to(out.parent / "nowhere")
+
+
+def link_inside(out):
+    (out / "private").mkdir(parents=True, mode=0o700)
+    (out / "private" / "run.json.partial").symlink_to(out.parent / "nowhere")
+
+
+def lock_as_link(out):
+    (out / "private").mkdir(parents=True, mode=0o700)
+    (out / "private" / "lock").symlink_to(out.parent / "nowhere")
+
+
+def folder_inside(out):
+    (out / "private" / "sub").mkdir(parents=True)
+    (out / "private").chmod(0o700)
+
+
+def a_file(out):
+    out.mkdir()
+    (out / "private").write_text("")
+
+
+PLANTED = [
+    planted_folder, planted_key, link_to_elsewhere, dangling_link, link_inside, lock_as_link, folder_inside, a_file,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_what_was_planted_is_refused(make, out, plant):
+    plant(out)
+    with pytest.raises(StoreError) as caught:
+        make(out)
+    assert caught.value.code == "private-folder"
+    assert not (out / "ledger.jsonl").exists()
+    assert not (out.parent / "nowhere").exists()
+    elsewhere = out.parent / "elsewhere"
+    assert not elsewhere.exists() or not any(elsewhere.iterdir())
+
+
+def test_a_foreign_owner_is_refused(make, out, monkeypatch):
+    (out / "private").mkdir(parents=True, mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(StoreError, match="another user"):
+        make(out)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o277, 0o777])
+def test_modes_do_not_depend_on_the_umask(make, out, umask):
+    modes = {}
+
+    def working(run):
+        private = run.path / "private"
+        modes.update({path.name: path.stat().st_mode & 0o777 for path in private.iterdir()})
+        modes["private"] = private.stat().st_mode & 0o777
+        raise Killed
+
+    before = os.umask(umask)
+    try:
+        with pytest.raises(Killed):
+            run_once(out, make_job(), working)
+    except StoreError:  # a folder that its own umask closes cannot hold a run
+        assert umask & 0o700
+        assert not (out / "ledger.jsonl").exists()
+        return
+    finally:
+        os.umask(before)
+    assert modes["private"] == 0o700
+    assert modes["run.json"] == 0o600
+    assert modes["lock"] & 0o077 == 0
+    make(out)
+
+
+def test_a_folder_left_before_the_key_was_written_is_taken_up(make, out):
+    (out / "private").mkdir(parents=True, mode=0o700)
+    for name in ("lock", "run.json.partial"):
+        (out / "private" / name).touch(0o600)
+    make(out)
+    assert not (out / "private").exists()
+
+
+def test_whatever_lies_in_the_folder_of_a_run_is_removed_at_its_end(make, out):
+    def killed(run):
+        work(run)
+        (run.path / "private" / "sub" / "deeper").mkdir(parents=True)
+        (run.path / "private" / "sub" / "deeper" / "file").write_text("")
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_once(out, make_job(), killed)
+    make(out)
+    assert not (out / "private").exists()
+
+
+def test_links_put_into_the_folder_of_a_run_are_refused(make, out):
+    def killed(run):
+        work(run)
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_once(out, make_job(), killed)
+    (out / "private" / "x.json").symlink_to("/dev/null")
+    with pytest.raises(StoreError) as caught:
+        make(out)
+    assert caught.value.code == "private-folder"
+
+
+def test_a_finished_release_with_a_private_folder_is_finished_by_its_command(make, out):
+    make(out)
+    before = contents(out)
+    (out / "private" / "sub").mkdir(parents=True)
+    (out / "private" / "link").symlink_to("nowhere")
+    (out / "private").chmod(0o700)
+    with pytest.raises(StoreError) as caught:
+        read_manifest(out)
+    assert caught.value.code == "release-unfinished"
+    assert make(out).already_finished
+    assert contents(out) == before
+    read_manifest(out)
+
+
+def test_states(out):
+    assert folder_state(out) is FolderState.ABSENT
+    out.mkdir()
+    (out / "private").mkdir()
+    assert folder_state(out) is FolderState.ABSENT
+    (out / "private" / "run.json").touch()
+    assert folder_state(out) is FolderState.STARTED
+    (out / "private" / "sealed-0.partial").touch()
+    assert folder_state(out) is FolderState.STARTED
+    (out / "private" / "sealed-0").touch()
+    assert folder_state(out) is FolderState.SEALED
+    (out / "manifest.json").touch()
+    assert folder_state(out) is FolderState.FINISHED
+    (out / "manifest.json").unlink()
+    shutil.rmtree(out / "private")
+    (out / "ledger.jsonl").touch()
+    assert folder_state(out) is FolderState.KEYLESS
+    (out / "ledger.jsonl").rename(out / "x")
+    assert folder_state(out) is FolderState.FOREIGN
+    with pytest.raises(StoreError, match="is a file"):
+        folder_state(out / "x")
+
+
+def test_a_folder_that_cannot_be_made_is_told(make):
+    with pytest.raises(StoreError):
+        make(Path("/proc/nowhere/out"))
+    with pytest.raises(StoreError):
+        make(Path("/dev/null/out"))
+
+
+def test_a_folder_of_the_private_one_replaced_while_waiting(out):
+    """A process that let go of the lock must not remove the folder of the one after it."""
+    with RunFolder(out) as first:
+        first.write("x", b"1")
+        shutil.rmtree(first.private)
+        with RunFolder(out) as second:
+            second.write("run.json", b"{}")
+            first.remove_private()
+            assert second.read("run.json") == b"{}"
