@@ -41,6 +41,7 @@ def evaluate(
     from tallyveil.execution.evaluate import evaluate_release
     from tallyveil.report import write_evaluation_report, write_report
 
+    write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry
     evaluation = evaluate_release(release, truth)
     path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification
