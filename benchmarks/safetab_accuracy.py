@@ -169,7 +169,7 @@ def exact_coverages(inputs: SafetabInputs) -> Iterator[dict[str, Any]]:
         for detail in range(4):
             estimator = detail_estimator(one, detail)
             for number, parts in (("total", estimator.n), ("cell", 1)):
-                margin = int(estimator.qualities(number)[1].margin)
+                margin = int(estimator.measured(parts).margin)
                 yield {
                     **row,
                     "number": number,

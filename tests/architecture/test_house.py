@@ -139,3 +139,12 @@ def test_only_the_named_door_declassifies():
     """True counts become public counts in one module only."""
     makers = [p for p in (ROOT / "confidential").rglob("*.py") if "PublicCounts(" in p.read_text()]
     assert [p.name for p in makers] == ["declassify.py"]
+
+
+def test_public_files_are_said_to_be_protected():
+    """A file for the public is not called private: its metadata say whether it is protected."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):
+                keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+                assert "private" not in keys, path

@@ -57,6 +57,7 @@ def _parameters(callback: Callable[..., Any]) -> Iterator[Parameter]:
             (one for one in get_args(kind) if one is not NoneType), kind
         )  # of an optional value, or a list
         kind = next(iter(get_args(kind)), kind)
+        kind = kind if isinstance(kind, type) else str  # one of several words
         flag = f"--{parameter.name.replace('_', '-')}"
         words = map(
             str, (info.default, *(info.param_decls or ()))

@@ -71,12 +71,48 @@ def change_records(release: Path, **columns: object) -> None:
         ('[["total"], ["*"]]', '[["total"], ["grown"]]', ConfigError, "left out: age*home"),
         ('grown = "1/4"', '"home*age" = "1/4"', ConfigError, "are the same query"),
         ("[release]", "[release", ConfigError, "not valid TOML"),
+        ("[release]", "deep = " + "[" * 5000 + "\n[release]", ConfigError, "nested too deeply"),
+        ("[release]", "long = " + "9" * 5000 + "\n[release]", ConfigError, "not valid TOML"),
+        ("[release]", "x" + ".x" * 3000 + " = 1\n[release]", ConfigError, "unknown key"),
+        ('[strategy]\nrho = "2"', '[strategy]\nrho = "1e99999999"', ConfigError, "no exact number"),
+        ("prefix_lengths = [1, 3, 5]", "prefix_lengths = [1, 3, 99999999999999999999999999]", ConfigError,
+         "less than or equal to 1000"),
     ],
 )  # fmt: skip
 def test_mistakes_in_the_release_file(attempt, edit, old, new, error, said):
     code, text = attempt(edit(old, new))
     assert code == error.exit_code
     assert said in text
+
+
+def test_a_schema_that_no_machine_holds_is_refused_with_its_memory(attempt, edit):
+    levels = ", ".join(f'"l{number}"' for number in range(30))
+    more = "".join(f'[[schema.attributes]]\nname = "more{n}"\nlevels = [{levels}]\n' for n in range(6))
+    code, text = attempt(edit("[[schema.recodes]]", f"{more}[[schema.recodes]]"))
+    assert code == SchemaError.exit_code
+    assert "4,374,000,000 cells" in text
+    assert "GiB" in text
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [("geocode,age,age,home,count", "more than once"), ("geocode;age;home;count", "lacks")],
+)
+def test_headers_that_do_not_say_which_column_is_meant(attempt, edit, header, said):
+    release = edit("people.parquet", "people.csv")
+    (release.parent / "people.csv").write_text(f"{header}\nA1101,young,young,house,{CANARY}\n")
+    code, text = attempt(release)
+    assert code == ConfigError.exit_code
+    assert said in text
+
+
+def test_dates_are_no_counts(attempt, small_release):
+    path = small_release.parent / "people.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(pl.col("count").cast(pl.Int32).cast(pl.Date)).write_parquet(path)
+    code, text = attempt(small_release)
+    assert code == SchemaError.exit_code
+    assert "holds Date, wanted whole numbers" in text
 
 
 def test_all_mistakes_of_a_file_are_shown_at_once(attempt, edit):
@@ -223,7 +259,7 @@ def test_a_disk_that_fills_up_keeps_what_was_done(small_release, small_disk, mon
     import tallyveil.execution.run as running
     from tallyveil.config.load import load_plan
 
-    monkeypatch.setattr(running, "refuse_small_disk", lambda *_: None)
+    monkeypatch.setattr(running, "refuse_many_people", lambda *_: None)
     disk = small_disk("128k")
     ballast = disk / "ballast"
     ballast.write_bytes(b"x" * 60_000)

@@ -26,7 +26,7 @@ def tallyveil(monkeypatch, capsys):
 def test_an_evaluated_release_is_marked_and_keeps_its_total(tallyveil, small_release, tmp_path):
     out, truth = tmp_path / "out", small_release.parent / "people.parquet"
     first = json.loads(tallyveil("run", small_release, "--out", out, "--json"))
-    assert (first["private"], first["warnings"]) == (True, [])
+    assert (first["protected"], first["warnings"]) == (True, [])
     assert first["privacy"]["epsilon"] == first["privacy"]["exact"]["epsilon"]["upper"]
     assert first["privacy"]["epsilon"] < first["privacy"]["classical_epsilon"]
     before = json.loads(tallyveil("account", "total", out, "--json"))
@@ -35,11 +35,11 @@ def test_an_evaluated_release_is_marked_and_keeps_its_total(tallyveil, small_rel
         evaluated = json.loads(
             tallyveil("evaluate", out, "--truth", truth, "--i-understand-this-is-not-private", "--json")
         )
-        assert evaluated["private"] is False
+        assert evaluated["protected"] is False
         assert evaluated["warning"].startswith("NOT PRIVATE")
         assert evaluated["errors"]
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["private"] is True  # the release itself is as private as it was
+    assert manifest["protected"] is True  # the release itself is as private as it was
     assert len(manifest["warnings"]) == 1
     assert "NOT PRIVATE" in manifest["warnings"][0]
     assert [look["line"] for look in manifest["declassified"]] == [2, 3]
@@ -60,6 +60,6 @@ def test_a_test_key_is_marked_and_has_no_total(tallyveil, small_release, tmp_pat
     made = json.loads(
         tallyveil("run", small_release, "--out", out, "--json", "--insecure-test-key", "declassified")
     )
-    assert made["private"] is False
+    assert made["protected"] is False
     assert "protects nobody" in made["warnings"][0]
     assert "insecure test key" in tallyveil("account", "total", out, code=BudgetError.exit_code)

@@ -133,16 +133,16 @@ def test_the_folder_holds_nothing_confidential_when_the_run_has_ended(outcome):
 
 
 def test_a_test_key_is_marked_everywhere(outcome):
-    assert outcome.manifest["private"] is False
+    assert outcome.manifest["protected"] is False
     assert outcome.manifest["warnings"]
     assert "insecure test key" in (outcome.path / "ledger.jsonl").read_text()
     for path in outcome.path.rglob("*.parquet"):
-        assert "insecure test key" in pl.read_parquet_metadata(path)["tallyveil.private"]
+        assert "insecure test key" in pl.read_parquet_metadata(path)["tallyveil.protected"]
 
 
-def test_a_real_key_is_private_and_gives_other_noise(small_release, tmp_path, outcome):
+def test_a_real_key_is_protected_and_gives_other_noise(small_release, tmp_path, outcome):
     real = run_release(load_plan(small_release), tmp_path / "real")
-    assert real.manifest["private"] is True
+    assert real.manifest["protected"] is True
     assert real.manifest["warnings"] == []
     path = "measurements/Block/age.home/part-00000.parquet"
     assert pl.read_parquet(tmp_path / "real" / path)["values"].to_list() != (

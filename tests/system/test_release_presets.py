@@ -165,10 +165,10 @@ def test_a_family_that_the_release_does_not_name_is_seen(country, tmp_path):
     assert {item["name"]: item["aimed"] for item in record["deviations"]} == {
         name: name == "place" for name in changes
     }
-    planned = CliRunner().invoke(app, ["plan", str(path), "--geography"])
+    planned = CliRunner().invoke(app, ["plan", str(path), "--read-geography"])
     assert "school_district" in planned.stdout
     assert "warning: Block_Group: totals are less exact" in planned.stderr
-    planned = CliRunner().invoke(app, ["plan", str(path), "--geography", "--json"])
+    planned = CliRunner().invoke(app, ["plan", str(path), "--read-geography", "--json"])
     assert json.loads(planned.stdout)["spine"]["warnings"] == record["warnings"]
 
 

@@ -43,7 +43,7 @@ def test_no_file_and_no_message_speaks_of_people(households, command, tmp_path):
     """Before, the report, the plan and the closing box called every record a person."""
     out = tmp_path / "out"
     truth = households.parent / "records.parquet"
-    said = command("plan", households, "--geography")
+    said = command("plan", households, "--read-geography")
     said += command("run", households, "--out", out)
     said += command("intervals", out)
     codes = pl.read_parquet(out / "geography.parquet")["Block"]

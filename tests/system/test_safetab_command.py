@@ -99,7 +99,7 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     code, said, _ = command("run", params, data, "--out", out, "--json")
     assert code == 0
     summary = json.loads(said)
-    assert summary["private"] is True
+    assert summary["protected"] is True
     assert summary["sizes"]["US"]["t1_rows"] > 50
     page = (out / "report.html").read_text()
     assert "NOT PRIVATE" not in page
@@ -121,12 +121,12 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     assert "NOT PRIVATE" in said
     assert kinds(out) == ["declaration", "spend", "declassify"]
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["private"] is True
+    assert manifest["protected"] is True
     assert "NOT PRIVATE" in manifest["warnings"][0]
     assert manifest["declassified"][0]["line"] == 2
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
     for path in (out / "evaluation").glob("*.parquet"):
-        assert pl.read_parquet_metadata(path)["tallyveil.private"] == "false"
+        assert pl.read_parquet_metadata(path)["tallyveil.protected"] == "false"
 
 
 def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path, toy):
@@ -442,7 +442,7 @@ def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
         frame = pl.read_parquet(out / "t1-us.parquet")
         assert frame.height == pl.read_parquet(run / "t1-us.parquet").height
         tags = pl.read_parquet_metadata(out / "t1-us.parquet")
-        assert (tags["tallyveil.private"], tags["tallyveil.consistent"]) == ("true", rule)
+        assert (tags["tallyveil.protected"], tags["tallyveil.consistent"]) == ("true", rule)
         if rule == "states":
             own = frame.group_by("ITERATION_CODE", "REGION_TYPE").agg(pl.col("CONSISTENT").sum())
             wide = own.pivot(on="REGION_TYPE", index="ITERATION_CODE", values="CONSISTENT").drop_nulls(

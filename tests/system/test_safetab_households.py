@@ -200,7 +200,7 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     code, said, _ = command(monkeypatch, capsys, *words, "--t1", first, "--json")
     assert code == 0
     record = json.loads(said)
-    assert record["private"] is True
+    assert record["protected"] is True
     assert record["privacy"]["US"]["epsilon"]["upper"] > 0
     header = (tmp_path / "out" / "t3" / "T03004" / "us.csv").read_text().splitlines()[0]
     assert header == "REGION_ID|REGION_TYPE|ITERATION_CODE|T3_DATA_CELL|COUNT"
@@ -243,7 +243,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
         found = {}
         for run in ("us", "pr"):
             path = out / "evaluation" / f"truth-{table}-{run}.parquet"
-            assert pl.read_parquet_metadata(path)["tallyveil.private"] == "false"
+            assert pl.read_parquet_metadata(path)["tallyveil.protected"] == "false"
             found |= {row[:4]: row[4] for row in pl.read_parquet(path).rows()}
         assert found == truth[table]
     errors = pl.read_parquet(out / "evaluation" / "errors-households.parquet")

@@ -65,7 +65,7 @@ def short_decimal(value: Fraction) -> str:
 
 def _text(value: Fraction | float, digits: int, places: int | None, *, up: bool) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        return "no number" if math.isnan(value) else "infinite" if value > 0 else "minus infinite"
+        return "no number" if math.isnan(value) else "infinity" if value > 0 else "minus infinity"
     exact = Fraction(value)
     if places is not None:
         return _written(exact, -places, up=up, plain=True)

@@ -47,6 +47,9 @@ GRID_LENGTH = 1 << 21
 """Points of the fine grid."""
 
 _CACHED = 2
+_MOST_GROWTH = 600.0
+"""Of the tilt over one step of the grid, as a logarithm: beyond it the weights leave the range of floats."""
+
 _WINDOW = 34.0  # minus the logarithm of the mass left outside on either side: 1.7e-15
 _OUTSIDE = 4 * math.exp(-_WINDOW)
 _COARSENESS = 1.0  # of the tilts: each law is dear, and half a standard deviation off costs nothing
@@ -177,6 +180,11 @@ def rounded_law(factors: tuple[LossFactor, ...], groups: tuple[TiltedFFT, ...], 
     if coarsest >= step:
         # It comes to lie on the grid: nothing is rounded in that group, which is the last one.
         step, turned = coarsest / (coarsest // step), turned - 1
+    if abs(float(tilt)) * float(step) > _MOST_GROWTH:
+        raise SolverError(
+            f"the losses together spread from {low:.3g} to {high:.3g}, too far for one grid. Account for noise that "
+            "protects nobody apart from the rest."
+        )
     for group in reversed(groups):
         law, turned = group.law(tilt), max(turned - 1, 0)
         ratio = float(group.lattice.step / step)

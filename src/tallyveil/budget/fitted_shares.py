@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.budget.precision import precision_of
 from tallyveil.budget.spine_variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
@@ -222,8 +223,8 @@ def _cutting_planes(
         # Halfway to the best point so far: plain cutting planes leap about.
         point = (solved.x[:-1] + best) / 2
     raise SolverError(
-        f"shares were not found to within {gap:g}: the budget lies between {bound:.6g} and {best_value:.6g}. "
-        "Allow more rounds, or a wider gap."
+        f"shares were not found to within {gap:g}: the budget lies between {at_least(bound)} and "
+        f"{at_most(best_value)}. Allow more rounds, or a wider gap."
     )
 
 

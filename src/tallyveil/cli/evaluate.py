@@ -41,6 +41,7 @@ def evaluate(
     from tallyveil.execution.evaluate import evaluate_release
     from tallyveil.report import write_evaluation_report, write_report
 
+    write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry
     evaluation = evaluate_release(release, truth)
     path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification
@@ -69,16 +70,15 @@ def _show(evaluation: "Evaluation", path: Path) -> None:
 def _artefacts(evaluation: "Evaluation") -> Any:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     from tallyveil.report.artefact_lines import artefact_lines
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(Text(f"{evaluation.finest} geounits"), overflow="fold")
+    table.add_column(f"{evaluation.finest} geounits", overflow="fold")
     for heading in ("truly", "published", f"{evaluation.unit.many} in them"):
         table.add_column(heading, justify="right", no_wrap=True)
     for line in artefact_lines(evaluation.artefacts, evaluation.finest, evaluation.unit):
-        table.add_row(Text(line.title), line.true, line.published, line.records)
+        table.add_row(line.title, line.true, line.published, line.records)
     return table
 
 

@@ -104,6 +104,9 @@ def intervals(
 
     columns = split_names(families) if families else None
     table = None if entities is None else read_entity_table(entities, columns)
+    write_report(
+        release
+    )  # a release whose report cannot be made is refused before anything is written into it
     with observer_for(quiet, as_json) as observer:
         outcome = make_intervals(
             release,

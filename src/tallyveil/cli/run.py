@@ -56,7 +56,7 @@ def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dic
     return {
         "name": manifest["name"],
         "run": manifest["run"],
-        "private": manifest["private"],
+        "protected": manifest["protected"],
         "warnings": manifest["warnings"],
         "already_finished": already_finished,
         "privacy": manifest["privacy"],

@@ -34,6 +34,16 @@ Params = Annotated[
 ]
 Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the tables; new, empty, or an unfinished run.")]
+NoNoise = Annotated[
+    bool,
+    typer.Option(
+        "--no-noise",
+        help="Tabulate the true counts, to verify an implementation. Needs --i-understand-this-is-not-private.",
+    ),
+]
+NotPrivate = Annotated[
+    bool, typer.Option("--i-understand-this-is-not-private", help="Required with --no-noise.")
+]
 DELTA = "1e-10"
 
 
@@ -54,11 +64,13 @@ def plan(
 ) -> None:
     """Show what a run guarantees and how exact its numbers will be, before any record is opened."""
     from tallyveil.safetab.plan import read_plan
+    from tallyveil.storage.outputs import claim_folder
     from tallyveil.storage.write import write_json
 
     read = read_plan(params)
     record = plan_record(read, _exact(delta), data)
     if out is not None:
+        claim_folder(out, "safetab plan")
         write_json(out / "safetab-plan.json", record)
     if as_json:
         say(json.dumps(record, indent=2))
@@ -120,12 +132,19 @@ def run(
         ),
     ] = False,
     insecure_test_key: InsecureTestKey = None,
+    no_noise: NoNoise = False,
+    not_private: NotPrivate = False,
 ) -> None:
     """Tabulate population groups: T1 and T2, with margins of error.
 
     Reads and checks every input, enters the spend into the ledger, then measures. Interrupted at any moment, the
     same command goes on and gives the same tables at no new cost.
     """
+    if _exactly(no_noise, not_private, insecure_test_key):
+        from tallyveil.execution.safetab_exact import tabulate_exactly
+
+        _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
+        return
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab import describe_safetab, run_safetab
     from tallyveil.noise.key import insecure_key
@@ -189,7 +208,7 @@ def evaluate(
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
     if as_json:
-        say(json.dumps({"private": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        say(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_errors, show_household_errors
 
@@ -217,8 +236,16 @@ def households(
     quiet: Quiet = False,
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
+    no_noise: NoNoise = False,
+    not_private: NotPrivate = False,
 ) -> None:
     """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
+    if _exactly(no_noise, not_private, insecure_test_key):
+        from tallyveil.execution.safetab_exact import tabulate_households_exactly
+
+        manifest = tabulate_households_exactly(params, data, out, published=published)
+        _show_exact(manifest, out, quiet=quiet, as_json=as_json)
+        return
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab_households import describe_households, run_households
     from tallyveil.noise.key import insecure_key
@@ -231,7 +258,7 @@ def households(
     describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "private", "warnings", "sizes", "privacy", "checks_passed")
+    keys = ("run", "protected", "warnings", "sizes", "privacy", "checks_passed")
     if as_json:
         said = {key: outcome.manifest[key] for key in keys}
         say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
@@ -254,7 +281,10 @@ def consistent(
 ) -> None:
     """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
     from tallyveil.execution.safetab_consistent import write_consistent
+    from tallyveil.storage.outputs import claim_folder, refuse_inputs
 
+    refuse_inputs(out, [params, run])
+    claim_folder(out, "safetab consistent")
     paths = write_consistent(params, run, out, rule.value)
     if not quiet:
         for path in paths:
@@ -270,7 +300,9 @@ def long_form(
 ) -> None:
     """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
     from tallyveil.safetab.short_form import convert_short_form
+    from tallyveil.storage.outputs import claim_file
 
+    claim_file(out, [short, codes])
     rows = convert_short_form(short, codes, out)
     if not quiet:
         say(f"{rows:,} rows written to {out}")
@@ -311,6 +343,31 @@ def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str,
 _LISTS = ("codes", "mapping", "iterations")
 
 
+def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
+    """Whether tables without noise are asked for, in so many words."""
+    from tallyveil.errors import ConfigError
+
+    if no_noise != not_private:
+        raise ConfigError(
+            "tables without noise are the true counts: whoever sees them learns about single people. If that is what "
+            "you want, give both --no-noise and --i-understand-this-is-not-private; if not, give neither. Nothing was "
+            "read.",
+            code="not-private",
+        )
+    if no_noise and test_key is not None:
+        raise ConfigError("--no-noise needs no key. Leave --insecure-test-key out.", code="bad-flag")
+    return no_noise
+
+
+def _show_exact(manifest: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> None:
+    typer.echo(manifest["warnings"][0], err=True)
+    if as_json:
+        keys = ("kind", "private", "warnings", "sizes")
+        typer.echo(json.dumps({**{key: manifest[key] for key in keys}, "out": str(out)}))
+    elif not quiet:
+        typer.echo(str(out))
+
+
 def _exact(text: str) -> Any:
     from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import ConfigError
@@ -331,7 +388,7 @@ def _show_run(
     as_json: bool,
 ) -> None:
     if as_json:
-        keys = ("run", "private", "warnings", "sizes", "checks_passed")
+        keys = ("run", "protected", "warnings", "sizes", "checks_passed")
         said = {key: manifest[key] for key in keys}
         say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
     elif not quiet:

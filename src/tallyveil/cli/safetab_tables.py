@@ -20,6 +20,10 @@ def show_plan(record: dict[str, Any]) -> None:
     opened = "only the public geography was opened" if "groups" in record else "no data was opened"
     console.print(headed("SafeTab plan", f" ({opened}; one person's record is added or removed)"))
     console.print(_privacy(record["privacy"], record["budget_unit"]))
+    console.print(
+        "A record that is changed leaves its groups and enters as many others: twice the budget, and the last column.",
+        soft_wrap=True,
+    )
     console.print(_sets(record))
     console.print(_details(record["details"]))
     console.print(
@@ -142,7 +146,11 @@ def _table(*left: str) -> Table:
 
 def _guarantee(one: dict[str, Any], unit: str) -> str:
     exact = _up(one["epsilon"]["upper"])
-    return f"{unit} = {_decimal(one['budget'])}; epsilon = {exact} at delta = {_delta(one['delta'])}, exactly"
+    changed = _up(one["changed"]["epsilon"]["upper"])
+    return (
+        f"epsilon <= {exact} at delta = {_delta(one['delta'])}, composed exactly; {unit} = {_decimal(one['budget'])}; "
+        f"where a record is changed, epsilon <= {changed}; {unit} = {_decimal(one['changed']['budget'])}"
+    )
 
 
 def _delta(text: str) -> str:
@@ -151,11 +159,12 @@ def _delta(text: str) -> str:
 
 def _privacy(privacy: list[dict[str, Any]], unit: str) -> Table:
     table = _table("run", unit)
-    for heading in ("delta", "epsilon, exact", "Renyi", "zCDP", "textbook", "pure"):
+    for heading in ("delta", "epsilon, exact", "Renyi", "zCDP", "textbook", "pure", "changed, exact"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in privacy:
         others = (one["renyi"], one["zcdp"], one["zcdp_textbook"], one["pure"])
         epsilons = [_up(one["epsilon"]["upper"]), *("" if x is None else _up(x) for x in others)]
+        epsilons.append(_up(one["changed"]["epsilon"]["upper"]))
         table.add_row(one["run"], _decimal(one["budget"]), _delta(one["delta"]), *epsilons)
     return table
 

@@ -122,7 +122,9 @@ def build(
     from tallyveil.cli.area_changes import show_changes
     from tallyveil.cli.spine_build import BuildFlags, built
     from tallyveil.geography.spine_files import write_spine
+    from tallyveil.storage.outputs import claim_file
 
+    claim_file(out, [geography, *([entities] if entities is not None else [])])
     found = built(
         BuildFlags(
             geography, entities, preset, geolevels, column or [], strategy, schema, exact or [], regroup, aim or [],
@@ -157,8 +159,11 @@ def distance(
     from tallyveil.cli.spine_inputs import read_families
     from tallyveil.geography import off_spine_distances, recipe_of
     from tallyveil.geography.spine_files import read_spine_file
+    from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
+    if out is not None:
+        claim_file(out, [file, entities])
     made, _ = read_spine_file(file)
     name, _, code = (recipe or "").partition(":")
     families = read_families(entities, made, family or ([name] if name else []))
@@ -216,8 +221,12 @@ def compare(
     drawn: these numbers follow from the spines and the strategy.
     """
     from tallyveil.cli.spine_tables import comparison, show_rows
+    from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
+    for path in (out, each):
+        if path is not None:
+            claim_file(path, [first, second, *([entities] if entities is not None else [])])
     frame, areas = comparison(
         (first, second), (strategy, second_strategy or strategy), entities, family or [], schema, exact or []
     )
@@ -282,7 +291,9 @@ def show(
     from tallyveil.cli.spine_inputs import read_points
     from tallyveil.geography.spine_files import read_spine_file
     from tallyveil.report.spine_page import write_spine_page
+    from tallyveil.storage.outputs import claim_file
 
+    claim_file(out, [file, *([entities] if entities is not None else [])])
     made, shares = read_spine_file(file)
     points = read_points(entities) if entities is not None else None
     page = write_spine_page(out, made, shares, points, county=county, within=within, group=group)

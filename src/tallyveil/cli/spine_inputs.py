@@ -157,13 +157,12 @@ def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
 
 
 def _columns_of(path: Path) -> list[str]:
-    import polars as pl
 
-    from tallyveil.storage.read import UNREADABLE
+    from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
     if not path.is_file() or path.suffix not in (".parquet", ".csv"):
         return []  # reading it says what is wrong
-    scan = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema=False)
+    scan = scan_parquet(path) if path.suffix == ".parquet" else scan_text(path)
     try:
         return scan.collect_schema().names()
     except UNREADABLE:

@@ -60,14 +60,17 @@ def study(
 
     Of safetab and integer-subspace everything is recomputed where nothing is asked for.
     """
+    from tallyveil.storage.outputs import claim_folder
     from tallyveil.studies.exhibit import MissingDataError, StudyInputs
     from tallyveil.studies.write import write_comparisons, write_findings
 
     wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
     # Of these papers everything is quick, so that nothing need be chosen.
     everything = everything or (name is not Study.FDP_CENSUS and not wanted)
+    chosen = _chosen(name, wanted, everything)
+    claim_folder(out, f"study {name.value}")
     results: list[tuple[Exhibit, Findings]] = []
-    for exhibit in _chosen(name, wanted, everything):
+    for exhibit in chosen:
         try:
             findings = exhibit.recompute(StudyInputs(data))
         except MissingDataError as missing:

@@ -57,19 +57,20 @@ def release(
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.subspace_release import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
+    from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
 
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    if not (out / "diagnostics").exists():  # also where a run was killed between the release and these
-        unfinished = out / ("diagnostics" + TEMPORARY_SUFFIX)
+    if not inside(out, "diagnostics").exists():  # also where a run was killed between the release and these
+        unfinished = inside(out, "diagnostics" + TEMPORARY_SUFFIX)
         shutil.rmtree(unfinished, ignore_errors=True)
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
-        unfinished.rename(out / "diagnostics")
+        unfinished.rename(inside(out, "diagnostics"))
     if as_json:
-        shown = ("name", "run", "private", "warnings", "privacy", "noise", "checks")
+        shown = ("name", "run", "protected", "warnings", "privacy", "noise", "checks")
         record = {name: outcome.manifest[name] for name in shown}
         say(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
@@ -93,9 +94,12 @@ def diagnose(
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.subspace_record import noise_record
     from tallyveil.execution.subspace_release import noise_of
+    from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
 
     plan = load_subspace_plan(table_file)
+    if out is not None:
+        claim_folder(out, "subspace diagnose")
     noise = noise_of(plan)
     written: tuple[Path, ...] = ()
     if out is not None:  # before a chain is refused: the plots show why

@@ -95,6 +95,7 @@ def _write_safetab(
     from tallyveil.errors import ConfigError
     from tallyveil.safetab.config import read_config
     from tallyveil.safetab.iterations import read_iterations
+    from tallyveil.storage.outputs import refuse_taken
     from tallyveil.synthetic import write_safetab_country
 
     if foreign or (blocks is None and people is None):
@@ -103,6 +104,7 @@ def _write_safetab(
             "--like-geography: its states and codes come from PARAMS.",
             code="bad-flag",
         )
+    refuse_taken(out, "a made-up population")
     config, files = read_config(params), read_iterations(params)
     n_states = sum(len(config.states_of(run)) for run in config.runs)
     n_blocks = blocks if blocks is not None else max(n_states, (people or 0) // PEOPLE_PER_BLOCK)
@@ -132,11 +134,13 @@ def write_country(
             to keep, or the schema is no preset.
     """
     from tallyveil.errors import ConfigError
+    from tallyveil.storage.outputs import refuse_taken
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import make_states, write_states
 
     if (blocks is None) == (like is None):
         raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
+    refuse_taken(out, "a made-up population")
     published = _published(like, like_geography) if like is not None else None
     paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
     release_file = out / "release.toml"
@@ -150,8 +154,10 @@ def _release_file(schema: str, name: str, paths: dict[str, Path]) -> str:
     """The release file of a schema; a country of several states has the US above them where a preset does."""
     import polars as pl
 
+    from tallyveil.storage.read import scan_parquet
+
     folder = resources.files("tallyveil.cli.release_files")
-    n_states = pl.scan_parquet(paths["geography"]).select(pl.col("state").n_unique()).collect().item()
+    n_states = scan_parquet(paths["geography"]).select(pl.col("state").n_unique()).collect().item()
     template = folder / f"{schema}-us.toml"
     if n_states == 1 or not template.is_file():
         template = folder / f"{schema}.toml"

@@ -17,6 +17,9 @@ from rich.text import Text
 
 from tallyveil.printable import shown
 
+LONGEST_MESSAGE = 4000
+"""Characters of an error that are shown; a file that is no table may have a header of megabytes."""
+
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a line of text, on standard error if asked for."""
@@ -28,7 +31,8 @@ def say_error(code: str, message: str) -> None:
     label = f"error [{code}]"
     styled = label if os.environ.get("NO_COLOR") else typer.style(label, fg="red", bold=True)
     typer.echo(styled, err=True, nl=False)
-    say(f" {message}", err=True)
+    cut = len(message) - LONGEST_MESSAGE
+    say(f" {message[:LONGEST_MESSAGE]}" + (f" ... ({cut:,} characters more)" if cut > 0 else ""), err=True)
     say(f"More: tallyveil explain {code}", err=True)
 
 

@@ -47,8 +47,7 @@ def declassify_truth(
     Privacy: none. Whatever is computed from the result must be marked as not private.
     """
     finest = read_records(path, geocode=geocode, count=count, columns=columns, schema=schema, spine=spine)
-    token = f"{ledger.run} declassify {len(ledger.entries)}"
-    ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
+    _enter(ledger, reason)
     return tuple(
         PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)
         for level in aggregate_all(finest, spine)
@@ -75,9 +74,7 @@ def declassify_groups(
         Every level set with its groups that somebody is in, one after the other.
     Privacy: none. Whatever is computed from the result must be marked as not private.
     """
-    token = f"{ledger.run} declassify {len(ledger.entries)}"
-    ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
-    measurer = GroupMeasurer(persons, regions, _NoNoise())
+    measurer = exact_group_measurer(persons, regions, ledger=ledger, reason=reason)
     return ((one, _true_groups(measurer, one)) for one in sets)
 
 
@@ -100,10 +97,39 @@ def declassify_households(
         Every set with its groups, and the true cells of the groups of each detail.
     Privacy: none. Whatever is computed from the result must be marked as not private.
     """
+    measurer = exact_household_measurer(households, regions, ledger=ledger, reason=reason)
+    return ((one, own, measurer.measure(one, own)) for one, own in groups)
+
+
+def exact_group_measurer(
+    persons: ConfidentialPersons, regions: Regions, *, ledger: Ledger, reason: str
+) -> GroupMeasurer:
+    """A measurer of population groups that adds no noise, after writing so into the ledger.
+
+    Args:
+        persons, regions, ledger, reason: As in `declassify_groups`.
+    Privacy: none. Whatever is computed from its measurements must be marked as not private.
+    """
+    _enter(ledger, reason)
+    return GroupMeasurer(persons, regions, _NoNoise())
+
+
+def exact_household_measurer(
+    households: Mapping[str, ConfidentialPersons], regions: Regions, *, ledger: Ledger, reason: str
+) -> HouseholdMeasurer:
+    """A measurer of groups of households that adds no noise, after writing so into the ledger.
+
+    Args:
+        households, regions, ledger, reason: As in `declassify_households`.
+    Privacy: none. Whatever is computed from its measurements must be marked as not private.
+    """
+    _enter(ledger, reason)
+    return HouseholdMeasurer(households, regions, _NoNoise())
+
+
+def _enter(ledger: Ledger, reason: str) -> None:
     token = f"{ledger.run} declassify {len(ledger.entries)}"
     ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
-    measurer = HouseholdMeasurer(households, regions, _NoNoise())
-    return ((one, own, measurer.measure(one, own)) for one, own in groups)
 
 
 class _NoNoise:

@@ -42,6 +42,11 @@ class ConfidentialHistogram:
         """Number of geounits, also the empty ones."""
         return len(self.offsets) - 1
 
+    @property
+    def total(self) -> int:
+        """Persons of all geounits. Confidential."""
+        return int(self.counts.sum(dtype="int64"))
+
     def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)

@@ -14,6 +14,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, require_text, scan_table
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import TripletSum
+from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.schema import Schema
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,8 @@ def read_records(
         schema: The universe the records must fit.
         spine: The hierarchy their geocodes must be in.
     Raises:
-        SchemaError: a value is no level of its attribute, a count is negative, missing or not whole, or a
-            record lies in a structural zero.
+        SchemaError: a value is no level of its attribute, a count is negative, missing or not whole, counts are too
+            large (`LARGEST_COUNT`), or a record lies in a structural zero.
         GeographyError: a record's geocode is not in the geography table.
         ConfigError, StoreError: the file or a column is missing or unreadable.
     Privacy: messages name columns and rules only, never a value, a geocode or a number of records.
@@ -64,7 +65,8 @@ def read_records(
             cells = _cells(batch, schema)
             found.look_at_cells(cells)
             persons = np.ones(batch.height, dtype=np.int64) if counts is None else counts.to_numpy()
-            total.add(rows, cells, persons)
+            if found.look_at_sizes(persons):
+                total.add(rows, cells, persons)
     found.refuse()
     logger.info("records read and valid")
     return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
@@ -108,6 +110,8 @@ class _Problems:
     bad_attributes: set[str] = field(default_factory=set)
     bad_geocodes: bool = False
     impossible: bool = False
+    too_many: bool = False
+    _persons: int = field(default=0, repr=False)
 
     def look(self, batch: pl.DataFrame, rows: np.ndarray, counts: pl.Series | None) -> bool:
         """Note what is wrong with a batch; returns whether its cells can be numbered."""
@@ -121,6 +125,18 @@ class _Problems:
         """Note whether a cell is in a structural zero."""
         self.impossible |= not bool(self.schema.possible(cells).all())
 
+    def look_at_sizes(self, persons: np.ndarray) -> bool:
+        """Note whether a count, or all so far together, are too large; returns whether they may be added up.
+
+        No sum here overflows: a batch has fewer than 2**30 rows, each of at most 2**32.
+        """
+        if not self.too_many and persons.size:
+            self.too_many = int(persons.max()) > LARGEST_COUNT
+        if not self.too_many:
+            self._persons += int(persons.sum(dtype=np.int64))
+            self.too_many = self._persons > LARGEST_COUNT
+        return not self.too_many
+
     def refuse(self) -> None:
         """Raise one error that tells every problem, if there is any."""
         problems: list[TallyveilError] = []
@@ -131,6 +147,8 @@ class _Problems:
                 problems.append(self._attribute_problem(attribute))
         if self.bad_geocodes:
             problems.append(self._geocode_problem())
+        if self.too_many:
+            problems.append(self._size_problem())
         if problems:
             raise _together(problems)
         if self.impossible:
@@ -151,6 +169,14 @@ class _Problems:
             f"are no level of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
             "Recode the column, or add the level to the schema.",
             code="unknown-level",
+        )
+
+    def _size_problem(self) -> SchemaError:
+        return SchemaError(
+            f"the records file {self.path} has a count above {LARGEST_COUNT:,}, or counts that add up to more. No "
+            "computation that follows is proved for more. Mend the counts, or release parts of the population one by "
+            "one.",
+            code="counts-too-large",
         )
 
     def _geocode_problem(self) -> GeographyError:

@@ -17,6 +17,8 @@ from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.schema import Schema
 
 LARGEST_COUNT = 1 << 40
+"""The most that a count, and the sizes of all counts together, may be; sums of a table then never overflow."""
+
 _COUNT = "__count"
 
 
@@ -49,7 +51,7 @@ def read_confidential_table(
         columns: Column of every attribute, by attribute name; its values are level names.
         schema: The cells.
     Raises:
-        SchemaError: a value is no level of its attribute, or a count is missing, not whole or above 2**40 in size.
+        SchemaError: a value is no level of its attribute, or counts are missing, not whole, or above 2**40 in size.
         ConfigError, StoreError: the file or a column is missing or unreadable.
     Privacy: messages name columns and rules only, never a value or a number of rows.
     """
@@ -75,17 +77,21 @@ def read_confidential_table(
     counts = np.zeros(schema.size, dtype=np.int64)
     bad_columns: set[str] = set()
     bad_counts = False
+    size = 0
     for batch in collect_batches(frame.select(coded), path, "table"):
         bad_columns |= {name for name, code in names.items() if batch[code].null_count()}
         bad_counts |= count is not None and bool(batch[_COUNT].null_count())
         if not (bad_columns or bad_counts):
             cells = schema.encode(np.stack([batch[code].to_numpy() for code in names.values()], axis=1))
             weights = np.ones(batch.height, np.int64) if count is None else batch[_COUNT].to_numpy()
-            np.add.at(counts, cells, weights)
-    if bad_counts:
+            pieces = np.array_split(np.abs(weights), (batch.height >> 20) + 1)  # no sum of a piece overflows
+            size += sum(int(piece.sum()) for piece in pieces)
+            if size <= LARGEST_COUNT:
+                np.add.at(counts, cells, weights)
+    if bad_counts or size > LARGEST_COUNT:
         raise SchemaError(
-            f"column '{count}' of the table {path} has missing, fractional or huge counts; wanted whole numbers up to "
-            "2**40 in size. Mend or remove those rows.",
+            f"column '{count}' of the table {path} has missing, fractional or huge counts; wanted whole numbers of "
+            "which each, and the sizes of all together, are at most 2**40. Mend or remove those rows.",
             code="bad-counts",
         )
     if bad_columns:
@@ -103,10 +109,19 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
     """Refuse stated totals that the table does not have.
 
     Raises:
-        ConstraintError: some total differs; says which constraints are stated, not which differs nor by how much.
+        ConstraintError: some total differs; says which constraints are stated, not which differs nor by how much. Or
+            coefficients are so large that sums of the table could overflow once noise is added.
     Privacy: one bit, pass or fail, of totals that are published anyway.
     """
-    totals = constraints.system.totals(table.counts)
+    system = constraints.system
+    heaviest = int(abs(system.matrix).sum(axis=1).max()) if system.n_constraints else 0
+    if heaviest * (int(np.abs(table.counts).max(initial=0)) + LARGEST_COUNT) >= 1 << 62:
+        raise ConstraintError(
+            "the counts of the table and the coefficients of its constraints are together so large that a sum may "
+            "overflow 64 bits. Divide the coefficients of a constraint by a common factor, or use smaller units.",
+            code="subspace-constraints",
+        )
+    totals = system.totals(table.counts)
     if any(int(totals[row]) != total for row, total in constraints.stated):
         names = ", ".join(f"'{constraints.system.names[row]}'" for row, _ in constraints.stated[:8])
         raise ConstraintError(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
@@ -22,7 +22,7 @@ from tallyveil.config.models import (
     SubspaceTable,
 )
 from tallyveil.config.spine import spine_of, whole_geolevel
-from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.errors import ConfigError, SchemaError, TallyveilError
 from tallyveil.execution.plan import (
     Bounds,
     GeographyInput,
@@ -34,6 +34,7 @@ from tallyveil.execution.plan import (
 from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.optimise import geolevels_after
 from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.names import check_areas
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
@@ -45,6 +46,15 @@ DEFAULT_ROUNDING = [["total"], ["detailed"]]
 REST = "*"
 
 Item = TypeVar("Item")
+
+
+MOST_CELLS: Final = 1 << 27
+"""Of a schema: a hundred times the largest of the 2020 census, and a dozen GiB."""
+
+BYTES_PER_CELL: Final = 32
+BYTES_PER_ANSWERED_CELL: Final = 28
+"""What estimation holds for a cell, and besides for each query: the answer it counts in (4 bytes; 8 while it is found),
+and up to one noisy value and its noise."""
 
 
 def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
@@ -62,7 +72,10 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
     spine = spine_of(file, folder)
     geolevels = geography.geolevels if spine is None else geolevels_after(geography.geolevels, spine.steps)
+    families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
+    check_areas((*geography.geolevels, *geolevels), families, file.outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels)
+    _require_size(schema, strategy)
     _check_queries(strategy, schema)
     return ReleasePlan(
         name=file.release.name,
@@ -98,6 +111,24 @@ def _schema(table: SchemaTable) -> Schema:
             StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
         ),
         unit=unit_of(table.unit, table.units),
+    )
+
+
+def _require_size(schema: Schema, strategy: Strategy) -> None:
+    """Refuse a schema whose cells cannot be worked on, before anything holds a number for each of them.
+
+    Raises:
+        SchemaError: it has more cells than `MOST_CELLS`.
+    """
+    if schema.size <= MOST_CELLS:
+        return
+    queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
+    needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
+    raise SchemaError(
+        f"schema '{schema.name}' has {schema.size:,} cells. Estimation holds numbers for every cell of a geounit at "
+        f"once: that would take about {needed / 2**30:,.0f} GiB of memory for these queries. Wanted at most "
+        f"{MOST_CELLS:,} cells: drop or coarsen an attribute.",
+        code="schema-too-large",
     )
 
 
@@ -270,7 +301,7 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
     level = table.intervals
     if level is None:
         return None
-    if not Fraction(1, 2) <= level < 1:
+    if not Fraction(1, 2) <= level or not float(level) < 1:  # 1 - 1e-20 is 1 as a float
         raise ConfigError(
             f'[outputs] intervals is {level}; wanted a coverage of at least 1/2 and below 1, such as "0.95".',
             code="interval-level",

@@ -1,12 +1,12 @@
 """The release file as typed tables: every key there is, and nothing else."""
 
 from fractions import Fraction
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tallyveil.config.spine_tables import SpineTable
-from tallyveil.config.tables import Exact, Name, Table
+from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
 
 EVERY_GEOLEVEL = "*"
@@ -15,7 +15,7 @@ EVERY_GEOLEVEL = "*"
 class ReleaseTable(Table):
     """[release]"""
 
-    name: Name = Field(description="Name of the release, shown in every output.")
+    name: PlainName = Field(description="Name of the release, shown in every output.")
 
 
 class RecordsTable(Table):
@@ -34,8 +34,8 @@ class GeographyTable(Table):
 
     path: Name = Field(description="Parquet or CSV file with one row a finest geounit, also the empty ones.")
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    geolevels: list[Name] = Field(min_length=1, description="Names of the geolevels, root first.")
-    prefix_lengths: list[int] | None = Field(
+    geolevels: list[PlainName] = Field(min_length=1, description="Names of the geolevels, root first.")
+    prefix_lengths: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
         default=None, description="Characters of the geocode's prefix at each geolevel."
     )
     parent_columns: list[Name] | None = Field(
@@ -59,14 +59,14 @@ class GeographyTable(Table):
 class AttributeTable(Table):
     """[[schema.attributes]]"""
 
-    name: Name
+    name: PlainName
     levels: list[Name] = Field(min_length=1)
 
 
 class RecodeTable(Table):
     """[[schema.recodes]]"""
 
-    name: Name
+    name: PlainName
     attribute: Name
     groups: dict[Name, list[Name]] = Field(min_length=1)
 
@@ -74,7 +74,7 @@ class RecodeTable(Table):
 class StructuralZeroTable(Table):
     """[[schema.structural_zeros]]"""
 
-    name: Name
+    name: PlainName
     cells: dict[Name, list[Name]] = Field(min_length=1)
 
 
@@ -82,7 +82,7 @@ class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
     preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
-    name: Name | None = None
+    name: PlainName | None = None
     unit: Name | None = Field(default=None, description='What a record stands for; "person" without it.')
     units: Name | None = Field(default=None, description='Plural of unit; without it, unit with an "s".')
     attributes: list[AttributeTable] = Field(default_factory=list)
@@ -191,7 +191,7 @@ class InvariantTable(Table):
 class BoundsTable(Table):
     """[[bounds]]: public lower and upper bounds from a table."""
 
-    name: Name
+    name: PlainName
     query: Name
     geolevel: Name
     path: Name = Field(

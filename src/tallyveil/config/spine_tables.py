@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tallyveil.budget.caps import MOST_LOSS
-from tallyveil.config.tables import Exact, Name, Table
+from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 
 
@@ -26,9 +26,9 @@ class BranchTable(Table):
     kind: Literal["branch"]
     family: Name = Field(description="Family of the entities that make the area.")
     geolevel: Name = Field(description="First geolevel to be cut.")
-    name: Name = Field(description="Name of the branch, written into geocodes.")
+    name: PlainName = Field(description="Name of the branch, written into geocodes.")
     entities: list[Name] | None = Field(default=None, description="The entities; without them, all.")
-    parts: Name | None = Field(
+    parts: PlainName | None = Field(
         default=None,
         description="New geolevel for the parts of the geolevel, which then stays whole above them, as it must "
         "where an invariant or bounds are stated for it.",
@@ -41,7 +41,7 @@ class CutByEntitiesTable(Table):
     kind: Literal["cut_by_entities"]
     families: list[Name] = Field(min_length=1, description="Families whose entities cut.")
     geolevel: Name = Field(description="First geolevel to be cut.")
-    name: Name = Field(description="Name of the geolevel of parts.")
+    name: PlainName = Field(description="Name of the geolevel of parts.")
     keep: bool = Field(
         default=True, description="Keep the geolevel whole above its parts; otherwise they take its place."
     )
@@ -52,7 +52,9 @@ class GroupByMembershipTable(FanOutTable):
 
     kind: Literal["group_by_membership"]
     families: list[Name] = Field(min_length=1)
-    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
+    geolevel: PlainName = Field(
+        description="Geolevel of the groups: the one above the children, or a new one."
+    )
     children: Name = Field(description="Geolevel whose geounits are grouped.")
 
 
@@ -61,7 +63,9 @@ class GroupByDistanceTable(FanOutTable):
 
     kind: Literal["group_by_distance"]
     families: list[Name] = Field(min_length=1)
-    geolevel: Name = Field(description="Geolevel of the groups: the one above the children, or a new one.")
+    geolevel: PlainName = Field(
+        description="Geolevel of the groups: the one above the children, or a new one."
+    )
     children: Name = Field(description="Geolevel whose geounits are grouped; not the finest.")
     remainders: bool = Field(default=True, description="Count what is in no entity of a family as one more.")
     gains_first: bool = Field(
@@ -119,11 +123,11 @@ class SpineTable(Table):
         default=None, description="Parquet or CSV file with one row a finest geounit."
     )
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    families: list[Name] = Field(
+    families: list[PlainName] = Field(
         default_factory=list,
         description="Columns naming the entity of each finest geounit (null: in none); a preset's need not be named.",
     )
-    overlapping: dict[Name, Name] = Field(
+    overlapping: dict[PlainName, Name] = Field(
         default_factory=dict,
         description="Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest "
         "geounit of each entity, with the columns of geocode and `entity`.",
@@ -132,7 +136,7 @@ class SpineTable(Table):
         default=None,
         description='Steps of a production spine, such as "redistricting-persons-us"; instead of steps.',
     )
-    parts: Name | None = Field(
+    parts: PlainName | None = Field(
         default=None,
         description="With a preset that branches: new geolevel for the parts of the geolevel it cuts, which then stays "
         "whole above them, as it must where an invariant or bounds are stated for it.",

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.config.load import parse_file
 from tallyveil.config.models import ReleaseTable
-from tallyveil.config.tables import Exact, Name, Table
+from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError
 from tallyveil.execution.subspace_plan import SubspacePlan, TableInput
 from tallyveil.storage.read import read_table
@@ -35,7 +35,7 @@ class TableTable(Table):
 class CellsTable(Table):
     """[[attributes]]: together they say which cells there are."""
 
-    name: Name
+    name: PlainName
     levels: list[Name] | None = Field(default=None, min_length=1)
     path: Name | None = Field(default=None, description="Public table whose column lists the levels.")
     column: Name | None = None
@@ -57,7 +57,7 @@ class TermTable(Table):
 class SumTable(Table):
     """[[constraints]]: what is published exactly."""
 
-    name: Name
+    name: PlainName
     margin: list[Name] | None = Field(
         default=None, description="Attributes: a sum for each combination of levels."
     )
@@ -156,6 +156,7 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
         BudgetError: a parameter is out of range, or the mechanism costs more than is declared.
     """
     file, folder = parse_file(path, SubspaceFile), path.parent
+    _refuse_columns(file.attributes)
     schema = Schema(
         name=file.release.name, attributes=tuple(_attribute(item, folder) for item in file.attributes)
     )
@@ -187,6 +188,17 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
             extrapolate=file.chain.bound == "extrapolated",
         ),
     )
+
+
+def _refuse_columns(attributes: list[CellsTable]) -> None:
+    """Refuse attributes with the names of other columns of `table.parquet` and `draws.parquet`."""
+    taken = [item.name for item in attributes if item.name.casefold() in {"draw", "noise"}]
+    if taken:
+        raise ConfigError(
+            f"[[attributes]] names {', '.join(taken)}, which has a meaning of its own in the columns of what is "
+            "written; rename it.",
+            code="bad-name",
+        )
 
 
 def _attribute(item: CellsTable, folder: Path) -> Attribute:

@@ -1,12 +1,13 @@
-"""What every table of a TOML file is made of: a strict model, and exact numbers."""
+"""What the tables of every file are made of: exact numbers, texts, names, and tables without unknown keys."""
 
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.errors import TallyveilError
+from tallyveil.universe.names import check_name
 
 
 def _exact(value: Any) -> Fraction:
@@ -22,6 +23,18 @@ Exact = Annotated[
     WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
 ]
 Name = Annotated[str, Field(min_length=1)]
+"""Text that is not empty: a path, a column, a reference to something named elsewhere."""
+
+
+def _plain(value: str) -> str:
+    try:
+        return check_name(value, "the")
+    except TallyveilError as error:
+        raise ValueError(str(error)) from None
+
+
+PlainName = Annotated[Name, AfterValidator(_plain)]
+"""A name given here: it reaches file names, terminals and pages (`tallyveil.universe.names.check_name`)."""
 
 
 class Table(BaseModel):

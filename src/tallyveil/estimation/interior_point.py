@@ -16,6 +16,9 @@ from tallyveil.estimation.problem import BoolArray, FloatArray
 from tallyveil.estimation.program import BlockProgram, Point
 
 TOLERANCE = 1e-9
+LARGEST_NUMBER = 2.0**20
+"""Persons that the solver is handed as they are; larger numbers are divided by a power of two, which is exact."""
+
 MAX_ITERATIONS = 200
 
 
@@ -45,6 +48,7 @@ def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
         [_widen(sums, n_extra), _widen(program.rows.matrix[equality], n_extra), objective.lift]
     )
     right = np.concatenate([_sum_values(program), program.rows.lower[equality], objective.target])
+    unit = _unit(np.concatenate([right, program.rows.lower[~equality]]))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = TOLERANCE
     solver.settings.eps_rel = 0.0
@@ -52,28 +56,37 @@ def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
     solver.settings.max_iter = MAX_ITERATIONS
     solver.setup(
         objective.quadratic,
-        objective.linear,
+        objective.linear / unit,
         equal.tocsc(),
-        right,
+        right / unit,
         _widen(program.rows.matrix[~equality], n_extra).tocsc(),
-        program.rows.lower[~equality],
-        program.rows.upper[~equality],
+        program.rows.lower[~equality] / unit,
+        program.rows.upper[~equality] / unit,
         np.concatenate([np.zeros(program.n_variables), np.full(n_extra, -np.inf)]),
         np.full(objective.linear.size, np.inf),
     )
     status = solver.solve()
-    return _point(program, solver.result, equality, scale), status == piqp.PIQP_PRIMAL_INFEASIBLE
+    return _point(program, solver.result, equality, scale, unit), status == piqp.PIQP_PRIMAL_INFEASIBLE
 
 
-def _point(program: BlockProgram, result: piqp.Result, equality: BoolArray, scale: float) -> Point:
-    """Undo the objective's scale and the solver's sign convention (it adds multipliers, the house subtracts)."""
+def _unit(numbers: FloatArray) -> float:
+    """The power of two, 1 or more, in which no number is above `LARGEST_NUMBER`; without it, tolerances are lost."""
+    largest = float(np.abs(numbers).max(initial=0.0))
+    return max(1.0, float(2.0 ** np.ceil(np.log2(max(largest, 1.0) / LARGEST_NUMBER))))
+
+
+def _point(
+    program: BlockProgram, result: piqp.Result, equality: BoolArray, scale: float, unit: float
+) -> Point:
+    """Undo both scales and the solver's sign convention (it adds multipliers, the house subtracts)."""
+    scale = scale / unit
     n_sums = 0 if program.sums is None else program.sums.size
     y = -np.asarray(result.y) / scale
     row_price = np.zeros(equality.size)
     row_price[equality] = y[n_sums : n_sums + int(equality.sum())]
     row_price[~equality] = (np.asarray(result.z_l) - np.asarray(result.z_u)) / scale
     cell_price = np.zeros(program.allowed.shape[1]) if program.sums is None else y[:n_sums].copy()
-    return Point(np.array(result.x[: program.n_variables]), cell_price, row_price)
+    return Point(np.array(result.x[: program.n_variables]) * unit, cell_price, row_price)
 
 
 def _sum_matrix(program: BlockProgram) -> sparse.csr_matrix:

@@ -8,6 +8,7 @@ import polars as pl
 
 from tallyveil.evaluation.store import FOLDER, JSON_FILE, WARNING
 from tallyveil.safetab.tables import ANY, DETAIL_NAMES, TOTAL_ONLY_DETAIL
+from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json, write_parquet
 
 LEVEL: Final = "LEVEL"
@@ -89,11 +90,11 @@ def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mappin
     Privacy: none; every file says so.
     """
     folder = out / FOLDER
-    tags = {name: str(value) for name, value in metadata.items()} | {"private": "false", "warning": WARNING}
+    tags = {name: str(value) for name, value in metadata.items()} | {"protected": "false", "warning": WARNING}
     for name, frame in tables.items():
-        write_parquet(folder / f"{name}.parquet", frame, tags)
+        write_parquet(inside(folder, f"{file_name(name)}.parquet"), frame, tags)
     errors = {name: frame.to_dicts() for name, frame in tables.items() if name.startswith("errors")}
-    content = {"private": False, "warning": WARNING, "metadata": dict(metadata), **errors}
+    content = {"protected": False, "warning": WARNING, "metadata": dict(metadata), **errors}
     write_json(folder / JSON_FILE, content)
     return folder / JSON_FILE
 

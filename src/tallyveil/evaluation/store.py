@@ -10,7 +10,7 @@ import polars as pl
 from tallyveil.errors import StoreError
 from tallyveil.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.evaluation.metrics import COLUMNS
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.read import UNREADABLE, read_parquet
 from tallyveil.storage.write import write_json, write_parquet
 from tallyveil.universe.unit import Unit
 
@@ -43,7 +43,7 @@ class Evaluation:
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, marked as not private."""
         return {
-            "private": False,
+            "protected": False,
             "warning": WARNING,
             "unit": self.unit.one,
             "errors": self.errors.to_dicts(),
@@ -62,10 +62,10 @@ def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[st
         The JSON file, for people; beside it lie the same tables as Parquet, for programs.
     Raises:
         StoreError: the folder cannot be written to.
-    Privacy: none; every file carries "private": false and a warning.
+    Privacy: none; every file carries "protected": false and a warning.
     """
     folder = run_dir / FOLDER
-    tags = {**metadata, "private": "false", "warning": WARNING}
+    tags = {**metadata, "protected": "false", "warning": WARNING}
     write_parquet(folder / TABLE_FILE, evaluation.errors, tags)
     write_parquet(folder / ARTEFACTS_FILE, evaluation.artefacts, tags)
     write_json(folder / JSON_FILE, {**evaluation.to_mapping(), "metadata": dict(metadata)})
@@ -84,7 +84,7 @@ def read_evaluation(run_dir: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame:
     try:
-        frame = pl.read_parquet(path)
+        frame = read_parquet(path)
     except UNREADABLE as error:
         raise _not_an_evaluation(path, type(error).__name__) from None
     if frame.schema != pl.Schema(columns):

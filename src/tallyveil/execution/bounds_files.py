@@ -19,7 +19,8 @@ from tallyveil.execution.plan import Bounds
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import Zeros
 from tallyveil.release.columns import code_expression, enum_column
-from tallyveil.storage.read import collect
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet_chunks
 from tallyveil.universe.schema import Schema
 
@@ -28,7 +29,7 @@ BOUNDS = "bounds"
 
 def bounds_path(root: Path, number: int) -> Path:
     """File of the plan's bounds of that number, from 0."""
-    return root / BOUNDS / f"{number:02d}.parquet"
+    return inside(root, BOUNDS, f"{number:02d}.parquet")
 
 
 def write_bounds(
@@ -95,7 +96,7 @@ def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schem
             code="bounds-missing",
         )
     answer = code_expression("answer", query.labels())
-    frame = collect(pl.scan_parquet(path).select("geocode", answer, "upper"), path, "bounds")
+    frame = collect(scan_parquet(path).select("geocode", answer, "upper"), path, "bounds")
     rows = spine.locate(level, frame["geocode"])
     if frame["answer"].null_count() or bool((rows < 0).any()):
         raise StoreError(

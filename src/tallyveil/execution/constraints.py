@@ -18,7 +18,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import Zeros
 from tallyveil.storage.read import read_table
 from tallyveil.universe.counts import Int64Array, NarrowArray, row_ranges
-from tallyveil.universe.limits import narrow_limits, widen_limits
+from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -237,9 +237,25 @@ def _read_bounds(
             f"the bounds table {bounds.path} bounds the same answer of the same geounit twice; keep one row each.",
             code="bounds-twice",
         )
-    lower = table["lower"].cast(pl.Int64).fill_null(0).to_numpy()
-    upper = table["upper"].cast(pl.Int64).fill_null(UNBOUNDED).to_numpy()
-    return rows, answers, lower, upper
+    return rows, answers, _limits(bounds, table["lower"], 0), _limits(bounds, table["upper"], UNBOUNDED)
+
+
+def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Int64Array:
+    """A column of bounds; a null is `missing`.
+
+    Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.
+    """
+    # A number that is not whole becomes null, and would pass for a missing one.
+    whole = column.cast(pl.Int64, strict=False)
+    if whole.null_count() != column.null_count() or not bool(
+        whole.is_between(0, LARGEST_COUNT).fill_null(value=True).all()
+    ):
+        raise ConstraintError(
+            f"the bounds table {bounds.path}: column '{column.name}' holds a value that is no whole number from 0 to "
+            f"{LARGEST_COUNT:,}. Correct it; leave an upper bound empty (null) where there is none.",
+            code="bounds-value",
+        )
+    return whole.fill_null(missing).to_numpy()
 
 
 def _answers(table: pl.DataFrame, query: QueryGroup) -> Int64Array:

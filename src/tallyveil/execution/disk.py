@@ -18,11 +18,16 @@ def refuse_small_disk(plan: ReleasePlan, spine: Spine, out: Path) -> None:
         StoreError: less is free than the release is expected to take.
     """
     wanted = predict(plan, sizes_of_spine(spine)).disk
-    folder = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(folder).free
+    free = free_disk(out)
     if free < wanted:
         raise StoreError(
-            f"the disk holding {folder} has {free >> 20} MiB free; this release wants about {wanted >> 20} MiB. "
+            f"the disk that is to hold {out} has {free >> 20} MiB free; this release wants about {wanted >> 20} MiB. "
             "Free some space, or choose another disk with --out. Nothing was spent.",
             code="disk-full",
         )
+
+
+def free_disk(out: Path) -> int:
+    """Bytes free where a folder is, or will be."""
+    folder = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
+    return shutil.disk_usage(folder).free

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
@@ -19,9 +18,9 @@ from tallyveil.execution.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows
 from tallyveil.intervals.rows import AnswerArray
-from tallyveil.measurements.store import FOLDER, query_folder
+from tallyveil.measurements.store import drawn_path
 from tallyveil.release.columns import code_expression
-from tallyveil.storage.read import collect
+from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -84,13 +83,13 @@ def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
 
 
 def _read(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> AnswerArray:
-    path = root / FOLDER / item.geolevel / f"{INTEGER_SUBSPACE}.{query_folder(item.query)}.parquet"
+    path = drawn_path(root, item.geolevel, item.query)
     if not path.is_file():
         raise StoreError(
             f"{path} is not there. Restore it from a copy of the release.", code="measurements-missing"
         )
     group, level = schema.query(item.query), spine.level_index(item.geolevel)
-    wanted = pl.scan_parquet(path).select("geocode", code_expression("answer", group.labels()), "count")
+    wanted = scan_parquet(path).select("geocode", code_expression("answer", group.labels()), "count")
     frame = collect(wanted, path, "drawn counts")
     rows = spine.locate(level, frame["geocode"])
     table = np.zeros((spine.n_geounits(level), group.size), np.int32)

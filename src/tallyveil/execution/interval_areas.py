@@ -17,6 +17,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.release.geography import read_areas
 from tallyveil.storage.read import read_table, text_columns
 from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.names import check_areas
 from tallyveil.universe.query_group import QueryGroup
 
 FINEST_AT_ONCE = 4096
@@ -56,6 +57,7 @@ def with_given(areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Ar
 
     Raises:
         GeographyError: a family has the name of a released one, but other members.
+        SchemaError: a family's name cannot be a file name.
     """
     own = {area.family.name: area.family for area in areas if area.is_entity}
     for family in given:
@@ -65,6 +67,7 @@ def with_given(areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Ar
                 "the column, or leave it out with --families.",
                 code="entity-table",
             )
+    check_areas((), (*own, *(family.name for family in given)))
     new = [family for family in given if family.name not in own]
     return (*areas, *(Area(family, is_entity=True, tabulated=False) for family in new))
 

@@ -54,8 +54,8 @@ class FinishedRelease:
     @property
     def tags(self) -> dict[str, str]:
         """Metadata of files that follow from the release."""
-        private = "true" if self.manifest["private"] else "false: made with an insecure test key"
-        return {"run": self.manifest["run"], "private": private}
+        protected = "true" if self.manifest["protected"] else "false: made with an insecure test key"
+        return {"run": self.manifest["run"], "protected": protected}
 
 
 def open_release(root: Path) -> FinishedRelease:

@@ -285,7 +285,7 @@ class _Work:
             "format": INTERVALS_FORMAT,
             "name": self.release.manifest["name"],
             "run": self.release.manifest["run"],
-            "private": self.release.manifest["private"],
+            "protected": self.release.manifest["protected"],
             "level": self.level,
             "kind": "unified",
             "simultaneous": self.simultaneous,
@@ -303,7 +303,7 @@ class _Work:
         elif not with_bounds:
             zeros = "Public bounds were left out, which widens the intervals."
         warning = (
-            "" if self.release.manifest["private"] else "NOT PRIVATE: made with an insecure test key.\n\n"
+            "" if self.release.manifest["protected"] else "NOT PRIVATE: made with an insecure test key.\n\n"
         )
         return warning + _README.format(
             name=self.release.manifest["name"],

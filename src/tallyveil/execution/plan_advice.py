@@ -68,7 +68,7 @@ def spine_advice(plan: ReleasePlan) -> str | None:
                 f'measured on a spine: [spine] preset = "{spine.name}", with a table of the entities '
                 f"{', '.join(spine.families)}. It is made so that these entities are sums of fewer "
                 "measured geounits; the published block groups are then no longer measured themselves. "
-                "`tallyveil plan --entities` shows the standard deviations of both."
+                "`tallyveil plan --families` shows the standard deviations of both."
             )
     return None
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.budget.noise_size import certify_noise
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
+from tallyveil.execution.before_spend import refuse_folder, refuse_many_people
 from tallyveil.execution.bounds_files import BOUNDS, write_bounds
 from tallyveil.execution.constraints import ConstraintTable, compile_constraints
-from tallyveil.execution.disk import refuse_small_disk
 from tallyveil.execution.families import FamilyBuilder
 from tallyveil.execution.guarantee import guarantee_of
 from tallyveil.execution.inputs import read_hierarchies, read_histograms
@@ -33,14 +34,19 @@ from tallyveil.execution.run_log import RunLog
 from tallyveil.execution.spine_changes import warnings_of
 from tallyveil.execution.spine_record import check_paths, spine_record
 from tallyveil.execution.stopwatch import Stopwatch
-from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, drawn_path, prepare_subspace
+from tallyveil.execution.subspace_counts import SubspaceDraw, draw_subspace, prepare_subspace
 from tallyveil.execution.subspace_record import drawn_record
 from tallyveil.execution.unsolved import UNSOLVED
 from tallyveil.execution.warm_up import compile_kernels
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
-from tallyveil.measurements.store import measurement_folder, write_measurements, write_support_measurements
+from tallyveil.measurements.store import (
+    drawn_name,
+    measurement_name,
+    write_measurements,
+    write_support_measurements,
+)
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import GEOGRAPHY, write_geography
@@ -76,9 +82,10 @@ def run_release(
     """
     outcome = finished_before(out, plan.digest().hex())
     if outcome is None:
+        refuse_folder(plan, out)
         work = _Release.prepare(plan, observer or SilentObserver(), workers or usable_cores())
         if folder_state(out) is FolderState.ABSENT:
-            refuse_small_disk(plan, work.spine, out)
+            refuse_many_people(plan, work.spine, out, work.histograms[0].total)
         outcome = run_once(out, work.job(test_key), work.release)
     add_planned_intervals(plan, out, observer, workers)
     return replace(outcome, manifest=written_manifest(out))
@@ -99,6 +106,7 @@ class _Release:
     workers: int
     subspace: tuple[SubspaceDraw, ...]
     geography_digest: bytes
+    guarantee: dict[str, Any]
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
     records: dict[str, dict[str, Any]] = field(default_factory=dict)  # what finished stages tell the manifest
 
@@ -111,6 +119,8 @@ class _Release:
             spine = hierarchies.spine
             allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
             paths = check_paths(allocation)
+            certify_noise(allocation, plan.schema)
+            guarantee = guarantee_of(plan, allocation)  # not every event can be accounted for
         for sentence in warnings_of(hierarchies.changes):
             observer.warned(sentence)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
@@ -120,9 +130,7 @@ class _Release:
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, spine, histograms)
-            if (
-                plan.intervals is not None
-            ):  # refuses zeros that intervals could not keep, before anything is spent
+            if plan.intervals is not None:  # refuses zeros that intervals could not keep
                 plan_model(plan, spine)
             subspace = prepare_subspace(plan, spine)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
@@ -139,6 +147,7 @@ class _Release:
             workers,
             subspace,
             geography_digest=spine.digest(),
+            guarantee=guarantee,
             records_digest=histograms[-1].digest(),
         )
 
@@ -169,7 +178,7 @@ class _Release:
     def release(self, run: Run) -> dict[str, Any]:
         """Measure, estimate, publish, check; returns the manifest."""
         log = RunLog(run.path)
-        log.write("resumed" if run.resumed else "started", run=run.run_id, private=run.secrets.private)
+        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         self._write_inputs(run)
         noise = NoiseSource(run.secrets.noise_key)
@@ -200,7 +209,7 @@ class _Release:
     def _draw(self, run: Run) -> None:
         """Draw the counts that stay fixed; from here on they are constraints."""
         drawing = self.plan.schema, self.spine, self.histograms, run.secrets.noise_key
-        places = [drawn_path(draw.item) for draw in self.subspace]
+        places = [drawn_name(draw.item.geolevel, draw.item.query) for draw in self.subspace]
         drawn = run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
         self.constraints += drawn
 
@@ -221,7 +230,7 @@ class _Release:
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
         with self.watch.stage(f"measure {geolevel}", total):
             for group in groups:
-                place = measurement_folder(geolevel, group.name)
+                place = measurement_name(geolevel, group.name)
                 work = partial(self._write_measurements, run, geolevel, group, source)
                 run.stage(f"measure {geolevel} / {group.name}", [place], work)
 
@@ -250,7 +259,7 @@ class _Release:
         )
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
-            places += [measurement_folder(geolevel, group.name) for group in builder.queries]
+            places += [measurement_name(geolevel, group.name) for group in builder.queries]
         made: list[PublicCounts] = []  # what is made here need not be read back
 
         def estimate() -> dict[str, Any]:
@@ -314,14 +323,10 @@ class _Release:
             files=run.files(),
             plan=self.plan.to_mapping(),
             plan_digest=self.plan.digest().hex(),
-            privacy={
-                **guarantee_of(self.plan, self.allocation),
-                "spent": str(run.spent),
-                "paths": self.paths,
-            },
+            privacy={**self.guarantee, "spent": str(run.spent), "paths": self.paths},
             event=self.plan.event(self.allocation.event()).to_mapping(),
             run_id=run.run_id,
-            private=run.secrets.private,
+            protected=run.secrets.protected,
             input_commitment=run.secrets.commitment(self.records_digest),
             geography_digest=self.geography_digest.hex(),
             spine=spine_record(self.plan, self.hierarchies),

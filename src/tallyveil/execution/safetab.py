@@ -1,6 +1,7 @@
 """A SafeTab run: plan, public files, records, spend, then level set by level set to checked tables."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -11,6 +12,7 @@ import polars as pl
 
 import tallyveil
 from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
 from tallyveil.execution.observer import Observer, SilentObserver
@@ -37,7 +39,9 @@ from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
 from tallyveil.storage.json_files import read_shaped
-from tallyveil.storage.write import write_json
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,9 @@ PRIVACY = "privacy.json"
 EXPECTED = "expected.json"
 DELTA = Fraction(1, 10**10)
 """Epsilon is stated at this delta."""
+
+LONGEST_PATH = "evaluation/household-detail/headers.parquet"
+"""No file of a SafeTab run has a longer path in its folder."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -99,6 +106,7 @@ def run_safetab(
     Privacy: spends the config's budgets once, however often the run is interrupted and taken up again
         (`SafetabPlan.event`), under neighbours that add or remove one record.
     """
+    refuse_safetab_folder(out, (params, data))
     plan = read_plan(params)
     digest = binding_of(plan.digest(), bytes([coterminous_once]))
     outcome = finished_before(out, digest.hex())
@@ -110,6 +118,10 @@ def run_safetab(
     with watch.stage("read records"):
         persons = read_persons(data, plan.config, plan.files, regions)
     inputs = SafetabInputs(plan, regions, persons)
+    certify_laws(
+        law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+    )
+    description = _description_of(plan)  # before the spend, for not every event can be accounted for
     parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
     job = Job(
         plan_digest=digest.hex(),
@@ -121,11 +133,19 @@ def run_safetab(
         token="safetab",
         test_key=test_key,
     )
-    return run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch, once=coterminous_once))
+    outcome = run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch, once=coterminous_once))
+    _write_description(out, *description)
+    return outcome
 
 
 def tables_of(
-    run: RunPlan, plan: SafetabPlan, regions: Regions, source: GroupSource, tabulation: Tabulation
+    run: RunPlan,
+    plan: SafetabPlan,
+    regions: Regions,
+    source: GroupSource,
+    tabulation: Tabulation,
+    *,
+    exact: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """T1, T2 and the number of noisy counts of one run, level set by level set.
 
@@ -135,10 +155,11 @@ def tables_of(
         regions: The run's geography.
         source: Where the measurements come from.
         tabulation: Which regions are measured.
+        exact: Whether the measurements have no noise.
     """
     t1, t2, n_counts = [], [], 0
     for one in run.sets:
-        tables = SetTables(one, regions, plan.config)
+        tables = SetTables(one, regions, plan.config, exact=exact)
         for part in source.measure(one, tabulation.measured[one.geography, one.level]):
             tables.add(part)
         twins = tabulation.twins[one.geography, one.level]
@@ -192,8 +213,8 @@ def _tabulate(
         "format": 1,
         "kind": "safetab",
         "run": run.run_id,
-        "private": run.secrets.private,
-        "warnings": [] if run.secrets.private else [TEST_KEY_WARNING],
+        "protected": run.secrets.protected,
+        "warnings": [] if run.secrets.protected else [TEST_KEY_WARNING],
         "version": tallyveil.__version__,
         "plan_digest": digest.hex(),
         "budget_unit": plan.budget_unit,
@@ -220,14 +241,29 @@ def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
     Returns:
         The guarantee of each run (US, PR) by every accountant, as `RunPrivacy.to_mapping`.
     """
-    if not (out / EXPECTED).exists():
-        details, sizes = expected_errors(plan), errors_by_size(plan)
-        content = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
-        write_json(out / EXPECTED, content)
-    if not (out / PRIVACY).exists():
-        write_json(out / PRIVACY, [one.to_mapping() for one in privacy_of(plan, DELTA)])
+    if not ((out / EXPECTED).exists() and (out / PRIVACY).exists()):
+        _write_description(out, *_description_of(plan))
     stored: list[dict[str, Any]] = read_shaped(out / PRIVACY, SAFETAB_PRIVACY, RESTORE)
     return stored
+
+
+def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+    refuse_inputs(out, inputs)
+    refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
+
+
+def _description_of(plan: SafetabPlan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Contents of `expected.json` and `privacy.json`."""
+    details, sizes = expected_errors(plan), errors_by_size(plan)
+    expected = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
+    return expected, [one.to_mapping() for one in privacy_of(plan, DELTA)]
+
+
+def _write_description(out: Path, expected: dict[str, Any], privacy: list[dict[str, Any]]) -> None:
+    for name, content in ((EXPECTED, expected), (PRIVACY, privacy)):
+        if not (out / name).exists():
+            write_json(out / name, content)
 
 
 def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:

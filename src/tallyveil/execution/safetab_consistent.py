@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-import polars as pl
-
-from tallyveil.errors import ConfigError, StoreError
+from tallyveil.errors import ConfigError
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.published import published_tags, read_published
 from tallyveil.storage.write import write_parquet
 
 _PREFIX = "tallyveil."
@@ -41,13 +39,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
     written = []
     for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
         path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
-        try:
-            frame, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
-        except UNREADABLE as error:
-            raise StoreError(
-                f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
-                code="release-unreadable",
-            ) from None
+        frame, metadata = read_published(path), published_tags(path)
         tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
         found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
         write_parquet(target, found, {**tags, "consistent": rule})

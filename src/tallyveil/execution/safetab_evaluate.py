@@ -25,6 +25,7 @@ from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.truth import CELL_KEYS, KEYS, TRUE, TrueGroups, true_tables, true_totals, with_truth
+from tallyveil.storage.published import read_published
 
 Truth = list[tuple[pl.DataFrame, TrueGroups]]
 
@@ -88,7 +89,7 @@ def _runs(
 ) -> "list[tuple[pl.DataFrame, pl.DataFrame]]":
     """T1 and T2 of the release, then of the repeated runs."""
     stem = run.run.lower()
-    found = [(pl.read_parquet(out / f"t1-{stem}.parquet"), pl.read_parquet(out / f"t2-{stem}.parquet"))]
+    found = [(read_published(out / f"t1-{stem}.parquet"), read_published(out / f"t2-{stem}.parquet"))]
     regions = inputs.regions[run.run]
     tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
     for number in range(repeats):

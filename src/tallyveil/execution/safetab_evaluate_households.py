@@ -28,6 +28,7 @@ from tallyveil.safetab.household_tables import (
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
 from tallyveil.safetab.plan import NEIGHBOURS
 from tallyveil.safetab.regions import Regions, read_regions
+from tallyveil.storage.published import read_published
 
 TRUE = "TRUE"
 
@@ -107,7 +108,7 @@ def _tables(
     """Tables of the release (number 0), or of a run like it."""
     if not number:
         stem = run.run.lower()
-        return {table.name: pl.read_parquet(out / f"{table.name}-{stem}.parquet") for table in TABLES}
+        return {table.name: read_published(out / f"{table.name}-{stem}.parquet") for table in TABLES}
     noise = NoiseSource(insecure_key(f"SafeTab-H evaluation {number}"))
     measurer = HouseholdMeasurer(households, regions, noise)
     return tables_of_households(plan, run, regions, groups, measurer)

@@ -10,10 +10,11 @@ import polars as pl
 import tallyveil
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.execution.observer import Observer, SilentObserver
-from tallyveil.execution.safetab import DELTA, EXPECTED
+from tallyveil.execution.safetab import DELTA, EXPECTED, refuse_safetab_folder
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.manifest import ReleaseKind, read_manifest
@@ -35,6 +36,7 @@ from tallyveil.safetab.household_tables import (
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
 from tallyveil.safetab.outputs import OutputCheck, require_passed
 from tallyveil.safetab.plan import NEIGHBOURS
+from tallyveil.safetab.privacy import changed_event, changed_mapping
 from tallyveil.safetab.regions import Regions, read_regions
 from tallyveil.storage.write import write_json
 
@@ -62,6 +64,7 @@ def run_households(
     Privacy: spends the config's budgets once (`HouseholdPlan.event`), between sets of households that differ by one
         record. T1 is public; what it cost the people in it is T1's own spend.
     """
+    refuse_safetab_folder(out, (params, data, *([] if published is None else [published])))
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
     if published is not None:
@@ -78,6 +81,9 @@ def run_households(
         households = read_households(data, plan, regions)
     parts = [regions[run.run].digest() for run in plan.runs]
     parts += [homes.digest() for run in plan.runs for homes in households[run.run].values()]
+    certify_laws(one.law for run in plan.runs for one in run.sets)
+    privacy = {run.run: _privacy(run) for run in plan.runs}  # before the spend, as the expected errors are
+    expected = _expected(plan)
     job = Job(
         plan_digest=digest.hex(),
         whole_plan=digest,
@@ -88,8 +94,11 @@ def run_households(
         token="safetab",
         test_key=test_key,
     )
-    inputs = _Inputs(plan, regions, groups, households)
-    return run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch))
+    inputs = _Inputs(plan, regions, groups, households, privacy)
+    outcome = run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch))
+    if not (out / EXPECTED).exists():
+        write_json(out / EXPECTED, expected)
+    return outcome
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -100,6 +109,7 @@ class _Inputs:
     regions: dict[str, Regions]
     groups: dict[str, dict[str, ListedGroups]]
     households: dict[str, dict[str, ConfidentialPersons]]
+    privacy: dict[str, dict[str, Any]]
 
     def __repr__(self) -> str:
         return "_Inputs(<redacted>)"
@@ -138,13 +148,13 @@ def _tabulate(run: Run, inputs: _Inputs, digest: bytes, watch: Stopwatch) -> dic
         "format": 1,
         "kind": "safetab-households",
         "run": run.run_id,
-        "private": run.secrets.private,
-        "warnings": [] if run.secrets.private else [TEST_KEY_WARNING],
+        "protected": run.secrets.protected,
+        "warnings": [] if run.secrets.protected else [TEST_KEY_WARNING],
         "version": tallyveil.__version__,
         "plan_digest": digest.hex(),
         "budget_unit": plan.budget_unit,
         "budgets": {own.run: str(own.budget) for own in plan.runs},
-        "privacy": {own.run: _privacy(own) for own in plan.runs},
+        "privacy": inputs.privacy,
         "event": plan.event().to_mapping(),
         "sizes": sizes,
         "checks_passed": len(checks),
@@ -185,13 +195,19 @@ def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict
 def describe_households(plan: HouseholdPlan, out: Path) -> None:
     """State what a run's numbers are worth, in `expected.json`; a file that is there is left as it is."""
     if not (out / EXPECTED).exists():
-        write_json(out / EXPECTED, [one.to_mapping() for one in expected_household_errors(plan)])
+        write_json(out / EXPECTED, _expected(plan))
+
+
+def _expected(plan: HouseholdPlan) -> list[dict[str, Any]]:
+    return [one.to_mapping() for one in expected_household_errors(plan)]
 
 
 def _privacy(run: HouseholdRun) -> dict[str, Any]:
     epsilon = compose(run.event(), neighbours=NEIGHBOURS).epsilon(DELTA)
+    changed = compose(changed_event(run.event()), neighbours=NEIGHBOURS).epsilon(DELTA)
     return {
         "budget": str(run.budget),
         "delta": str(DELTA),
         "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
+        "changed": changed_mapping(run.budget, changed.lower, changed.upper),
     }

@@ -16,7 +16,7 @@ from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.spine import Spine
 
 AS_GOOD_AS_EXACT = 0.01
-"""Standard deviation, in records, below which a difference says nothing."""
+"""Standard deviation of a total below which a difference says nothing."""
 
 
 def area_changes(
@@ -85,12 +85,12 @@ def _warnings(change: AreaChange) -> list[str]:
         ("the spine before its groups were chosen by variance", change.steps.mean),
     ):
         if is_worse(before, change.made.mean):
-            lost.append(f"{_spelled(before)} on {place}")
+            lost.append(f"{_value(before)} on {place}")
     found = []
     if lost:
         found.append(
             f"{change.name}: totals are less exact on this spine, with a mean standard deviation of "
-            f"{_spelled(change.made.mean)} against {' and '.join(lost)}"
+            f"{_value(change.made.mean)} against {' and '.join(lost)}"
         )
     if change.unmet:
         found.append(
@@ -99,8 +99,8 @@ def _warnings(change: AreaChange) -> list[str]:
     return found
 
 
-def _spelled(value: float) -> str:
-    return f"{value:,.2f}" if value < np.inf else "infinitely many"
+def _value(value: float) -> str:
+    return f"{value:,.2f}" if value < np.inf else "infinity"
 
 
 def _deviation(variances: NDArray[np.float64]) -> Deviation:

@@ -19,7 +19,7 @@ from tallyveil.geography.reshape import Reshaped
 from tallyveil.geography.spine import Spine
 
 EXACT = 0.01
-"""Standard deviation, in records, below which a total counts as published exactly and needs no limit."""
+"""Standard deviation of a total below which a total counts as published exactly and needs no limit."""
 
 
 def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:

@@ -17,7 +17,7 @@ from tallyveil.execution.constraints import ConstraintTable, summed_upward
 from tallyveil.execution.plan import Invariant, ReleasePlan
 from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import FOLDER, query_folder
+from tallyveil.measurements.store import drawn_path
 from tallyveil.noise.key import derive_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.storage.write import write_parquet
@@ -203,11 +203,6 @@ def _ancestors(spine: Spine, level: int, above: int) -> Int64Array:
     return np.asarray(found, dtype=np.int64)
 
 
-def drawn_path(item: SubspaceQuery) -> str:
-    """File of the noisy counts, within the release folder."""
-    return f"{FOLDER}/{item.geolevel}/integer-subspace.{query_folder(item.query)}.parquet"
-
-
 def _write(
     root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array, tags: dict[str, str]
 ) -> None:
@@ -220,7 +215,7 @@ def _write(
         }
     )
     tags = {**tags, "query": group.name, "geolevel": draw.item.geolevel}
-    write_parquet(root / drawn_path(draw.item), frame, tags)
+    write_parquet(drawn_path(root, draw.item.geolevel, draw.item.query), frame, tags)
 
 
 def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 
 from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.execution.plan import ReleasePlan
-from tallyveil.execution.subspace_counts import SubspaceDraw, drawn_path
+from tallyveil.execution.subspace_counts import SubspaceDraw
+from tallyveil.measurements.store import drawn_name
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan, guarantee_record
 
@@ -65,7 +66,7 @@ def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
     names = draw.noise.lattice.system.names
     return {
         **draw.item.to_mapping(),
-        "path": drawn_path(draw.item),
+        "path": drawn_name(draw.item.geolevel, draw.item.query),
         "law": stated,
         "privacy": {
             **guarantee_record(draw.noise, Fraction(moved), plan.delta, neighbours),

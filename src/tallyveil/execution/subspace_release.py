@@ -24,8 +24,10 @@ from tallyveil.execution.subspace_record import noise_record
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
 from tallyveil.run.once import Job, Run, finished_before, run_once
-from tallyveil.storage.read import collect
-from tallyveil.storage.write import write_file, write_json, write_parquet
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
 from tallyveil.subspace.nearest import require_pairs
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
 from tallyveil.subspace.table import cell_labels
@@ -94,6 +96,8 @@ def run_subspace(
     outcome = finished_before(out, digest)
     if outcome is not None:
         return SubspaceOutcome(out, outcome.manifest, None, already_finished=True)
+    refuse_inputs(out, [plan.table.path])
+    refuse_long_paths(out, [DRAWS, "diagnostics/total-variation.csv"], TEMPORARY_SUFFIX)
     watch = Stopwatch(observer or SilentObserver())
     noise = noise_of(plan, observer)
     guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
@@ -163,8 +167,8 @@ class _Work:
             "kind": "integer-subspace",
             "name": plan.name,
             "run": run.run_id,
-            "private": run.secrets.private,
-            "warnings": [] if run.secrets.private else [TEST_KEY_WARNING],
+            "protected": run.secrets.protected,
+            "warnings": [] if run.secrets.protected else [TEST_KEY_WARNING],
             "plan": {**plan.to_mapping(), "spent": str(run.spent)},
             "plan_digest": plan.digest().hex(),
             "privacy": self.guarantee,
@@ -206,7 +210,7 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
 
 def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: ConfidentialTable) -> list[str]:
     """Read the written files back and hold them to the invariants."""
-    written = collect(pl.scan_parquet(out / TABLE), out / TABLE, "table")
+    written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
     system = plan.constraints.system
     passed = {
         f"all {system.n_constraints} invariants are exact": keeps_invariants(
@@ -215,7 +219,7 @@ def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: Confidential
         "every cell of the table is there once": written.height == plan.schema.size,
     }
     if (out / DRAWS).exists():
-        drawn = collect(pl.scan_parquet(out / DRAWS), out / DRAWS, "draws")
+        drawn = collect(scan_parquet(out / DRAWS), out / DRAWS, "draws")
         vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)
         passed["every draw of noise leaves the invariants alone"] = noise.lattice.contains(vectors.T)
     for name, holds in passed.items():

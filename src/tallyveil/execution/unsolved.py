@@ -7,6 +7,7 @@ from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import FamilyProblem
 from tallyveil.estimation.problem_json import problem_to_mapping
 from tallyveil.estimation.solution import FamilySolution
+from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json
 
 UNSOLVED = "unsolved"
@@ -25,7 +26,7 @@ def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolut
     except SolverError as error:
         if folder is None:
             raise
-        path = folder / f"{problem.geolevel}-{problem.geocode}.json"
+        path = inside(folder, file_name(problem.geolevel), f"{file_name(problem.geocode)}.json")
         write_json(path, problem_to_mapping(problem))
         raise SolverError(
             f"{error}. The family is kept in {path} (noisy answers and published counts, no true count); "

@@ -16,6 +16,9 @@ from tallyveil.geography.columns import TextColumn, row_order, text_column
 from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
 
+LONGEST_GEOCODE = 1000
+"""Characters."""
+
 
 def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths: Sequence[int]) -> Spine:
     """Spine whose geounits are prefixes of the finest geocode.
@@ -127,6 +130,11 @@ def _check_lengths(names: tuple[str, ...], lengths: Sequence[int]) -> None:
         raise GeographyError(
             f"{len(names)} geolevels ({', '.join(names)}) but {len(lengths)} prefix lengths {list(lengths)}. "
             "Give one length for every geolevel, root first."
+        )
+    if lengths[-1] > LONGEST_GEOCODE:
+        raise GeographyError(
+            f"the last prefix length is {str(lengths[-1])[:20]}; no geocode has more than {LONGEST_GEOCODE} "
+            "characters. Give the number of characters of a whole geocode."
         )
     rises = all(shorter < longer for shorter, longer in pairwise(lengths))
     if lengths[0] < 0 or lengths[-1] < 1 or not rises:

@@ -13,7 +13,15 @@ from tallyveil.exact import fraction_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
-from tallyveil.storage.read import UNREADABLE, collect, require_text, scan_table
+from tallyveil.storage.published import names_of_tag, published_tags
+from tallyveil.storage.read import (
+    UNREADABLE,
+    collect,
+    parquet_columns,
+    parquet_metadata,
+    require_text,
+    scan_table,
+)
 from tallyveil.storage.write import write_parquet
 
 SHARE = "share."
@@ -59,7 +67,7 @@ def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
     frame = scan_table(path, names, "spine")
     for name in names:
         require_text(frame, name, path, "spine")
-    shares_given = all(SHARE + name in pl.scan_parquet(path).collect_schema().names() for name in names)
+    shares_given = all(SHARE + name in parquet_columns(path) for name in names)
     wanted = [*names, *(SHARE + name for name in names if shares_given)]
     table = collect(scan_table(path, wanted, "spine"), path, "spine")
     spine = spine_from_columns({name: table[name] for name in names}, names)
@@ -78,7 +86,7 @@ def read_aimed(path: Path) -> tuple[str, ...]:
         StoreError: the file is absent or unreadable, or is no spine.
     """
     _geolevels(path)
-    return tuple(json.loads(pl.read_parquet_metadata(path).get(AIMED_TAG, "[]")))
+    return names_of_tag(path, published_tags(path).get(AIMED_TAG, "[]"))
 
 
 def share_texts(shares: GeounitShares, level: int) -> pl.Series:
@@ -121,7 +129,7 @@ def _geolevels(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise StoreError(f"the spine file {path} does not exist.", code="input-missing")
     try:
-        found = pl.read_parquet_metadata(path).get(GEOLEVELS_TAG)
+        found = parquet_metadata(path).get(GEOLEVELS_TAG)
     except UNREADABLE:
         found = None
     if found is None:
@@ -129,4 +137,4 @@ def _geolevels(path: Path) -> tuple[str, ...]:
             f"{path} is no spine: it does not say its geolevels. Make it with tallyveil spine build.",
             code="input-unreadable",
         )
-    return tuple(json.loads(found))
+    return names_of_tag(path, found)

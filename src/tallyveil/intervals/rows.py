@@ -13,7 +13,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import TreeModel
 from tallyveil.kernels.tree_transform import Int64s
 from tallyveil.measurements.family_answers import MeasurementSource
-from tallyveil.measurements.store import FOLDER, query_folder
+from tallyveil.measurements.store import measurement_folder
+from tallyveil.storage.published import published_columns, published_height, read_published
 from tallyveil.universe.query_group import QueryGroup
 
 AnswerArray = NDArray[Any]
@@ -111,17 +112,17 @@ class StoredRows:
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _parts(self, level: int, group: QueryGroup) -> tuple[list[Path], list[int]]:
-        folder = self._root / FOLDER / self._spine.geolevels[level] / query_folder(group.name)
+        folder = measurement_folder(self._root, self._spine.geolevels[level], group.name)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
             raise StoreError(f"no measurements of '{group.name}' in {folder}.", code="measurements-missing")
-        if "answers" in pl.read_parquet_schema(parts[0]):
+        if "answers" in published_columns(parts[0]):
             raise StoreError(
                 f"the measurements in {folder} hold only the answers on the support of the counts published with "
                 'them. Intervals need all answers: make the release with measurements = "full".',
                 code="measurements-missing",
             )
-        heights = [pl.scan_parquet(part).select(pl.len()).collect().item() for part in parts]
+        heights = [published_height(part) for part in parts]
         begins = np.cumsum([0, *heights]).tolist()
         measured = self._measured(level, group)
         if begins[-1] != (self._spine.n_geounits(level) if measured is None else len(measured)):
@@ -136,7 +137,7 @@ class StoredRows:
         # one geolevel is read at a time
         self._held = {other: own for other, own in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
-        frame = pl.read_parquet(parts[part])
+        frame = read_published(parts[part], ["geocode", "values", "variance"])
         geounits = np.arange(begins[part], begins[part + 1], dtype=np.int64)
         measured = self._measured(level, group)
         codes = self._spine.geocodes[level].text[begins[part] : begins[part + 1]]

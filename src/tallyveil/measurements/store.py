@@ -5,7 +5,8 @@ whole numbers, one an answer; int32, or int64 in a part where they do not fit) a
 `measurements/answers.parquet` names the answers. A geounit that has no share of the budget is not measured and absent.
 Where only the answers on the support are kept there is a column `answers` before `values`: the numbers of the
 answers, a list as long as that of the values. Geounits that needed no measurement are absent then.
-A `*` in a query's name is written `.` in its folder.
+Folders are named as `tallyveil.storage.paths.file_name` says: the `*` of a query is a `.` there. Counts that were drawn
+on a lattice stand beside those of the queries, in `measurements/<geolevel>/integer-subspace.<query>.parquet`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -30,14 +33,24 @@ ANSWER_LABELS = f"{FOLDER}/answers.parquet"
 VALUES_PER_PART = 1 << 23
 
 
-def query_folder(query: str) -> str:
-    """Folder name of a query group: a `*` means something to shells, so it is written `.`."""
-    return query.replace("*", ".")
+def measurement_name(geolevel: str, query: str) -> str:
+    """Folder of the parts of one query's noisy answers, relative to the release folder."""
+    return f"{FOLDER}/{file_name(geolevel)}/{file_name(query)}"
 
 
-def measurement_folder(geolevel: str, query: str) -> str:
-    """Folder of the measurements of a query at a geolevel, within the release folder."""
-    return f"{FOLDER}/{geolevel}/{query_folder(query)}"
+def measurement_folder(root: Path, geolevel: str, query: str) -> Path:
+    """The same folder in a release folder."""
+    return inside(root, *measurement_name(geolevel, query).split("/"))
+
+
+def drawn_name(geolevel: str, query: str) -> str:
+    """File of the noisy counts that were drawn on a lattice, relative to the release folder."""
+    return f"{FOLDER}/{file_name(geolevel)}/integer-subspace.{file_name(query)}.parquet"
+
+
+def drawn_path(root: Path, geolevel: str, query: str) -> Path:
+    """The same file in a release folder."""
+    return inside(root, *drawn_name(geolevel, query).split("/"))
 
 
 def write_measurements(
@@ -58,7 +71,7 @@ def write_measurements(
     level = spine.level_index(geolevel)
     answers = np.arange(group.size, dtype=np.int64)
     rows = max(1, VALUES_PER_PART // group.size)
-    folder = root / measurement_folder(geolevel, group.name)
+    folder = measurement_folder(root, geolevel, group.name)
     for part, start in enumerate(range(0, spine.n_geounits(level), rows)):
         stop = min(start + rows, spine.n_geounits(level))
         measured = source.measure(geolevel, group.name, start, stop, answers)
@@ -105,7 +118,7 @@ def write_support_measurements(
                 "variance": variances[q][measured],
             }
         )
-        path = root / measurement_folder(wanted.geolevel, group.name) / f"part-{part:05d}.parquet"
+        path = measurement_folder(root, wanted.geolevel, group.name) / f"part-{part:05d}.parquet"
         write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
 
 
@@ -135,7 +148,7 @@ def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapp
         )
         for group in groups
     ]
-    write_parquet(root / ANSWER_LABELS, pl.concat(frames), metadata)
+    write_parquet(inside(root, FOLDER, "answers.parquet"), pl.concat(frames), metadata)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,14 +223,14 @@ class StoredMeasurements:
         return self._loaded[key]
 
     def _read(self, geolevel: str, query: str) -> _Stored:
-        folder = self._root / measurement_folder(geolevel, query)
+        folder = measurement_folder(self._root, geolevel, query)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
             raise StoreError(
                 f"no measurements of '{query}' at {geolevel} in {folder}.", code="measurements-missing"
             )
         wide = pl.col("values").cast(pl.List(pl.Int64))
-        frame = pl.concat([pl.read_parquet(part).with_columns(wide) for part in parts])
+        frame = pl.concat([read_published(part).with_columns(wide) for part in parts])
         level = self._spine.level_index(geolevel)
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns

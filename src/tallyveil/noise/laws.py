@@ -24,7 +24,8 @@ from tallyveil.noise.balls import (
     rational,
 )
 
-SMALLEST_PARAMETER: Final = Fraction(1, 10**12)
+SMALLEST_PARAMETER: Final = Fraction(1, 250)
+"""Below it noise is zero but once in 10**54 draws, which is no noise, and its variance leaves the range of floats."""
 LARGEST_VARIANCE: Final = Fraction(10**10)
 LARGEST_SCALE: Final = Fraction(10**5)
 
@@ -39,10 +40,17 @@ def _checked_parameter(law: str, name: str, value: object, largest: Fraction) ->
         )
     if not SMALLEST_PARAMETER <= value <= largest:
         raise BudgetError(
-            f"{law}: {name} is {float(value):.6g}, wanted a value from {float(SMALLEST_PARAMETER):.0e} to "
-            f"{float(largest):.0e}. Change the budget, or the share of it that this query gets."
+            f"{law}: {name} is about {_approximately(value)}, wanted a value from {SMALLEST_PARAMETER} to "
+            f"{float(largest):.0e}. Change the budget, or the share of it that this query gets: more budget makes the "
+            "number smaller."
         )
     return value
+
+
+def _approximately(value: Fraction) -> str:
+    """A number of any size, which a float may not hold."""
+    digits = len(str(value.numerator)) - len(str(value.denominator))
+    return f"{float(value):.6g}" if abs(digits) < 300 else f"10**{digits}"
 
 
 class IntegerLaw(ABC):
@@ -194,7 +202,7 @@ class DiscreteGaussian(IntegerLaw):
     """P(X = x) proportional to exp(-x**2 / (2 variance)) on the integers.
 
     Attributes:
-        variance: The parameter, counts squared; an exact Fraction from 1e-12 to 1e10. The variance of the
+        variance: The parameter, counts squared; an exact Fraction from 1/250 to 1e10. The variance of the
             law itself is slightly smaller (`variance_float`), noticeably so only below 1.
 
     Raises:
@@ -260,7 +268,7 @@ class DiscreteLaplace(IntegerLaw):
     """P(X = x) proportional to exp(-abs(x) / scale) on the integers: the two-sided geometric law.
 
     Attributes:
-        scale: Counts; an exact Fraction from 1e-12 to 1e5.
+        scale: Counts; an exact Fraction from 1/250 to 1e5.
 
     Raises:
         BudgetError: the parameter is no Fraction or lies outside the range.

@@ -19,7 +19,7 @@ from tallyveil.release.areas import area_counts
 from tallyveil.release.columns import code_expression
 from tallyveil.release.histograms import read_histogram, read_microdata
 from tallyveil.release.tables import has_zeros, table_folder, table_rows
-from tallyveil.storage.read import collect
+from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, row_ranges, sum_families
 from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.query_group import QueryGroup
@@ -165,7 +165,7 @@ def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Sp
     begin = 0
     for part in sorted(table_folder(root, counts.geolevel, group.name).glob("part-*.parquet")):
         answer = code_expression("answer", group.labels())
-        frame = collect(pl.scan_parquet(part).select("geocode", answer, "count"), part, "table")
+        frame = collect(scan_parquet(part).select("geocode", answer, "count"), part, "table")
         if frame.height == 0:
             continue
         last = int(spine.locate(spine.level_index(counts.geolevel), frame["geocode"][-1:])[0])

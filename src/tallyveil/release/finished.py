@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
-
 from tallyveil.errors import StoreError
+from tallyveil.storage.read import UNREADABLE, parquet_metadata
 from tallyveil.storage.write import store_error
 
 MANIFEST: Final = "manifest.json"
@@ -50,8 +49,8 @@ def require_run(path: Path, run: str) -> None:
     if path.suffix != ".parquet":
         return
     try:
-        tag = pl.read_parquet_metadata(path).get("tallyveil.run")
-    except (OSError, pl.exceptions.PolarsError):
+        tag = parquet_metadata(path).get("tallyveil.run")
+    except UNREADABLE:
         tag = None
     if tag != run:
         raise StoreError(

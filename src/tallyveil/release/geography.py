@@ -16,6 +16,7 @@ from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.spine_files import share_texts, shares_of_columns
+from tallyveil.storage.published import names_of_tag, published_columns, published_tags, read_published
 from tallyveil.storage.write import write_parquet_chunks
 
 GEOGRAPHY = "geography.parquet"
@@ -62,7 +63,7 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
 
 def read_geography(root: Path) -> Spine:
     """The spine of a release folder: the one that was measured."""
-    frame = pl.read_parquet(root / GEOGRAPHY, columns=list(_geolevels(root)))
+    frame = read_published(root / GEOGRAPHY, _geolevels(root))
     return spine_from_columns({name: frame[name] for name in frame.columns}, frame.columns)
 
 
@@ -73,9 +74,9 @@ def read_shares(root: Path, spine: Spine) -> GeounitShares | None:
         GeographyError: the file's shares do not fit the spine.
     """
     names = [SHARES + name for name in spine.geolevels]
-    if any(name not in pl.read_parquet_schema(root / GEOGRAPHY) for name in names):
+    if any(name not in published_columns(root / GEOGRAPHY) for name in names):
         return None
-    frame = pl.read_parquet(root / GEOGRAPHY, columns=[spine.geolevels[-1], *names])
+    frame = read_published(root / GEOGRAPHY, [spine.geolevels[-1], *names])
     rows = spine.locate(spine.finest, frame[spine.geolevels[-1]])
     order = np.empty(len(rows), dtype=np.int64)
     order[rows] = np.arange(len(rows))
@@ -92,11 +93,11 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
         The geolevels of the original geography that the spine replaces, and the families of entities.
     """
     geolevels = _geolevels(root)
-    stored = pl.read_parquet_schema(root / GEOGRAPHY)
+    stored = published_columns(root / GEOGRAPHY)
     names = [name for name in stored if name not in geolevels and name.startswith((ORIGINAL, ENTITY))]
     if not names:
         return (), ()
-    frame = pl.read_parquet(root / GEOGRAPHY, columns=[geolevels[-1], *names])
+    frame = read_published(root / GEOGRAPHY, [geolevels[-1], *names])
     families = [_family_of(spine, frame.select(geolevels[-1], name)) for name in names]
     return (
         tuple(_renamed(one, ORIGINAL) for one in families if one.name.startswith(ORIGINAL)),
@@ -106,8 +107,9 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
 
 def _geolevels(root: Path) -> tuple[str, ...]:
     """Columns of the file that are geolevels of the spine; all, where it does not say."""
-    stated = pl.read_parquet_metadata(root / GEOGRAPHY).get(f"tallyveil.{GEOLEVELS}")
-    return tuple(json.loads(stated)) if stated else tuple(pl.read_parquet_schema(root / GEOGRAPHY))
+    path = root / GEOGRAPHY
+    stated = published_tags(path).get(f"tallyveil.{GEOLEVELS}")
+    return names_of_tag(path, stated) if stated else published_columns(path)
 
 
 def _named(spine: Spine) -> Iterator[tuple[str, Geocodes]]:

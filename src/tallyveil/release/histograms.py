@@ -1,6 +1,6 @@
 """Published sparse counts of every geolevel, and microdata: the estimates, in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,8 @@ import polars as pl
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.release.columns import code_expression, enum_column
-from tallyveil.storage.read import collect_batches
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.read import collect_batches, scan_parquet
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.universe.schema import Schema
@@ -21,7 +22,7 @@ PERSONS_PER_PART = 1 << 22
 
 def histogram_path(root: Path, geolevel: str) -> Path:
     """File of the sparse counts of one geolevel."""
-    return root / HISTOGRAM / f"{geolevel}.parquet"
+    return inside(root, HISTOGRAM, f"{file_name(geolevel)}.parquet")
 
 
 def write_histogram(
@@ -50,23 +51,29 @@ def read_histogram(root: Path, geolevel: str, schema: Schema, spine: Spine) -> P
     Raises:
         StoreError: the file cannot be read, or does not fit the schema or the spine.
     """
-    path = histogram_path(root, geolevel)
-    return PublicCounts(geolevel, *_read_counts(path, geolevel, schema, spine, pl.col("count")))
+    files = [histogram_path(root, geolevel)]
+    return PublicCounts(geolevel, *_read_counts(files, geolevel, schema, spine, pl.col("count")))
 
 
 def read_microdata(root: Path, schema: Schema, spine: Spine) -> PublicCounts:
     """Counts of the finest geolevel, added up from the microdata; raises as `read_histogram` does."""
     geolevel = spine.geolevels[spine.finest]
-    path = root / MICRODATA / "part-*.parquet"
-    return PublicCounts(geolevel, *_read_counts(path, geolevel, schema, spine, pl.lit(1, dtype=pl.Int64)))
+    files = sorted((root / MICRODATA).glob("part-*.parquet"))
+    if not files:
+        raise StoreError(
+            f"{root / MICRODATA} holds no microdata. Restore the folder, or make the release again.",
+            code="release-unreadable",
+        )
+    return PublicCounts(geolevel, *_read_counts(files, geolevel, schema, spine, pl.lit(1, dtype=pl.Int64)))
 
 
 def _read_counts(
-    path: Path, geolevel: str, schema: Schema, spine: Spine, count: pl.Expr
+    files: Sequence[Path], geolevel: str, schema: Schema, spine: Spine, count: pl.Expr
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     level = spine.level_index(geolevel)
     codes = [code_expression(attribute.name, attribute.levels) for attribute in schema.attributes]
-    frame = pl.scan_parquet(path).select(pl.col("geocode"), *codes, count.alias("__count"))
+    path = files[0]
+    frame = scan_parquet(*files).select(pl.col("geocode"), *codes, count.alias("__count"))
     total = TripletSum(spine.n_geounits(level), schema.size)
     for batch in collect_batches(frame, path, "published"):
         rows = spine.locate(level, batch["geocode"])
@@ -97,7 +104,7 @@ def write_microdata(
         entry = np.searchsorted(ends, persons, side="right")
         geounits = np.searchsorted(counts.offsets, entry, side="right") - 1
         frame = _described(geounits, counts.cells[entry].astype(np.int64), schema, spine, level)
-        write_parquet(root / MICRODATA / f"part-{part:05d}.parquet", frame, metadata)
+        write_parquet(inside(root, MICRODATA, f"part-{part:05d}.parquet"), frame, metadata)
         yield len(persons)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.measurements.store import query_folder
 from tallyveil.release.tables import TABLES, has_zeros
-from tallyveil.storage.read import collect
+from tallyveil.storage.paths import file_name
+from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -71,12 +71,12 @@ def clear_other_tables(root: Path, staging: Path, queries: Collection[str]) -> N
     Raises:
         StoreError: a table cannot be read or written.
     """
-    kept = {query_folder(name) for name in queries}
+    kept = {file_name(name) for name in queries}
     for path in sorted((root / TABLES).rglob("*.parquet")):
-        if path.parent.name in kept or BESIDE[0] not in pl.read_parquet_schema(path):
+        if path.parent.name in kept or BESIDE[0] not in parquet_columns(path):
             continue
-        frame = collect(pl.scan_parquet(path).drop(BESIDE), path, "table")
-        tags = pl.read_parquet_metadata(path)
+        frame = collect(scan_parquet(path).drop(BESIDE), path, "table")
+        tags = parquet_metadata(path)
         own = {
             name.removeprefix("tallyveil."): value
             for name, value in tags.items()

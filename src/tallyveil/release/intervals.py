@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import StoreError
 from tallyveil.intervals import Answers, Intervals
-from tallyveil.measurements.store import query_folder
 from tallyveil.release.columns import enum_column
 from tallyveil.release.interval_tables import table_with_intervals
 from tallyveil.release.tables import table_folder, table_tags
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
     file_digest,
@@ -79,7 +80,7 @@ class Compared:
 
 def interval_folder(root: Path, area: str, query: str, *, is_entity: bool) -> Path:
     """Folder of the parts of one table of intervals, below the folder of all."""
-    return (root / ENTITIES if is_entity else root) / area / query_folder(query)
+    return inside(root, *([ENTITIES] if is_entity else []), file_name(area), file_name(query))
 
 
 @dataclass(slots=True, eq=False)
@@ -242,4 +243,4 @@ def read_interval_table(root: Path, area: str, query: str, *, is_entity: bool = 
             "query with --tables.",
             code="intervals-missing",
         )
-    return pl.scan_parquet(parts)
+    return scan_parquet(*parts)

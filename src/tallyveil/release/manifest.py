@@ -116,7 +116,7 @@ def make_manifest(
     privacy: Mapping[str, Any],
     event: Mapping[str, Any],
     run_id: str,
-    private: bool,
+    protected: bool,
     input_commitment: str,
     geography_digest: str,
     sizes: Mapping[str, Any],
@@ -134,7 +134,7 @@ def make_manifest(
         plan, plan_digest, event: What was planned and spent.
         privacy: The guarantee, in numbers and words.
         run_id: Public name of the run.
-        private: False when the run used a test key.
+        protected: False when the run used a test key.
         input_commitment: Keyed hash of the records; without the key, gone when the run ends, it confirms nothing.
         geography_digest: Hash of the public spine.
         sizes: Sizes of what is published.
@@ -150,9 +150,9 @@ def make_manifest(
         "format": MANIFEST_FORMAT,
         "name": plan["name"],
         "run": run_id,
-        "private": private,
+        "protected": protected,
         "warnings": []
-        if private
+        if protected
         else ["Made with an insecure test key: this release protects nobody and must not be published."],
         "plan": dict(plan),
         "plan_digest": plan_digest,

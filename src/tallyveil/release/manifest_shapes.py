@@ -13,7 +13,7 @@ _CHECKS: Final = [{"check": str, "passed": bool}]
 _COMMON: Final = {
     "format": int,
     "run": str,
-    "private": bool,
+    "protected": bool,
     "warnings": [str],
     "plan_digest": str,
     "event": {"kind": str},
@@ -66,7 +66,10 @@ _SAFETAB: Final = _COMMON | {
     "files": Each(str),
     "performance": _STAGES,
 }
-_HOUSEHOLDS: Final = _SAFETAB | {"privacy": Each({"budget": str, "delta": str, "epsilon": _BOUNDS})}
+_CHANGED: Final = {"budget": str, "epsilon": _BOUNDS}
+_HOUSEHOLDS: Final = _SAFETAB | {
+    "privacy": Each({"budget": str, "delta": str, "epsilon": _BOUNDS, "changed": _CHANGED})
+}
 _SUBSPACE: Final = _COMMON | {
     "name": str,
     "plan": dict,
@@ -104,6 +107,7 @@ SAFETAB_PRIVACY: Final = [
         "renyi": _PERHAPS,
         "zcdp": _PERHAPS,
         "zcdp_textbook": _PERHAPS,
+        "changed": _CHANGED,
     }
 ]
 """Of `privacy.json`."""

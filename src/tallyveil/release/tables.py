@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import query_folder
 from tallyveil.release.columns import enum_column
+from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.counts import Int64Array, PublicCounts, row_ranges, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
@@ -28,7 +28,7 @@ ANSWERS_WITH_ZEROS = 16
 
 def table_folder(root: Path, geolevel: str, query: str) -> Path:
     """Folder of the parts of one table."""
-    return root / TABLES / geolevel / query_folder(query)
+    return inside(root, TABLES, file_name(geolevel), file_name(query))
 
 
 def has_zeros(group: QueryGroup) -> bool:

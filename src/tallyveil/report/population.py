@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import StoreError
 from tallyveil.release.histograms import histogram_path
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.read import UNREADABLE, parquet_columns, scan_parquet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ def attribute_names(files: ReleaseFiles) -> list[str]:
     """Attributes that the published counts are crossed by: the columns between geocode and count."""
     path = histogram_path(files.root, files.geolevels[0])
     try:
-        names = list(pl.read_parquet_schema(path))
+        names = parquet_columns(path)
     except UNREADABLE as error:
         raise _unreadable(str(path), error) from None
     return [name for name in names if name not in ("geocode", "count")]
@@ -66,7 +66,7 @@ def attribute_names(files: ReleaseFiles) -> list[str]:
 def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
     path = histogram_path(files.root, geolevel)
     try:
-        counts = pl.scan_parquet(path, glob=False).select("geocode", pl.col("count").cast(pl.Int64))
+        counts = scan_parquet(path).select("geocode", pl.col("count").cast(pl.Int64))
         totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())
         records = totals.collect(engine="streaming")["count"].to_numpy()
     except UNREADABLE as error:

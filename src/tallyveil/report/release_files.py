@@ -58,9 +58,9 @@ class ReleaseFiles:
         return sum((entry.cost for entry in self.entries if entry.cost is not None), Fraction(0))
 
     @property
-    def is_private(self) -> bool:
+    def is_protected(self) -> bool:
         """Whether the noise came from a secret key."""
-        return self.manifest["private"] is True
+        return self.manifest["protected"] is True
 
 
 def read_release_files(run_dir: Path) -> ReleaseFiles:

@@ -43,7 +43,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
     return {
         "name": manifest["name"],
         "run": manifest["run"],
-        "is_private": files.is_private,
+        "is_protected": files.is_protected,
         "warnings": manifest["warnings"],
         "records": manifest["sizes"]["records"],
         "unit": files.unit,

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
-from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.release import manifest_shapes as shapes
@@ -18,7 +17,7 @@ from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, read_plan, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded
 from tallyveil.storage.json_files import read_shaped
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.published import read_published
 
 
 def write_households_report(out: Path) -> Path:
@@ -43,6 +42,7 @@ def write_households_report(out: Path) -> Path:
                 "budget": short_decimal(Fraction(one["budget"])),
                 "delta": power_of_ten(Fraction(one["delta"])),
                 "exact": at_most(one["epsilon"]["upper"], places=6),
+                "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
             }
             for run, one in manifest["privacy"].items()
         ],
@@ -81,13 +81,7 @@ def _published(out: Path, table: str, runs: list[str]) -> pl.DataFrame:
     frames = []
     for run in runs:
         path = out / f"{table}-{run.lower()}.parquet"
-        try:
-            frame = pl.read_parquet(path)
-        except UNREADABLE as error:
-            raise StoreError(
-                f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
-                code="release-unreadable",
-            ) from None
+        frame = read_published(path)
         frames.append(frame.filter(pl.col(f"{table.upper()}_DATA_CELL") == "0"))
     return pl.concat(frames).with_columns(size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"))
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
-from tallyveil.errors import StoreError
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
 from tallyveil.release import manifest_shapes as shapes
@@ -18,7 +17,7 @@ from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
 from tallyveil.storage.json_files import damaged, read_shaped
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.published import read_published
 from tallyveil.storage.write import file_digest
 
 REPORT: Final = "report.html"
@@ -89,7 +88,7 @@ def run_values(
     """
     return {
         "run": manifest["run"],
-        "is_private": manifest["private"],
+        "is_protected": manifest["protected"],
         "unit": manifest["budget_unit"],
         "mechanism": plan["mechanism"].replace("_", " "),
         "sets": [
@@ -131,13 +130,7 @@ def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataF
     levels = {code: level for code, _, level, *_ in plan["iterations"]}
     for run in runs:
         path = out / f"t1-{run.lower()}.parquet"
-        try:
-            frame = pl.read_parquet(path)
-        except UNREADABLE as error:
-            raise StoreError(
-                f"{path} cannot be read: {type(error).__name__}. Restore it, or run again.",
-                code="release-unreadable",
-            ) from None
+        frame = read_published(path)
         frames.append(frame)
     return pl.concat(frames).with_columns(
         size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"),
@@ -152,6 +145,7 @@ def _privacy(one: dict[str, Any]) -> dict[str, Any]:
         "budget": short_decimal(Fraction(one["budget"])),
         "delta": power_of_ten(Fraction(one["delta"])),
         "exact": at_most(one["epsilon"]["upper"], places=6),
+        "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
         **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
     }
 

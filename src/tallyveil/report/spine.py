@@ -8,7 +8,7 @@ from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import geolevel_title, grouped, listed, percent, rounded
 
 EXACT = 0.001
-"""Standard deviation, in records, below which a total is published exactly."""
+"""Standard deviation of a total below which a total is published exactly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ TEST_KEY_WARNING: Final = (
     "Made with an insecure test key: this release protects nobody and must not be published."
 )
 _HEX: Final = re.compile(f"[0-9a-f]{{{2 * KEY_BYTES}}}")
-_FIELDS: Final = frozenset({"format", "version", "noise_law", "private", "key", "plan", "inputs", "mac"})
+_FIELDS: Final = frozenset({"format", "version", "noise_law", "protected", "key", "plan", "inputs", "mac"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -30,13 +30,13 @@ class RunSecrets:
         key: 32 bytes from the operating system, or derived from an insecure test key.
         binding: Digest of the records, the geography, what is measured, and the constraints.
         plan: Digest of the whole plan, also of what is written: it names the run, but not its noise.
-        private: False when the key is a test key, so that nothing made with it protects anybody.
+        protected: False when the key is a test key, so that nothing made with it protects anybody.
     """
 
     key: bytes
     binding: bytes
     plan: bytes
-    private: bool
+    protected: bool
 
     def __repr__(self) -> str:
         return "RunSecrets(<redacted>)"
@@ -62,9 +62,9 @@ class RunSecrets:
 
     def file_tags(self) -> dict[str, str]:
         """Metadata that every published file of the run carries."""
-        tags = {"run": self.run_id, "private": "true"}
-        if not self.private:
-            tags["private"] = "false: made with an insecure test key, protects nobody"
+        tags = {"run": self.run_id, "protected": "true"}
+        if not self.protected:
+            tags["protected"] = "false: made with an insecure test key, protects nobody"
         return tags
 
 
@@ -82,7 +82,7 @@ def key_file(secrets: RunSecrets) -> dict[str, Any]:
         "format": KEY_FILE_FORMAT,
         "version": tallyveil.__version__,
         "noise_law": NOISE_LAW,
-        "private": secrets.private,
+        "protected": secrets.protected,
         "key": secrets.key.hex(),
         "plan": secrets.plan.hex(),
         "inputs": derive_key(secrets.key, "binding", secrets.binding).hex(),
@@ -122,7 +122,7 @@ def read_key_file(
             "Finish the run with the version that began it, or choose another folder, which is a new spend.",
             code="resume-version",
         )
-    secrets = RunSecrets(bytes.fromhex(fields["key"]), binding, plan, fields["private"])
+    secrets = RunSecrets(bytes.fromhex(fields["key"]), binding, plan, fields["protected"])
     _refuse_other_key(secrets, where, test_key)
     changed = None
     if fields["plan"] != plan.hex():
@@ -146,7 +146,7 @@ def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -
             "which is a new spend.",
             code="resume-key",
         )
-    if test_key is None and not secrets.private:
+    if test_key is None and not secrets.protected:
         raise StoreError(
             f"the run in {where} was started with an insecure test key. Pass the same --insecure-test-key to resume "
             "it, or choose another folder, which is a new spend.",

@@ -261,7 +261,7 @@ def _begin(folder: RunFolder, job: Job) -> Run:
 
 def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
     with Ledger(path, job.declaration, secrets.run_id) as ledger:
-        if not secrets.private:
+        if not secrets.protected:
             ledger.declassify(
                 TEST_KEY,
                 description="run with an insecure test key",

@@ -48,6 +48,11 @@ class Detail:
         age = np.searchsorted(self.starts, STARTS_23, side="right") - 1
         return np.concatenate([age, len(self.starts) + age]).astype(np.int64)
 
+    def cells_in(self, coarser: "Detail") -> NDArray[np.int64]:
+        """Cell of a coarser detail that each cell of this one lies in."""
+        age = np.searchsorted(coarser.starts, self.starts, side="right") - 1
+        return np.concatenate([age, len(coarser.starts) + age]).astype(np.int64)
+
     def collapse(self, finest: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tables of this detail, [groups, n_cells], from finest ones, [groups, 46]."""
         tables = np.zeros((len(finest), self.n_cells), np.int64)

@@ -281,7 +281,7 @@ class ConfigReading:
             self.infinite = True
             self.problems.append(
                 f"'{key}' is infinite: counts without noise protect nobody, and no ledger pays for them. Give it a "
-                "finite budget; true counts for evaluation go through the declassifying door."
+                "finite budget. Tables without noise, to verify an implementation, are made by --no-noise."
             )
         elif _is_number(value) and value >= 0:
             return Fraction(value)

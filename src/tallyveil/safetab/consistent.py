@@ -18,7 +18,8 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
     """Totals of nation and states that add up, by least squares.
 
     What the nation and the sum of its states disagree about is divided among them in proportion to their variances.
-    Iterations that are not published for all states of the table, and other geographies, stay as they are.
+    Iterations that are not published for all states of the table, and other geographies, stay as they are. So does a
+    nation of one state where the two are one measurement, published twice: there is nothing to combine.
 
     Args:
         t1: T1 of the US run with quality columns.
@@ -28,6 +29,7 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
     is_state, is_nation = pl.col("REGION_TYPE") == "STATE", pl.col("REGION_TYPE") == "USA"
     n_states = t1.filter(is_state)["REGION_ID"].n_unique()
     value, variance = pl.col("ESTIMATE"), pl.col("ESTIMATE_VARIANCE")
+    shared = (is_state & (pl.col("SAME_AS") == "USA")) | (is_nation & (pl.col("SAME_AS") == "STATE"))
     sums = (
         t1.filter(is_state | is_nation)
         .group_by("ITERATION_CODE")
@@ -36,8 +38,9 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
             is_nation.sum().alias("nations"),
             (pl.when(is_nation).then(value).otherwise(-value)).sum().alias("gap"),
             variance.sum().alias("spread"),
+            shared.any().alias("shared"),
         )
-        .filter((pl.col("states") == n_states) & (pl.col("nations") == 1))
+        .filter(~pl.col("shared") & (pl.col("states") == n_states) & (pl.col("nations") == 1))
     )
     sign = pl.when(is_nation).then(-1.0).when(is_state).then(1.0).otherwise(0.0)
     share = pl.col("gap").fill_null(0.0) / pl.col("spread").fill_null(1.0)
@@ -48,7 +51,7 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
             (value + sign * share * variance).alias(CONSISTENT),
             (variance * (1 - part)).alias(CONSISTENT_VARIANCE),
         )
-        .drop("states", "nations", "gap", "spread")
+        .drop("states", "nations", "gap", "spread", "shared")
     )
 
 

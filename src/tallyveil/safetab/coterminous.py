@@ -2,7 +2,13 @@
 
 The District of Columbia is a state, a county and a place. Three sets of noisy counts of the same people would differ.
 Of such regions the one whose level has the largest budget is measured (the earlier geography where budgets are equal),
-and the others take its numbers, provided that it has all their iterations with the same detail.
+and the others take its numbers.
+
+Production measures each by itself, and each chooses its detail with thresholds of its own. Here the measured stage-1
+count is held against the thresholds of each region that takes its numbers. Where these choose a coarser detail than
+was measured, the region's cells are sums of measured cells. A finer one than was measured cannot be made; so a region
+takes numbers only of one that has all its iterations with the same total-only ones, and no threshold above its own.
+Any other region is measured by itself, with its own budget and thresholds, as in production.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +32,13 @@ class Twin:
         geography: Geography of the region.
         region: Its position.
         measured: Position of the region that is measured, in the geography of the level set measured.
+        thresholds: Noisy counts from which a group of it gets details 1, 2 and 3.
     """
 
     geography: str
     region: int
     measured: int
+    thresholds: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +90,9 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
             found = same[pair]
             taken = left & (found != OWN)
             taken[taken] = own[_key(other)][found[taken]]
-            twins[_key(other)] += [Twin(one.geography, int(r), int(found[r])) for r in np.flatnonzero(taken)]
+            twins[_key(other)] += [
+                Twin(one.geography, int(r), int(found[r]), one.thresholds) for r in np.flatnonzero(taken)
+            ]
             left &= ~taken
         own[_key(one)] = left
         measured[_key(one)] = np.flatnonzero(left)
@@ -90,8 +100,9 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
 
 
 def _covers(larger: LevelSet, smaller: LevelSet) -> bool:
-    """Whether a level set has all iterations of another, with the same detail."""
-    return set(smaller.view.iterations) <= set(larger.view.iterations)
+    """Whether a level set has all iterations of another, in at least the detail that its thresholds choose."""
+    finer = all(own <= wanted for own, wanted in zip(larger.thresholds, smaller.thresholds, strict=True))
+    return finer and set(smaller.view.iterations) <= set(larger.view.iterations)
 
 
 def _key(one: LevelSet) -> tuple[str, int]:

@@ -1,23 +1,27 @@
 """Better estimates of the same population groups, from the measurements alone.
 
-A group of detail d has a count Y1 of stage 1 with variance v1 and n cells x_j with variance v2 and sum S. Least squares
-gives every cell the same share of what the two totals disagree about,
+A group of detail d has a count Y1 of stage 1 with variance v1, and n cells x_j with variance v2 and sum S. Least
+squares gives every cell the same share of what the two totals disagree about:
 
-    x_j + u (Y1 - S),   u = v2 / (v1 + n v2),   total: S + n u (Y1 - S),
+    x_j + u (Y1 - S),   u = v2 / (v1 + n v2),   total: T = S + n u (Y1 - S).
 
-which combines Y1 and S by inverse variance. u is rounded to a multiple of 1/4096, so estimates are multiples of that.
+u is rounded down to a multiple of 1/4096, so estimates are multiples of 1/4096. Write w = n u for the weight of Y1.
 
-Y1 also chose the detail: given the choice, lo <= Y1 < hi, and Y1 is biased near a threshold. Under Gaussian noise the
-total T = S + n u (Y1 - S) is complete and sufficient for the true count, whatever the choice. So E[S | T, choice] is
-unbiased given the choice, and of all such estimates it has the smallest variance (Cohen and Sackrowitz 1989). It is
+Y1 also chose the detail: given the choice, lo <= Y1 < hi, and Y1 is biased near a threshold.
 
-    T - (w1 / w2) (E[Y | lo <= Y < hi] - T),   w1 = n u = 1 - w2,   t**2 = v1 - 1 / (1 / v1 + 1 / (n v2)),
+Gaussian noise ("corrected"). T is sufficient for the true count, up to the rounding of u and the lattice of the noise.
+So E[S | T, choice] is unbiased given the choice, and has the smallest variance of all such estimates (Cohen and
+Sackrowitz 1989). It is
 
-with Y a whole number of law proportional to exp(-(y - T)**2 / (2 t**2)): what Y1 is given T. Far from the thresholds
-its mean is T, and nothing is corrected. Where it is not ("corrected") the stated variance and margin are those of S,
-which the estimate's do not exceed. Under Laplace noise there is no such statistic: beyond a threshold Y1 says nothing
-of the count (the law has no memory), so stage 1 is left out near thresholds and enters gradually farther away
-("partly").
+    G(T) = T - w / (1 - w) (E[Y | lo <= Y < hi] - T),   Y of mean T and variance t**2 = (1 - w) v1,
+
+where Y is a whole number with a law proportional to exp(-(y - T)**2 / (2 t**2)): what Y1 is, given T. Far from the
+thresholds G(T) = T. The estimator tabulates G(T) - T at knots t / 16 apart and interpolates in whole numbers.
+
+Laplace noise ("partly"). Beyond a threshold Y1 says nothing of the true count, because the law has no memory. The
+weight of Y1 is nothing at the threshold and grows with the distance of Y1 from it, to w far away.
+
+What these estimates are worth near a threshold depends on the true count; `near_threshold` has their margins.
 """
 
 import math
@@ -40,10 +44,16 @@ Int64Array = NDArray[np.int64]
 UNIT: Final = 4096
 """Estimates are whole multiples of 1/4096."""
 
-_NEAR: Final = 6.5  # beyond so many t the correction is below 1/4096
-_NOTICED: Final = 0.02  # a correction below so many standard deviations leaves the stated quality as it is
+NEAR: Final = 6.5
+"""Beyond so many t from a threshold nothing is corrected: the correction would be below 1/4096."""
+
+_BELOW: Final = 6  # so many t on the wrong side of a threshold the correction goes on in a straight line
+_KNOTS_A_SPREAD: Final = 16
 _BITS: Final = 192
-_WHOLE_SPREAD: Final = 12  # up to this spread whole numbers are summed; beyond it an integral is as good
+_WHOLE_SPREADS: Final = (
+    0.8,
+    12.0,
+)  # between these whole numbers are summed; elsewhere an integral is as good
 
 
 class Method(IntEnum):
@@ -53,6 +63,7 @@ class Method(IntEnum):
     COMBINED = 1
     CORRECTED = 2
     PARTLY = 3
+    EXACT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,48 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Correction:
+    """What is taken off every cell near a threshold, by T: straight lines between knots.
+
+    Attributes:
+        knots: Values of T in multiples of 1/4096; int64, ascending.
+        values: What is taken off each cell there, in the same unit; int64.
+    """
+
+    knots: Int64Array
+    values: Int64Array
+
+    def of(self, totals: Int64Array) -> Int64Array:
+        """What to take off each cell of groups with these T."""
+        place = np.clip(np.searchsorted(self.knots, totals, side="right") - 1, 0, len(self.knots) - 2)
+        rise = self.values[place + 1] - self.values[place]
+        run = self.knots[place + 1] - self.knots[place]
+        return np.asarray(self.values[place] + rise * (totals - self.knots[place]) // run)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fade:
+    """The weight of stage 1 by the distance of its count from the nearest threshold: 0, rising, then 1.
+
+    Attributes:
+        begin: Distance up to which stage 1 is left out.
+        width: Distance over which its weight grows.
+    """
+
+    begin: int
+    width: int
+
+    def of(self, stage_1: Int64Array, lowest: int | None, highest: int | None) -> Int64Array:
+        """Weights in multiples of 1 / width."""
+        distance = np.full(len(stage_1), self.begin + self.width, np.int64)
+        if lowest is not None:
+            distance = np.minimum(distance, stage_1 - lowest)
+        if highest is not None:
+            distance = np.minimum(distance, highest - 1 - stage_1)
+        return np.clip(distance - self.begin, 0, self.width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DetailEstimator:
     """Estimates of the groups of one detail of one level set; made by `estimator_of`.
 
@@ -77,8 +130,6 @@ class DetailEstimator:
         stage_1, stage_2: Laws of the noise.
         lowest, highest: Stage-1 counts that choose this detail: lowest <= Y1 < highest; None: no bound.
         unit: u in multiples of 1/4096.
-        measured_total, measured_half, measured_cell: Quality of sums of n and of n / 2 noisy cells, and of one.
-        combined_total, combined_half, combined_cell: Quality of the same with stage 1.
     """
 
     n: int
@@ -87,78 +138,51 @@ class DetailEstimator:
     lowest: int | None
     highest: int | None
     unit: int
-    measured_total: Quality
-    measured_half: Quality
-    measured_cell: Quality
-    combined_total: Quality
-    combined_half: Quality
-    combined_cell: Quality
 
-    def shifts(self, stage_1: Int64Array, sums: Int64Array) -> tuple[Int64Array, NDArray[np.int8]]:
-        """What to add to every cell of each group, in multiples of 1/4096, and how it was found (`Method`).
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """The thresholds of the choice."""
+        return tuple(bound for bound in (self.lowest, self.highest) if bound is not None)
+
+    @property
+    def weight(self) -> float:
+        """Weight of stage 1 in the total, where it enters in full."""
+        return self.n * self.unit / UNIT
+
+    @property
+    def spread(self) -> float:
+        """t: standard deviation of stage 1 given T."""
+        return math.sqrt((1 - self.weight) * self.stage_1.variance_float())
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the noise of both stages is Gaussian."""
+        return isinstance(self.stage_1, DiscreteGaussian)
+
+    def shifts(self, stage_1: Int64Array, sums: Int64Array) -> Int64Array:
+        """What to add to every cell of each group, in multiples of 1/4096.
 
         Args:
             stage_1: Noisy totals of stage 1, shape (groups,).
             sums: Sums of the noisy cells, shape (groups,).
         """
         shifts = self.unit * (stage_1 - sums)
-        methods = np.full(len(shifts), Method.COMBINED, np.int8)
-        if isinstance(self.stage_1, DiscreteGaussian) and isinstance(self.stage_2, DiscreteGaussian):
-            # The parameter is the variance, to more digits than matter here.
-            v1, vs = self.stage_1.variance, self.n * self.stage_2.variance
-            self._correct(v1, vs, stage_1, sums, shifts, methods)
-        else:
-            self._leave_out(sums, shifts, methods)
-        return shifts, methods
+        if not self.bounds or not self.unit:
+            return shifts
+        if self.gaussian:
+            return shifts - correction_of(self).of(UNIT * sums + self.n * shifts)
+        fade = fade_of(self)
+        return shifts * fade.of(stage_1, self.lowest, self.highest) // fade.width
 
-    def qualities(self, part: str) -> tuple[Quality, Quality]:
-        """Quality of "total", "half" or "cell" with stage 1, and of what was measured."""
-        combined: Quality = getattr(self, f"combined_{part}")
-        measured: Quality = getattr(self, f"measured_{part}")
-        return combined, measured
+    def measured(self, parts: int) -> Quality:
+        """Quality of a sum of so many noisy cells."""
+        return _measured(self.stage_2, parts)
 
-    def _correct(
-        self,
-        v1: Fraction,
-        vs: Fraction,
-        stage_1: Int64Array,
-        sums: Int64Array,
-        shifts: Int64Array,
-        methods: NDArray[np.int8],
-    ) -> None:
-        w1 = vs / (v1 + vs)
-        spread = float(v1 * v1 / (v1 + vs)) ** 0.5
-        total = sums + float(w1) * (stage_1 - sums)
-        near = np.zeros(len(sums), bool)
-        if self.lowest is not None:
-            near |= total - self.lowest < _NEAR * spread
-        if self.highest is not None:
-            near |= self.highest - total < _NEAR * spread
-        where = np.flatnonzero(near)
-        if not where.size:
-            return
-        pairs, back = np.unique(np.stack([stage_1[where], sums[where]]), axis=1, return_inverse=True)
-        found = [
-            _corrected_shift(y1, s, w1, v1 * v1 / (v1 + vs), self.lowest, self.highest, self.n)
-            for y1, s in pairs.T.tolist()
-        ]
-        corrected = np.array(found, np.int64)[back.reshape(-1)]
-        moved = self.n * np.abs(corrected - shifts[where]) / UNIT
-        methods[where[moved > _NOTICED * self.combined_total.variance**0.5]] = Method.CORRECTED
-        shifts[where] = corrected
-
-    def _leave_out(self, sums: Int64Array, shifts: Int64Array, methods: NDArray[np.int8]) -> None:
-        """Weigh stage 1 from nothing near a threshold to all of it far away, in whole numbers."""
-        begin = int(8 * self.stage_1.standard_deviation() + 3 * self.measured_total.variance**0.5) + 1
-        width = int(20 * self.measured_total.variance**0.5) + 1
-        distance = np.full(len(sums), begin + width, np.int64)
-        if self.lowest is not None:
-            distance = np.minimum(distance, sums - self.lowest)
-        if self.highest is not None:
-            distance = np.minimum(distance, self.highest - sums)
-        weight = np.clip(distance - begin, 0, width)
-        shifts[:] = np.where(weight == width, shifts, shifts * weight // width)
-        methods[weight < width] = Method.PARTLY
+    def combined(self, parts: int) -> Quality:
+        """Quality of the same with stage 1, where it enters in full."""
+        if not self.unit:
+            return self.measured(parts)
+        return _combined_quality(self.n, parts, self.unit, self.stage_1, self.stage_2)
 
 
 @lru_cache(maxsize=256)
@@ -167,30 +191,45 @@ def estimator_of(
 ) -> DetailEstimator:
     """The estimator of a detail with n cells, whose stage-1 counts lie in lowest <= Y1 < highest."""
     v1, v2 = stage_1.variance_float(), stage_2.variance_float()
-    unit = round(UNIT * v2 / (v1 + n * v2))
-    u, half = unit / UNIT, n // 2
-    return DetailEstimator(
-        n=n,
-        stage_1=stage_1,
-        stage_2=stage_2,
-        lowest=lowest,
-        highest=highest,
-        unit=unit,
-        measured_total=_sum_quality(n * v2, noise_sum(stage_2, n)),
-        measured_half=_sum_quality(half * v2, noise_sum(stage_2, half)),
-        measured_cell=_sum_quality(v2, noise_sum(stage_2, 1)),
-        combined_total=Quality(
-            (1 - n * u) ** 2 * n * v2 + (n * u) ** 2 * v1, _combined(n, n, unit, stage_1, stage_2).margin()
-        ),
-        combined_half=Quality(
-            ((1 - half * u) ** 2 + (half * u) ** 2) * half * v2 + (half * u) ** 2 * v1,
-            _combined(half, n, unit, stage_1, stage_2).margin() if half else 0.0,
-        ),
-        combined_cell=Quality(
-            ((1 - u) ** 2 + (n - 1) * u * u) * v2 + u * u * v1,
-            _combined(1, n, unit, stage_1, stage_2).margin(),
-        ),
-    )
+    # Noise whose variance is no float above 0 needs no help; rounded down, the cells keep a weight.
+    unit = min(int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n) if v1 + n * v2 else 0
+    return DetailEstimator(n, stage_1, stage_2, lowest, highest, unit)
+
+
+@lru_cache(maxsize=1024)
+def correction_of(estimator: DetailEstimator) -> Correction:
+    """The correction of an estimator with Gaussian noise and at least one threshold, at its knots."""
+    spread = estimator.spread
+    step = max(1, round(UNIT * spread / _KNOTS_A_SPREAD))
+    near, below = math.ceil(NEAR * _KNOTS_A_SPREAD), _BELOW * _KNOTS_A_SPREAD
+    steps = np.arange(-below, near + 1, dtype=np.int64) * step
+    # The same distances on the right side of each threshold: above the lower one and below the upper one.
+    sides = [UNIT * estimator.lowest + steps] if estimator.lowest is not None else []
+    sides += [UNIT * estimator.highest - steps[::-1]] if estimator.highest is not None else []
+    knots = np.unique(np.concatenate(sides))
+    values = [_taken_off(int(knot), estimator) for knot in knots]
+    return Correction(knots, np.array(values, np.int64))
+
+
+@lru_cache(maxsize=1024)
+def fade_of(estimator: DetailEstimator) -> Fade:
+    """How stage 1 with Laplace noise enters, away from the thresholds."""
+    begin = int(8 * estimator.stage_1.standard_deviation()) + 1
+    return Fade(begin, int(20 * estimator.measured(estimator.n).variance ** 0.5) + 1)
+
+
+@lru_cache(maxsize=1024)
+def _measured(law: Law, parts: int) -> Quality:
+    noise = noise_sum(law, parts)
+    margin = float(margin_of_sum(noise)) if noise is not NOTHING else 0.0
+    return Quality(parts * law.variance_float(), margin)
+
+
+@lru_cache(maxsize=1024)
+def _combined_quality(n: int, parts: int, unit: int, stage_1: Law, stage_2: Law) -> Quality:
+    u, v1, v2 = unit / UNIT, stage_1.variance_float(), stage_2.variance_float()
+    variance = ((1 - parts * u) ** 2 + (n - parts) * parts * u * u) * parts * v2 + (parts * u) ** 2 * v1
+    return Quality(variance, _combined(parts, n, unit, stage_1, stage_2).margin())
 
 
 def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> NoisePair:
@@ -200,17 +239,15 @@ def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> Nois
 
 
 def combined_coverage(estimator: DetailEstimator, parts: int) -> float:
-    """Coverage of the stated margin of the sum of 1, n / 2 or n cells, where stage 1 enters in full: at least 95 %."""
-    quality = {1: estimator.combined_cell, estimator.n: estimator.combined_total}
-    margin = quality.get(parts, estimator.combined_half).margin
+    """Coverage of the stated margin of the sum of so many cells, where stage 1 enters in full: at least 95 %."""
     pair = _combined(parts, estimator.n, estimator.unit, estimator.stage_1, estimator.stage_2)
-    return pair.coverage(round(margin * MARGIN_STEPS))
+    return pair.coverage(round(estimator.combined(parts).margin * MARGIN_STEPS))
 
 
 @lru_cache(maxsize=256)
 def quality_of(law: Law) -> Quality:
     """Quality of one noisy count."""
-    return Quality(law.variance_float(), float(margin_of_sum(noise_sum(law, 1))))
+    return _measured(law, 1)
 
 
 def stage_1_bias(law: Law, count: int, lowest: int | None, highest: int | None) -> float:
@@ -221,32 +258,39 @@ def stage_1_bias(law: Law, count: int, lowest: int | None, highest: int | None) 
         count: True count.
         lowest, highest: The choice; None: no bound.
     """
-    noise = noise_sum(law, 1)
-    y1 = count + np.arange(-noise.reach, noise.reach + 1)
-    chosen = np.ones(len(y1), bool)
-    if lowest is not None:
-        chosen &= y1 >= lowest
-    if highest is not None:
-        chosen &= y1 < highest
-    weights = noise.probabilities * chosen
-    return float((weights * (y1 - count)).sum() / weights.sum())
+    y1, weights = chosen_law(noise_sum(law, 1), count, lowest, highest)
+    return float(weights @ (y1 - count) / weights.sum())
 
 
-def _sum_quality(variance: float, law: NoiseSum) -> Quality:
-    return Quality(variance, float(margin_of_sum(law)) if law is not NOTHING else 0.0)
+def chosen_law(
+    noise: NoiseSum, count: int, lowest: int | None, highest: int | None
+) -> tuple[Int64Array, NDArray[np.float64]]:
+    """Stage-1 counts that choose a detail, and their probabilities, which add up to the chance of the choice."""
+    first = -noise.reach if lowest is None else max(-noise.reach, lowest - count)
+    last = noise.reach if highest is None else min(noise.reach, highest - 1 - count)
+    values = np.arange(first, max(first, last + 1), dtype=np.int64)
+    return count + values, noise.probabilities[values + noise.reach]
 
 
-def _corrected_shift(
-    y1: int, total: int, w1: Fraction, spread2: Fraction, lowest: int | None, highest: int | None, n: int
-) -> int:
-    """The shift of each cell of the unbiased estimate, in multiples of 1/4096, rounded to nearest."""
-    combined = total + w1 * (y1 - total)
+def _taken_off(total: int, estimator: DetailEstimator) -> int:
+    """G's correction of each cell at a T, both in multiples of 1/4096; nothing far from the thresholds."""
+    spread2 = Fraction(estimator.stage_1.variance_float()) * (
+        1 - Fraction(estimator.n * estimator.unit, UNIT)
+    )
+    center = Fraction(total, UNIT)
+    away = NEAR * estimator.spread
+    lowest = estimator.lowest if estimator.lowest is not None and center - estimator.lowest < away else None
+    highest = (
+        estimator.highest if estimator.highest is not None and estimator.highest - center < away else None
+    )
+    if lowest is None and highest is None:
+        return 0
+    whole = _WHOLE_SPREADS[0] <= estimator.spread <= _WHOLE_SPREADS[1]
+    # What is taken off a cell is w / (1 - w) / n = u / (1 - n u) times the excess of E[Y] over T.
+    share = Fraction(estimator.unit, UNIT - estimator.n * estimator.unit)
     with precision(_BITS):
-        mean = _mean_of_whole if spread2 <= _WHOLE_SPREAD**2 else _mean_of_real
-        excess = mean(combined, spread2, lowest, highest)
-        estimate = rational(combined) - rational(w1 / (1 - w1)) * excess
-        shift = (estimate - total) * UNIT / n
-        return int((shift + arb(0.5)).floor().mid().unique_fmpz())
+        excess = (_mean_of_whole if whole else _mean_of_real)(center, spread2, lowest, highest)
+        return int((rational(UNIT * share) * excess + arb(0.5)).floor().mid().unique_fmpz())
 
 
 def _mean_of_whole(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:

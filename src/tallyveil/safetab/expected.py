@@ -97,8 +97,8 @@ def detail_estimator(one: LevelSet, detail: int) -> DetailEstimator:
 def _of_set(run: str, one: LevelSet) -> Iterator[DetailError]:
     for detail in range(1 + len(DETAILS)):
         estimator = detail_estimator(one, detail)
-        combined, measured = estimator.qualities("total")
-        cells = estimator.qualities("cell") if detail else (None, None)
+        combined, measured = estimator.combined(estimator.n), estimator.measured(estimator.n)
+        cells = (estimator.combined(1), estimator.measured(1)) if detail else (None, None)
         yield DetailError(
             run,
             one.geography,
@@ -135,7 +135,8 @@ def publication_chance(one: LevelSet, size: int) -> float:
 
 def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
     chances = detail_chances(one, size)
-    errors = [detail_estimator(one, detail).qualities("total") for detail in range(1 + len(DETAILS))]
+    estimators = [detail_estimator(one, detail) for detail in range(1 + len(DETAILS))]
+    errors = [(found.combined(found.n), found.measured(found.n)) for found in estimators]
     return SizeError(
         run,
         one.geography,

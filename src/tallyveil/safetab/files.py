@@ -16,7 +16,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
 from tallyveil.safetab.problems import raise_all, some
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
 FLAG: Final = r"^(True|False)$"
@@ -202,16 +202,7 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
         StoreError: the file cannot be read.
     """
     try:
-        if path.suffix == ".parquet":
-            frame = pl.scan_parquet(path, glob=False)
-        else:
-            frame = pl.scan_csv(
-                path,
-                separator="|",
-                infer_schema=False,
-                quote_char=None,
-                glob=False,
-            )
+        frame = scan_parquet(path) if path.suffix == ".parquet" else scan_text(path, "|", None)
         schema = frame.collect_schema()
     except UNREADABLE as error:
         if isinstance(error, pl.exceptions.NoDataError):

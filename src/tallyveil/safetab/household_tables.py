@@ -19,6 +19,8 @@ from tallyveil.safetab.outputs import OutputCheck
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.sums import margin_of_sum, noise_sum
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet
 
 KEYS: Final = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
@@ -202,8 +204,8 @@ def write_household_tables(
         def write(path: Path, part: pl.DataFrame = part) -> None:
             part.write_csv(path, separator="|", quote_style="never")
 
-        write_file(out / table.name / detail.folder / f"{run.lower()}.csv", write)
-    write_parquet(out / f"{table.name}-{run.lower()}.parquet", frame, {**tags, "table": table.name})
+        write_file(inside(out, table.name, detail.folder, f"{run.lower()}.csv"), write)
+    write_parquet(inside(out, f"{table.name}-{run.lower()}.parquet"), frame, {**tags, "table": table.name})
 
 
 def check_household_tables(
@@ -220,9 +222,7 @@ def check_household_tables(
     """
     checks, seen = [], 0
     for detail in table.details:
-        frame = pl.read_csv(
-            out / table.name / detail.folder / f"{run.lower()}.csv", separator="|", infer_schema=False
-        )
+        frame = read_text(out / table.name / detail.folder / f"{run.lower()}.csv", "|")
         name = f"{run} {detail.folder}"
         numbers = frame.with_columns(pl.col("COUNT").cast(pl.Int64, strict=False))
         checks.append(_check(f"{name}: whole counts", numbers["COUNT"].null_count() == 0))

@@ -19,7 +19,8 @@ from tallyveil.safetab.plan import SafetabPlan
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import ID_DIGITS, base_name
 from tallyveil.safetab.tables import ANY, T1_COLUMNS, T2_COLUMNS
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import UNREADABLE, read_text
 from tallyveil.storage.write import write_file, write_parquet, write_text
 
 TABLES: Final = {"t1": T1_COLUMNS, "t2": T2_COLUMNS}
@@ -51,8 +52,8 @@ def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: 
     """
     for name, frame in (("t1", t1), ("t2", t2)):
         columns = TABLES[name]
-        _write_text_table(out / name / f"{run.lower()}.csv", frame.select(columns))
-        write_parquet(out / f"{name}-{run.lower()}.parquet", frame, {**tags, "table": name})
+        _write_text_table(inside(out, name, f"{run.lower()}.csv"), frame.select(columns))
+        write_parquet(inside(out, f"{name}-{run.lower()}.parquet"), frame, {**tags, "table": name})
 
 
 def _write_text_table(path: Path, frame: pl.DataFrame) -> None:
@@ -116,7 +117,7 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
 
 def _read(path: Path, name: str) -> pl.DataFrame:
     try:
-        frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
+        frame = read_text(path, "|", None)
     except UNREADABLE as error:
         raise StoreError(
             f"the table {path} cannot be read: {type(error).__name__}. Restore it, or run again.",

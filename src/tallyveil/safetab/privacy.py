@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.renyi import renyi_epsilon
 from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
@@ -36,6 +37,7 @@ class RunPrivacy:
         renyi: From the (corrected) Renyi divergence.
         zcdp: From rho by the optimal conversion; Gaussian noise only.
         zcdp_textbook: From rho by rho + 2 sqrt(rho ln(1 / delta)); Gaussian noise only.
+        changed, changed_lower: Bounds of the exact epsilon where a record is changed within the run (`changed_event`).
     """
 
     run: str
@@ -47,6 +49,8 @@ class RunPrivacy:
     renyi: float
     zcdp: float | None
     zcdp_textbook: float | None
+    changed: float
+    changed_lower: float
 
     def to_mapping(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -59,6 +63,7 @@ class RunPrivacy:
             "renyi": self.renyi,
             "zcdp": self.zcdp,
             "zcdp_textbook": self.zcdp_textbook,
+            "changed": changed_mapping(self.budget, self.changed_lower, self.changed),
         }
 
 
@@ -76,11 +81,27 @@ def privacy_of(plan: SafetabPlan, delta: Fraction) -> tuple[RunPrivacy, ...]:
     return tuple(_run_privacy(run, plan.config.mechanism, delta) for run in plan.runs)
 
 
+def changed_event(event: PrivacyEvent) -> PrivacyEvent:
+    """What is done to a record that changes its value: it leaves its groups and enters as many others.
+
+    The groups it leaves and those it enters have noise of their own, so the loss is the sum of two independent losses,
+    each that of one record removed or added. Where the two records share a group, its totals do not move and less is
+    lost. So this is an upper bound, and it is attained where they share none.
+    """
+    return SequentialEvent((event, event))
+
+
+def changed_mapping(budget: Fraction, lower: float, upper: float) -> dict[str, Any]:
+    """What a run guarantees a record that changes its value, as plain data: twice the budget, and epsilon."""
+    return {"budget": str(2 * budget), "epsilon": {"lower": lower, "upper": upper}}
+
+
 def _run_privacy(run: RunPlan, mechanism: Mechanism, delta: Fraction) -> RunPrivacy:
     from tallyveil.accounting.composition import compose
 
     event = run.event()
     exact = compose(event, neighbours=NEIGHBOURS).epsilon(delta)
+    changed = compose(changed_event(event), neighbours=NEIGHBOURS).epsilon(delta)
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
     rho = rho_of(event) if gaussian else None
     return RunPrivacy(
@@ -93,6 +114,8 @@ def _run_privacy(run: RunPlan, mechanism: Mechanism, delta: Fraction) -> RunPriv
         renyi=renyi_epsilon(event, delta).value,
         zcdp=None if rho is None else zcdp_to_epsilon(rho, delta),
         zcdp_textbook=None if rho is None else zcdp_to_epsilon_textbook(rho, delta),
+        changed=changed.upper,
+        changed_lower=changed.lower,
     )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from tallyveil.errors import TallyveilError
 
 SHOWN = 8
+LONGEST = 60
+"""Characters of a value that are shown."""
 
 
 def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
@@ -19,5 +21,5 @@ def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
 
 def some(values: Sequence[str]) -> str:
     """The first few values of a public file, quoted."""
-    shown = ", ".join(repr(value) for value in values[:SHOWN])
+    shown = ", ".join(repr(value[:LONGEST]) for value in values[:SHOWN])
     return shown + (", ..." if len(values) > SHOWN else "")

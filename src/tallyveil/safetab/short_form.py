@@ -3,11 +3,9 @@
 import re
 from pathlib import Path
 
-import polars as pl
-
 from tallyveil.errors import SchemaError
 from tallyveil.safetab.files import CODES, check_utf8, unreadable
-from tallyveil.storage.read import UNREADABLE
+from tallyveil.storage.read import UNREADABLE, read_text
 from tallyveil.storage.write import write_text
 
 _TERM = r"[0-9]{4}(?::[0-9]{4})?"
@@ -44,7 +42,7 @@ def convert_short_form(short_form: Path, codes: Path, output: Path) -> int:
 def _known_codes(path: Path) -> set[int]:
     check_utf8(path)
     try:
-        frame = pl.read_csv(path, separator="|", infer_schema=False, quote_char=None)
+        frame = read_text(path, "|", None)
     except UNREADABLE as error:
         raise unreadable(path, error) from None
     name = CODES.columns[0]

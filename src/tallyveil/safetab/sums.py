@@ -114,6 +114,12 @@ def margin_of_sum(law: NoiseSum) -> int:
     return int(enough[0]) if enough.size else middle
 
 
+def quantile_of_sum(law: NoiseSum, chance: Fraction) -> int:
+    """Smallest whole x with P(X <= x) >= chance; x + 1 where the two cannot be told apart."""
+    enough = np.cumsum(law.probabilities) >= float(chance) + _TOLERANCE
+    return (int(np.argmax(enough)) if enough.any() else 2 * law.reach) - law.reach
+
+
 def _one(law: Law) -> NoiseSum:
     if isinstance(law, DiscreteGaussian):
         v = float(law.variance)

@@ -5,7 +5,9 @@ count, or the sum of noisy cells. ESTIMATE is the least-squares estimate of the 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +19,14 @@ from tallyveil.safetab.config import NATIONWIDE, SafetabConfig
 from tallyveil.safetab.coterminous import Twin
 from tallyveil.safetab.estimates import UNIT, DetailEstimator, Method, Quality, estimator_of, quality_of
 from tallyveil.safetab.measurements import GroupMeasurements
+from tallyveil.safetab.near_threshold import quality_arrays
 from tallyveil.safetab.plan import LevelSet, suppression_bound
 from tallyveil.safetab.regions import Regions
+from tallyveil.safetab.sums import noise_sum, quantile_of_sum
 
 Int64Array = NDArray[np.int64]
+_Worth = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
+"""Quality of a measured number; variance and margin of its estimate."""
 
 T1_COLUMNS: Final = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "COUNT")
 T2_COLUMNS: Final = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "AGESTART", "AGEEND", "SEX", "COUNT")
@@ -32,7 +38,7 @@ QUALITY_COLUMNS: Final = (
     "ESTIMATE_MARGIN",
     "METHOD",
 )
-METHODS: Final = ("measured", "combined", "corrected", "partly")
+METHODS: Final = ("measured", "combined", "corrected", "partly", "exact")
 DETAIL_NAMES: Final = ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total only")
 TOTAL_ONLY_DETAIL: Final = 4
 ANY: Final = "*"
@@ -40,32 +46,49 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """Published groups of one detail of a level set, with the sums the tables are made of.
+    """Published groups of one detail of a level set, with the measurements the tables are made of.
 
     Attributes:
         detail: 0 to 3, or 4: total only.
+        measured: The detail that was measured, at least as fine; finer only for a region with the same blocks.
+        bounds: Stage-1 counts that choose both: lowest <= count < highest; None: no bound.
         regions, iterations: Positions; int64, shape (groups,).
-        cells: Noisy cells, one column for a total; int64, shape (groups, n).
-        shifts: What the estimate adds to each cell, in multiples of 1/4096; int64.
-        methods: How (`Method`); int8.
+        stage_1: Counts that chose the detail; int64; zeros for total-only groups.
+        cells: Noisy cells as measured, one column for a total; int64, shape (groups, n).
     """
 
     detail: int
+    measured: int
+    bounds: tuple[int | None, int | None]
     regions: Int64Array
     iterations: Int64Array
+    stage_1: Int64Array
     cells: Int64Array
-    shifts: Int64Array
-    methods: NDArray[np.int8]
+
+    def kept(self, rows: NDArray[np.bool_]) -> "_Groups":
+        """Some of the groups."""
+        arrays = (a[rows] for a in (self.regions, self.iterations, self.stage_1, self.cells))
+        return _Groups(self.detail, self.measured, self.bounds, *arrays)
 
 
 class SetTables:
-    """Collects the tables of one level set, part by part."""
+    """Collects the tables of one level set, part by part.
 
-    def __init__(self, one: LevelSet, regions: Regions, config: SafetabConfig) -> None:
+    Args:
+        one: The level set.
+        regions: The run's geography.
+        config: The config.
+        exact: Whether the measurements have no noise; then no estimate is made, and every margin is 0.
+    """
+
+    def __init__(
+        self, one: LevelSet, regions: Regions, config: SafetabConfig, *, exact: bool = False
+    ) -> None:
         self.set = one
         self.regions = regions
         self.allow_negative = config.allow_negative
         self._chance = config.suppression
+        self._exact = exact
         self.n_counts = 0
         self._parts: list[list[_Groups]] = [[] for _ in DETAIL_NAMES]
 
@@ -101,21 +124,13 @@ class SetTables:
             return
         rows, iterations = np.divmod(places, width)
         if detail == TOTAL_ONLY_DETAIL:
-            shifts, methods = np.zeros(len(places), np.int64), np.full(len(places), Method.MEASURED, np.int8)
+            stage_1 = np.zeros(len(places), np.int64)
             iterations = iterations + self.set.view.n_adaptive
         else:
             stage_1 = part.stage_1.reshape(-1)[places]
-            shifts, methods = self._estimator(detail).shifts(stage_1, cells.sum(axis=1))
-        self._parts[detail].append(_Groups(detail, part.regions[rows], iterations, cells, shifts, methods))
-
-    def _estimator(self, detail: int) -> DetailEstimator:
-        one = self.set
-        return estimator_of(
-            DETAILS[detail - 1].n_cells if detail else 1,
-            one.stage_1,
-            one.stage_2,
-            one.thresholds[detail - 1] if detail else None,
-            one.thresholds[detail] if detail < len(DETAILS) else None,
+        bounds = _bounds(self.set.thresholds, detail)
+        self._parts[detail].append(
+            _Groups(detail, detail, bounds, part.regions[rows], iterations, stage_1, cells)
         )
 
     def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[_Groups, str, pl.Series, bool]]:
@@ -127,67 +142,123 @@ class SetTables:
             groups = _joined(parts)
             yield groups, own, self.regions.names(own), False
             for geography in dict.fromkeys(twin.geography for twin in twins):
-                copied = self._copied(groups, [twin for twin in twins if twin.geography == geography])
-                if len(copied.regions):
+                of_geography = [twin for twin in twins if twin.geography == geography]
+                for copied in self._copied(groups, of_geography):
                     yield copied, geography, self.regions.names(geography), True
 
-    def _copied(self, groups: _Groups, twins: Sequence[Twin]) -> _Groups:
-        """The groups of regions that have a twin in one geography, at the twin's position.
+    def _copied(self, groups: _Groups, twins: Sequence[Twin]) -> Iterator[_Groups]:
+        """The groups of regions that have a twin in one geography, at the twin's position and in its detail.
 
-        Below the state, total-only groups are not tabulated and small totals are suppressed, whoever measured.
+        The detail is what the twin's own thresholds make of the measured stage-1 count. It is at most as fine as
+        the measured one (`coterminous`), so its cells are sums of measured cells. Below the state, total-only groups
+        are not tabulated and small totals are suppressed, whoever measured.
         """
         twin_of = np.full(len(self.regions.ids[self.set.geography]), -1, np.int64)
         twin_of[[twin.measured for twin in twins]] = [twin.region for twin in twins]
-        kept = twin_of[groups.regions] >= 0
-        if twins[0].geography not in NATIONWIDE:
-            kept &= groups.detail != TOTAL_ONLY_DETAIL
-            if groups.detail == 0 and self._chance is not None:
-                kept &= groups.cells[:, 0] > suppression_bound(self.set.stage_2, self._chance)
-        return _Groups(
-            groups.detail,
-            twin_of[groups.regions[kept]],
-            groups.iterations[kept],
-            groups.cells[kept],
-            groups.shifts[kept],
-            groups.methods[kept],
-        )
+        groups = groups.kept(twin_of[groups.regions] >= 0)
+        groups = replace(groups, regions=twin_of[groups.regions])
+        nationwide = twins[0].geography in NATIONWIDE
+        if groups.detail == TOTAL_ONLY_DETAIL:
+            if nationwide and len(groups.regions):
+                yield groups
+            return
+        thresholds = twins[0].thresholds
+        details = np.searchsorted(np.array(thresholds), groups.stage_1, side="right")
+        for detail in np.unique(details).tolist():
+            kept = details == detail
+            if detail == 0 and not nationwide and self._chance is not None:
+                kept &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
+            if kept.any():
+                bounds = _narrower(groups.bounds, _bounds(thresholds, detail))
+                yield replace(groups.kept(kept), detail=detail, bounds=bounds)
+
+    def _bound(self, n: int, chance: Fraction) -> int:
+        """What a total that sums n cells has to be larger than to be published."""
+        law = self.set.stage_2
+        return suppression_bound(law, chance) if n == 1 else quantile_of_sum(noise_sum(law, n), chance)
 
     def _t1(self, groups: _Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
-        n = groups.cells.shape[1]
+        n, size = groups.cells.shape[1], len(groups.regions)
         columns = {
             **self._keys(groups, geography, names, 1),
-            "COUNT": self._raised(groups.cells).sum(axis=1),
-            **self._quality(groups, "total", groups.cells.sum(axis=1) * UNIT + n * groups.shifts),
-            "DETAIL": _constant(DETAIL_NAMES[groups.detail], len(groups.regions)),
-            "SAME_AS": _constant(self.set.geography if twin else "", len(groups.regions)),
+            **self._numbers(groups, [np.arange(n)]),
+            "DETAIL": _constant(DETAIL_NAMES[groups.detail], size),
+            "SAME_AS": _constant(self.set.geography if twin else "", size),
         }
         return pl.DataFrame(columns)
 
     def _t2(self, groups: _Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
         """Rows of a group: its two sexes, then its cells."""
-        detail = DETAILS[groups.detail - 1]
-        half, size = detail.n_cells // 2, len(groups.regions)
-        sexes = [slice(0, half), slice(half, None)]
-        raised = self._raised(groups.cells)
-        counts = np.concatenate([np.stack([raised[:, s].sum(axis=1) for s in sexes], axis=1), raised], axis=1)
-        halves = np.stack(
-            [groups.cells[:, s].sum(axis=1) * UNIT + half * groups.shifts for s in sexes], axis=1
-        )
-        cells = groups.cells * UNIT + groups.shifts[:, None]
+        detail, measured = DETAILS[groups.detail - 1], DETAILS[groups.measured - 1]
+        size, into = len(groups.regions), measured.cells_in(detail)
+        half = measured.n_cells // 2
+        sums = [np.arange(half), np.arange(half, 2 * half)]
+        sums += [np.flatnonzero(into == cell) for cell in range(detail.n_cells)]
         spans = [(ANY, ANY)] * 2 + [(str(first), str(last)) for first, last in detail.spans] * 2
-        sex = [*SEXES, *(s for s in SEXES for _ in range(half))]
+        sex = [*SEXES, *(s for s in SEXES for _ in range(detail.n_cells // 2))]
         columns: dict[str, Any] = {
-            **self._keys(groups, geography, names, 2 + detail.n_cells),
+            **self._keys(groups, geography, names, len(sums)),
             "AGESTART": _tiled([start for start, _ in spans], size),
             "AGEEND": _tiled([end for _, end in spans], size),
             "SEX": _tiled(sex, size),
-            "COUNT": counts.reshape(-1),
+            **self._numbers(groups, sums),
+            "SAME_AS": _constant(self.set.geography if twin else "", size * len(sums)),
         }
-        parts = self._quality(groups, "half", halves), self._quality(groups, "cell", cells)
-        for name in QUALITY_COLUMNS:
-            columns[name] = _side_by_side(parts[0][name], 2, parts[1][name], detail.n_cells, size)
-        columns["SAME_AS"] = _constant(self.set.geography if twin else "", size * (2 + detail.n_cells))
         return pl.DataFrame(columns)
+
+    def _numbers(self, groups: _Groups, sums: Sequence[Int64Array]) -> dict[str, Any]:
+        """COUNT and quality columns of several sums of cells of each group, a group's sums beside one another."""
+        size = len(groups.regions)
+        shifts, methods = np.zeros(size, np.int64), np.full(size, Method.MEASURED, np.int64)
+        if self._exact:
+            methods[:], worth = Method.EXACT, self._exact_worth
+        elif groups.detail == TOTAL_ONLY_DETAIL:
+            worth = self._total_only_worth
+        else:
+            one = self._estimator(groups)
+            totals = groups.cells.sum(axis=1)
+            shifts = one.shifts(groups.stage_1, totals)
+            estimates = (totals * UNIT + one.n * shifts) / UNIT
+            near = quality_arrays(one, one.n, estimates)[2]
+            methods = np.where(near, Method.CORRECTED if one.gaussian else Method.PARTLY, Method.COMBINED)
+            worth = partial(_worth, one, estimates)
+        of_parts = {parts: worth(parts) for parts in {len(cells) for cells in sums}}
+        columns = [self._number(groups, cells, shifts, of_parts[len(cells)]) for cells in sums]
+        names = ("COUNT", *QUALITY_COLUMNS[:-1])
+        found: dict[str, Any] = {
+            name: np.stack([np.broadcast_to(column[name], size) for column in columns], axis=1).reshape(-1)
+            for name in names
+        }
+        return found | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
+
+    def _number(
+        self, groups: _Groups, cells: Int64Array, shifts: Int64Array, worth: _Worth
+    ) -> dict[str, Any]:
+        """COUNT and its quality for the sum of some of the cells of each group."""
+        plain = groups.cells[:, cells].sum(axis=1)
+        count = self._raised(groups.cells[:, cells]).sum(axis=1)
+        # A whole number below 2**53 over a power of two is exact.
+        estimates = (plain * UNIT + len(cells) * shifts) / UNIT
+        measured, variances, margins = worth
+        raised = not self.allow_negative and not self._exact
+        return {
+            "COUNT": count,
+            "VARIANCE": measured.variance,
+            "MARGIN": _raised_margin(plain, count, measured.margin) if raised else measured.margin,
+            "ESTIMATE": estimates if self.allow_negative else np.maximum(estimates, 0.0),
+            "ESTIMATE_VARIANCE": variances,
+            "ESTIMATE_MARGIN": margins,
+        }
+
+    def _exact_worth(self, _: int) -> _Worth:
+        return Quality(0.0, 0.0), 0.0, 0.0
+
+    def _total_only_worth(self, _: int) -> _Worth:
+        measured = quality_of(self.set.total_only)
+        return measured, measured.variance, measured.margin
+
+    def _estimator(self, groups: _Groups) -> DetailEstimator:
+        return estimator_of(groups.cells.shape[1], self.set.stage_1, self.set.stage_2, *groups.bounds)
 
     def _keys(self, groups: _Groups, geography: str, names: pl.Series, times: int) -> dict[str, pl.Series]:
         codes = pl.Series(self.set.view.codes)
@@ -198,39 +269,45 @@ class SetTables:
             "ITERATION_CODE": codes.gather(iterations),
         }
 
-    def _quality(self, groups: _Groups, part: str, units: Int64Array) -> dict[str, Any]:
-        """Quality columns of a number of each group, or of several: `units` is its estimate in 1/4096."""
-        estimates = units / UNIT  # a whole number below 2**53 over a power of two: exact
-        if not self.allow_negative:
-            estimates = np.maximum(estimates, 0.0)
-        per_group = units.shape[1] if units.ndim == 2 else 1
-        methods = np.repeat(groups.methods, per_group)
-        combined, measured = self._qualities(groups.detail, part)
-        better = methods == Method.COMBINED
-        size = len(methods)
-        return {
-            "VARIANCE": np.full(size, measured.variance),
-            "MARGIN": np.full(size, measured.margin),
-            "ESTIMATE": estimates.reshape(-1),
-            "ESTIMATE_VARIANCE": np.where(better, combined.variance, measured.variance),
-            "ESTIMATE_MARGIN": np.where(better, combined.margin, measured.margin),
-            "METHOD": pl.Series(METHODS).gather(methods.astype(np.int64)),
-        }
-
-    def _qualities(self, detail: int, part: str) -> tuple[Quality, Quality]:
-        if detail == TOTAL_ONLY_DETAIL:
-            quality = quality_of(self.set.total_only)
-            return quality, quality
-        return self._estimator(detail).qualities(part)
-
     def _raised(self, cells: Int64Array) -> Int64Array:
         return cells if self.allow_negative else np.maximum(cells, 0)
 
 
+def _bounds(thresholds: Sequence[int], detail: int) -> tuple[int | None, int | None]:
+    """Stage-1 counts that choose a detail."""
+    if detail == TOTAL_ONLY_DETAIL:
+        return None, None
+    return (
+        thresholds[detail - 1] if detail else None,
+        thresholds[detail] if detail < len(thresholds) else None,
+    )
+
+
+def _narrower(
+    one: tuple[int | None, int | None], other: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """Bounds of what keeps to both."""
+    lowest = [x for x in (one[0], other[0]) if x is not None]
+    highest = [x for x in (one[1], other[1]) if x is not None]
+    return max(lowest, default=None), min(highest, default=None)
+
+
+def _worth(one: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
+    """Quality of the sum of so many cells, and variances and margins of its estimate in groups with these totals."""
+    variances, margins, _ = quality_arrays(one, parts, estimates)
+    return one.measured(parts), variances, margins
+
+
+def _raised_margin(plain: Int64Array, count: Int64Array, margin: float) -> NDArray[np.float64]:
+    """Margin of a sum whose negative cells were raised: the farthest count of 0 or more within the noise's margin."""
+    lowest, highest = np.maximum(plain - margin, 0.0), plain + margin
+    return np.asarray(np.maximum(np.maximum(count - lowest, highest - count), 0.0))
+
+
 def _joined(parts: list[_Groups]) -> _Groups:
-    names = ("regions", "iterations", "cells", "shifts", "methods")
+    names = ("regions", "iterations", "stage_1", "cells")
     arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return _Groups(parts[0].detail, *arrays)
+    return _Groups(parts[0].detail, parts[0].measured, parts[0].bounds, *arrays)
 
 
 def _constant(text: str, n: int) -> pl.Series:
@@ -239,17 +316,6 @@ def _constant(text: str, n: int) -> pl.Series:
 
 def _tiled(values: list[str], times: int) -> pl.Series:
     return pl.Series(values, dtype=pl.String).gather(np.tile(np.arange(len(values)), times))
-
-
-def _side_by_side(first: Any, n_first: int, second: Any, n_second: int, size: int) -> Any:
-    """Columns of (size, n_first) and (size, n_second) as one of (size, n_first + n_second), flat."""
-    if isinstance(first, pl.Series):
-        places = _side_by_side(
-            np.arange(size * n_first), n_first, np.arange(size * n_second) + size * n_first, n_second, size
-        )
-        return pl.concat([first, second]).gather(places)
-    joined = np.concatenate([first.reshape(size, n_first), second.reshape(size, n_second)], axis=1)
-    return joined.reshape(-1)
 
 
 def _empty(columns: Sequence[str], further: Sequence[str]) -> pl.DataFrame:

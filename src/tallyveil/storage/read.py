@@ -129,6 +129,40 @@ def _csv_batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
     yield from frame.collect_batches(chunk_size=ROWS_AT_ONCE, maintain_order=True, engine="streaming")
 
 
+def scan_parquet(*paths: Path) -> pl.LazyFrame:
+    """Open Parquet files of the same columns lazily, one after the other, each under exactly its own name.
+
+    Polars would read `[1]`, `*` and `?` in a path as a pattern, `~` as a home folder and `s3:` as a service.
+    """
+    return pl.scan_parquet([path.absolute() for path in paths], glob=False)
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Read a Parquet file, or some of its columns, from exactly this path."""
+    return pl.read_parquet(path.absolute(), columns=None if columns is None else list(columns), glob=False)
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Names of the columns of a Parquet file, from exactly this path."""
+    return scan_parquet(path).collect_schema().names()
+
+
+def parquet_metadata(path: Path) -> dict[str, str]:
+    """Texts that a Parquet file says of itself, from exactly this path."""
+    with path.open("rb") as stream:  # of a path, polars would take some characters for a pattern
+        return pl.read_parquet_metadata(stream)
+
+
+def scan_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.LazyFrame:
+    """Open a file of text with a header line lazily, all columns as text, from exactly this path."""
+    return pl.scan_csv(path.absolute(), separator=separator, quote_char=quote, infer_schema=False, glob=False)
+
+
+def read_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.DataFrame:
+    """Read a file of text with a header line, all columns as text, from exactly this path."""
+    return scan_text(path, separator, quote).collect()
+
+
 def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
     """Refuse a geocode column that is not text: numbers have already lost their leading zeros.
 
@@ -186,9 +220,9 @@ def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
 
 def _scan(path: Path) -> pl.LazyFrame:
     if path.suffix == ".parquet":
-        return pl.scan_parquet(path, glob=False)
+        return scan_parquet(path)
     if path.suffix == ".csv":
-        return pl.scan_csv(path, infer_schema=False, glob=False)
+        return scan_text(path)
     raise StoreError(
         f"{path} ends in '{path.suffix}', wanted .parquet or .csv. Convert the file, or rename it.",
         code="input-unreadable",

@@ -15,6 +15,8 @@ from polars.io.plugins import register_io_source
 from tallyveil.errors import StoreError
 
 FORMAT_VERSION = 1
+FORMAT_TAG = "tallyveil.format"
+"""Metadata that every Parquet file written here has."""
 TEMPORARY_SUFFIX = ".partial"
 ROWS_PER_GROUP = 1 << 20
 """Rows of a row group in files written chunk by chunk: what a reader must hold at least."""
@@ -104,7 +106,7 @@ def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: M
 
 
 def _tags(metadata: Mapping[str, str]) -> dict[str, str]:
-    return {"tallyveil.format": str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
+    return {FORMAT_TAG: str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
 
 
 def file_digest(path: Path) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_file
 from tallyveil.studies.draw import write_plot
 from tallyveil.studies.exhibit import Exhibit, Findings
@@ -27,10 +28,10 @@ def write_findings(out: Path, exhibit: Exhibit, findings: Findings, plot_format:
     """
     written = []
     for name, frame in findings.tables.items():
-        written.append(out / f"{name}.csv")
+        written.append(inside(out, f"{file_name(name)}.csv"))
         _write_csv(written[-1], frame)
     for name, drawing in findings.drawings.items():
-        written.append(out / f"{name}.{plot_format}")
+        written.append(inside(out, f"{file_name(name)}.{plot_format}"))
         write_plot(written[-1], drawing, exhibit.title)
     return tuple(written)
 

@@ -1,6 +1,7 @@
 """Constraints on a table of named cells: margins, sums over cells, and weighted sums."""
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -102,13 +103,12 @@ def cell_labels(schema: Schema) -> tuple[dict[str, str], ...]:
 def _margin(schema: Schema, margin: Margin) -> list[tuple[str, dict[int, float]]]:
     for name in margin.attributes:
         _require_attribute(schema, margin.name, name)
-    chosen = [a for a in schema.attributes if a.name in margin.attributes]
-    sums = []
-    for combination in product(*(attribute.levels for attribute in chosen)):
-        selection = tuple((a.name, (level,)) for a, level in zip(chosen, combination, strict=True))
-        label = f"{margin.name}: {', '.join(combination)}" if combination else margin.name
-        sums.append((label, dict.fromkeys(_selected(schema, margin.name, selection), 1.0)))
-    return sums
+    axes = [axis for axis, a in enumerate(schema.attributes) if a.name in margin.attributes]
+    chosen = [schema.attributes[axis].levels for axis in axes]
+    grid = np.arange(schema.size).reshape(schema.shape)
+    members = np.moveaxis(grid, axes, range(len(axes))).reshape(math.prod(map(len, chosen)), -1)
+    labels = (f"{margin.name}: {', '.join(levels)}" if levels else margin.name for levels in product(*chosen))
+    return [(label, dict.fromkeys(row, 1.0)) for label, row in zip(labels, members.tolist(), strict=True)]
 
 
 def _weighted(schema: Schema, constraint: WeightedSum) -> dict[int, float]:
@@ -120,11 +120,12 @@ def _weighted(schema: Schema, constraint: WeightedSum) -> dict[int, float]:
 
 
 def _selected(schema: Schema, where: str, selection: tuple[tuple[str, tuple[str, ...]], ...]) -> list[int]:
-    wanted = dict(selection)
-    for name, levels in wanted.items():
+    wanted = {name: frozenset(levels) for name, levels in selection}
+    for name, levels in selection:
         attribute = _require_attribute(schema, where, name)
+        known = frozenset(attribute)
         for level in levels:
-            if level not in attribute:
+            if level not in known:
                 raise _unknown(where, f"level '{level}' of '{name}'", level, attribute)
     axes = [
         [i for i, level in enumerate(a.levels) if a.name not in wanted or level in wanted[a.name]]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tallyveil.errors import SchemaError
-from tallyveil.universe.names import check_distinct, check_factor_name, closest_hint
+from tallyveil.universe.names import check_factor_name, check_labels, closest_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Attribute:
 
     def __post_init__(self) -> None:
         check_factor_name(self.name, "attribute")
-        check_distinct(self.levels, "level", f"attribute {self.name!r}")
+        check_labels(self.levels, "level", f"attribute {self.name!r}")
 
     @property
     def size(self) -> int:

@@ -1,4 +1,6 @@
-"""Bounds on counts, kept small: int32 where they fit, with the largest int32 for "no upper bound".
+"""How large counts may be, and bounds on counts, kept small: int32 where they fit, else int64.
+
+The largest int32 stands for "no upper bound" in a narrow array.
 
 Bounds on eight answers of eight million blocks are a gigabyte as int64. Kept arrays are narrow; whoever computes
 with them widens the rows wanted first (`widen_limits`), and then sees 2**62 for "no upper bound" as everywhere.
@@ -10,6 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.universe.counts import LARGEST_INT32, Int64Array, NarrowArray
+
+LARGEST_COUNT: Final = 2**32
+"""The most that a count, and all counts of a release together, may be: three times the people of any country.
+
+Every number after it then fits where it is computed. Whole numbers: sums over the geounits and cells of a release stay
+below 2**63, and so do estimates in the rounding's units of 2**-20. Floats: they hold all of these units exactly up to
+2**33, which leaves as much again for noise (`tallyveil.budget.noise_size` refuses noise that would need more).
+"""
 
 NO_LIMIT: Final = 2**62
 """An upper bound at or above this, in int64, means: none. The estimator's UNBOUNDED."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import SchemaError
+from tallyveil.universe.names import LABEL_JOINT
 
 Number = TypeVar("Number", bound=np.number[Any])
 
@@ -233,7 +234,7 @@ class QueryGroup:
         The one answer of the query that names no factor is "total".
         """
         named = [[f"{factor.name}={label}" for label in factor.labels] for factor in self._asked()]
-        return [" * ".join(parts) or "total" for parts in product(*named)]
+        return [LABEL_JOINT.join(parts) or "total" for parts in product(*named)]
 
     @property
     def factor_names(self) -> tuple[str, ...]:

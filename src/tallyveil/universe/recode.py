@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import SchemaError
 from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.names import check_distinct, check_factor_name, closest_hint
+from tallyveil.universe.names import check_distinct, check_factor_name, check_labels, closest_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Recode:
     def __post_init__(self) -> None:
         check_factor_name(self.name, "recode")
         where = f"recode {self.name!r}"
-        check_distinct((label for label, _ in self.groups), "group label", where)
+        check_labels((label for label, _ in self.groups), "group label", where)
         home: dict[str, str] = {}
         for label, levels in self.groups:
             check_distinct(levels, "level", f"{where}, group {label!r}")

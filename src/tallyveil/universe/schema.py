@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import SchemaError
 from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.names import check_distinct, closest_hint
+from tallyveil.universe.names import check_apart, check_distinct, closest_hint
 from tallyveil.universe.query_group import Factor, QueryGroup
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.structural_zero import StructuralZero
@@ -49,6 +49,7 @@ class Schema:
         where = f"schema {self.name!r}"
         check_distinct((attribute.name for attribute in self.attributes), "attribute", where)
         check_distinct(self.factor_names, "attribute or recode name", where)
+        check_apart(self.factor_names, where)
         if self.size > LARGEST_SIZE:
             raise SchemaError(
                 f"{where} has {self.size} cells, more than 2**62; drop or coarsen an attribute."

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from tallyveil.errors import SchemaError
-from tallyveil.universe.names import check_distinct
+from tallyveil.universe.names import check_distinct, check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,7 @@ class StructuralZero:
     levels: tuple[tuple[str, tuple[str, ...]], ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise SchemaError(f"structural zero name {self.name!r}: wanted a non-empty string.")
+        check_name(self.name, "structural zero")
         where = f"structural zero {self.name!r}"
         check_distinct((attribute for attribute, _ in self.levels), "attribute", where)
         for attribute, levels in self.levels:

@@ -32,7 +32,8 @@ FRACTIONS = st.fractions() | st.builds(
         (1e-10, "1.00001e-10", "1e-10"),  # the float is a little above the decimal
         (12345678, "12345700", "12345600"),
         (Fraction(10) ** 20, "1e+20", "1e+20"),
-        (math.inf, "infinite", "infinite"),
+        (math.inf, "infinity", "infinity"),
+        (-math.inf, "minus infinity", "minus infinity"),
     ],
 )
 def test_a_number_is_rounded_in_the_direction_of_its_claim(

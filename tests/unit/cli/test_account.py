@@ -203,3 +203,8 @@ def test_numbers_beyond_all_noise_are_refused_in_one_sentence(account, flags):
 def test_the_smallest_and_the_largest_noise_have_an_answer(account, scale):
     found = json.loads(account("epsilon", "--delta", "1e-10", "--laplace", scale, "--json"))["epsilon"]
     assert 0 <= found["lower"] <= found["upper"]
+
+
+def test_noise_next_to_none_is_refused_in_words(account):
+    said = account("delta", "--laplace", "0.00078", "--laplace", "1.4e-45", "--epsilon", "1e-249", code=7)
+    assert "too far for one grid" in said

@@ -99,7 +99,7 @@ def test_a_release_keeps_margins_and_pays_once(tallyveil, table, tmp_path):
     assert [(line["kind"], line.get("cost")) for line in lines] == [("declaration", None), ("spend", "1")]
     assert lines[1]["event"]["kind"] == "integer_subspace_laplace"
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["private"]
+    assert manifest["protected"]
     assert all(check["passed"] for check in manifest["checks"])
     assert (out / "diagnostics" / "noise.svg").exists()
     assert not (out / "private").exists()

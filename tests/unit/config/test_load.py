@@ -1,6 +1,7 @@
 """Release files: what they come to mean, and what they refuse."""
 
 import json
+import re
 from fractions import Fraction
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tallyveil.accounting import compose, rho_of
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.config.load import load_plan, release_file_schema
-from tallyveil.errors import BudgetError, ConfigError, StoreError
+from tallyveil.errors import BudgetError, ConfigError, StoreError, TallyveilError
 
 
 def test_the_small_release_file(small_release):
@@ -155,3 +156,16 @@ def test_the_rounding_target_reaches_every_family(edit):
     assert {item.target for _, item in plan.estimation} == {"nearest"}
     outcome = run_release(plan, release.parent / "out", test_key=insecure_key("nearest"))
     assert outcome.manifest["plan"]["estimation"]["Town"]["rounding_target"] == "nearest"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('units = "homes"', "give unit, too"),
+        ('unit = "[red]home"', "letters, spaces and hyphens"),
+        ('preset = "race-age"\nunit = "household"', "a preset stands alone"),
+    ],
+)
+def test_words_for_what_is_counted_that_cannot_be_are_refused(edit, line, wanted):
+    with pytest.raises(TallyveilError, match=re.escape(wanted)):
+        load_plan(edit('name = "people"\n[[schema', f'name = "people"\n{line}\n[[schema'))

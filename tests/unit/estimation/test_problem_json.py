@@ -1,6 +1,7 @@
 """A family written as JSON comes back as it was."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,7 +59,19 @@ def test_an_unsolved_family_is_kept(tmp_path, monkeypatch):
     with pytest.raises(SolverError, match="not certified") as raised:
         unsolved.estimate_or_keep(family(False), tmp_path)
     assert raised.value.code == "family-unsolved"
-    kept = problem_from_mapping(json.loads((tmp_path / "Town-p.json").read_text()))
+    kept = problem_from_mapping(json.loads((tmp_path / "Town" / "p.json").read_text()))
     assert kept.children == ("a", "b")
     with pytest.raises(SolverError, match=r"^not certified$"):
         unsolved.estimate_or_keep(family(False), None)
+
+
+def test_a_hostile_geocode_keeps_its_family_in_the_folder(tmp_path, monkeypatch):
+    def fail(problem):
+        raise SolverError("not certified")
+
+    monkeypatch.setattr(unsolved, "estimate_family", fail)
+    hostile = replace(family(False), geocode="../../../p")
+    with pytest.raises(SolverError):
+        unsolved.estimate_or_keep(hostile, tmp_path / "kept")
+    assert [path for path in tmp_path.rglob("*.json") if not path.is_relative_to(tmp_path / "kept")] == []
+    assert len(list((tmp_path / "kept").rglob("*.json"))) == 1

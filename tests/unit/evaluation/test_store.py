@@ -33,9 +33,9 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_every_file_is_marked_as_not_private_whatever_the_metadata_say(tmp_path: Path) -> None:
-    path = write_evaluation(tmp_path, FOUND, {"private": "true", "warning": ""})
+    path = write_evaluation(tmp_path, FOUND, {"protected": "true", "warning": ""})
     content = json.loads(path.read_text())
-    assert content["private"] is False
+    assert content["protected"] is False
     assert content["warning"].startswith("NOT PRIVATE")
     assert sorted(item.name for item in path.parent.iterdir()) == [
         "artefacts.parquet",
@@ -45,7 +45,7 @@ def test_every_file_is_marked_as_not_private_whatever_the_metadata_say(tmp_path:
     assert content["artefacts"][0]["records"] == 7
     for name in ("errors", "artefacts"):
         metadata = pl.read_parquet_metadata(path.with_name(f"{name}.parquet"))
-        assert metadata["tallyveil.private"] == "false"
+        assert metadata["tallyveil.protected"] == "false"
         assert metadata["tallyveil.warning"].startswith("NOT PRIVATE")
 
 

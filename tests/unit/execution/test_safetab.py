@@ -44,7 +44,7 @@ def test_a_run_spends_once_and_keeps_no_key(inputs, tmp_path):
     assert declaration.total == Fraction("9.808")
     assert [entry.cost for entry in entries] == [declaration.total]
     assert not (out / "private").exists()
-    assert outcome.manifest["private"] is True
+    assert outcome.manifest["protected"] is True
     assert not outcome.already_finished
     assert run_safetab(*inputs, out).already_finished
     assert set(outcome.manifest["files"]) >= {
@@ -58,7 +58,7 @@ def test_a_run_spends_once_and_keeps_no_key(inputs, tmp_path):
 
 def test_keys_make_the_noise(inputs, tmp_path):
     first = run_safetab(*inputs, tmp_path / "a", test_key=KEY)
-    assert first.manifest["private"] is False
+    assert first.manifest["protected"] is False
     run_safetab(*inputs, tmp_path / "b", test_key=KEY)
     run_safetab(*inputs, tmp_path / "c")
     assert tables(tmp_path / "a") == tables(tmp_path / "b")

@@ -130,7 +130,7 @@ def make_release(
     strategy: Strategy,
     declared: Fraction,
     name: str,
-    private: bool = True,
+    protected: bool = True,
     invariants: list[dict[str, Any]] | None = None,
     bounds: list[dict[str, Any]] | None = None,
 ) -> Path:
@@ -147,8 +147,8 @@ def make_release(
         "format": 1,
         "name": name,
         "run": RUN,
-        "private": private,
-        "warnings": [] if private else [warning],
+        "protected": protected,
+        "warnings": [] if protected else [warning],
         "plan": plan,
         "plan_digest": digest_of(plan).hex(),
         "privacy": {

@@ -19,7 +19,7 @@ def test_the_strategy_survives_the_sorted_keys_of_plan_json(redistricting: Path)
     assert files.queries[:2] == ("total", "cenrace")
     assert len(files.queries) == 11
     assert files.spent == files.strategy.total
-    assert files.is_private
+    assert files.is_protected
 
 
 def test_shares_that_do_not_sum_to_one_are_refused(

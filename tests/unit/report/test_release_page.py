@@ -200,7 +200,7 @@ def test_odd_names_of_geolevels_and_queries_do_not_break_the_figures(
 
 
 def test_an_insecure_key_is_impossible_to_overlook(make_race_age: Callable[..., Path]) -> None:
-    text = text_of(write_report(make_race_age(private=False)))
+    text = text_of(write_report(make_race_age(protected=False)))
     assert text.index("NOT PRIVATE: made with an insecure test key") < text.index("Release report")
     assert "The guarantee below does not hold for this release" in text
     assert "destroyed when the run ends. The guarantee" not in text
@@ -211,8 +211,8 @@ def test_only_a_plain_true_or_false_says_whether_a_release_protects(
     make_race_age: Callable[..., Path], rewrite: Edit, stated: Any
 ) -> None:
     root = make_race_age()
-    rewrite(root / "manifest.json", lambda manifest: manifest.update(private=stated))
-    with pytest.raises(StoreError, match="'private' is missing or is not what the run wrote"):
+    rewrite(root / "manifest.json", lambda manifest: manifest.update(protected=stated))
+    with pytest.raises(StoreError, match="'protected' is missing or is not what the run wrote"):
         write_report(root)
 
 

@@ -55,7 +55,7 @@ def work(run: Run) -> dict[str, Any]:
         "format": 1,
         "kind": "safetab",
         "run": run.run_id,
-        "private": run.secrets.private,
+        "protected": run.secrets.protected,
         "warnings": [],
         "version": "0",
         "plan_digest": PLAN.hex(),

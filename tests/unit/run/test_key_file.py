@@ -11,7 +11,7 @@ from tallyveil.run import key_file as module
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
 
 BINDING, PLAN = b"b" * 32, b"p" * 32
-SECRETS = RunSecrets(insecure_key("key file"), BINDING, PLAN, private=False)
+SECRETS = RunSecrets(insecure_key("key file"), BINDING, PLAN, protected=False)
 
 
 def read(data, *, binding=BINDING, plan=PLAN, test_key=SECRETS.key):
@@ -37,8 +37,8 @@ DAMAGED = {
     "no keys": b"{}",
     "no text": b"\xff\xfe",
     "nested": b"[" * 100_000,
-    "private edited": stored(private=True),
-    "private as text": stored(private="no"),
+    "protected edited": stored(protected=True),
+    "protected as text": stored(protected="no"),
     "short key": stored(key="00"),
     "key of no digits": stored(key="z" * 64),
     "another key": stored(key="00" * 32),

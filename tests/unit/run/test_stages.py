@@ -14,7 +14,7 @@ from tallyveil.run.key_file import RunSecrets
 from tallyveil.run.stages import Stages
 from tallyveil.storage.write import write_parquet, write_text
 
-SECRETS = RunSecrets(b"k" * 32, b"b" * 32, b"p" * 32, private=True)
+SECRETS = RunSecrets(b"k" * 32, b"b" * 32, b"p" * 32, protected=True)
 PLACES = ["parts", "one.txt"]
 
 
@@ -129,7 +129,7 @@ def test_a_stage_with_a_damaged_checkpoint_is_done_again(done, how):
 
 def test_a_checkpoint_of_another_stage_or_key_is_none(done):
     assert again(done, name="another stage") == 1
-    other = RunSecrets(b"o" * 32, b"b" * 32, b"p" * 32, private=True)
+    other = RunSecrets(b"o" * 32, b"b" * 32, b"p" * 32, protected=True)
     _, folder, work = done
     work.done = 0
     Stages(folder, other).stage("a stage", PLACES, work)

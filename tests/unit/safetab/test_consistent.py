@@ -41,11 +41,15 @@ def test_least_squares_by_hand():
         [(r, t, "1101", e, v) for r, t, e, v in rows],
         schema=["REGION_ID", "REGION_TYPE", "ITERATION_CODE", "ESTIMATE", "ESTIMATE_VARIANCE"],
         orient="row",
-    )
+    ).with_columns(pl.lit("").alias("SAME_AS"))
     found = consistent_states(frame)
     # The gap of 3 is divided 2 : 1 : 1.
     assert found[CONSISTENT].to_list() == [8.5, 4.75, 3.75, 9.0]
     assert found[CONSISTENT_VARIANCE].to_list() == [1.0, 0.75, 0.75, 1.0]
+    # A nation of one state that takes its numbers: one measurement, with nothing to combine.
+    one = frame[:2].with_columns(pl.Series("SAME_AS", ["", "USA"]))
+    assert consistent_states(one)[CONSISTENT].to_list() == [10.0, 4.0]
+    assert consistent_states(one)[CONSISTENT_VARIANCE].to_list() == [2.0, 1.0]
     lacking = consistent_states(
         pl.concat([frame, frame[1:2].with_columns(pl.lit("1102").alias("ITERATION_CODE"))])
     )

@@ -8,12 +8,13 @@ import pytest
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.safetab.estimates import (
     UNIT,
-    Method,
+    chosen_law,
     combined_coverage,
     estimator_of,
     quality_of,
     stage_1_bias,
 )
+from tallyveil.safetab.near_threshold import quality_arrays
 from tallyveil.safetab.sums import CONFIDENCE, NoisePair, coverage_of_sum, margin_of_sum, noise_sum
 
 GAMMA = Fraction(1, 10)
@@ -32,28 +33,18 @@ LAWS = {
 }
 
 
-def law_of_choice(law, count, lowest, highest):
-    """Stage-1 counts that choose the detail, and their probabilities."""
-    noise = noise_sum(law, 1)
-    y1 = count + np.arange(-noise.reach, noise.reach + 1)
-    chosen = np.ones(len(y1), bool)
-    chosen &= y1 >= lowest if lowest is not None else True
-    chosen &= y1 < highest if highest is not None else True
-    weights = noise.probabilities[chosen]
-    return y1[chosen], weights / weights.sum()
-
-
 def totals_given_choice(estimator, count, keep=1e-9):
-    """Every total the estimator can give, with its exact probability, and how it was made."""
-    y1, p1 = law_of_choice(estimator.stage_1, count, estimator.lowest, estimator.highest)
+    """Every total the estimator can give, with its exact probability, and whether a threshold is near."""
+    y1, p1 = chosen_law(noise_sum(estimator.stage_1, 1), count, estimator.lowest, estimator.highest)
+    p1 = p1 / p1.sum()
     law = noise_sum(estimator.stage_2, estimator.n)
     s, ps = count + np.arange(-law.reach, law.reach + 1), law.probabilities
     y1, p1, s, ps = y1[p1 > keep], p1[p1 > keep], s[ps > keep], ps[ps > keep]
     left, right = np.meshgrid(y1, s, indexing="ij")
-    shifts, methods = estimator.shifts(left.reshape(-1), right.reshape(-1))
+    shifts = estimator.shifts(left.reshape(-1), right.reshape(-1))
     totals = right.reshape(-1) + estimator.n * shifts / UNIT
     weights = np.outer(p1, ps).reshape(-1)
-    return totals, weights / weights.sum(), methods
+    return totals, weights / weights.sum(), quality_arrays(estimator, estimator.n, totals)
 
 
 @pytest.mark.parametrize("name", list(LAWS))
@@ -97,19 +88,19 @@ def test_variances_are_those_of_the_weights(name, n):
     u = estimator.unit / UNIT
     v = np.diag([stage_1.variance_float()] + [stage_2.variance_float()] * n)
     weights = np.array([u, *[-u] * n])
-    for part, own in (("total", np.ones(n)), ("half", np.arange(n) < n // 2), ("cell", np.arange(n) == 0)):
-        if part == "half" and n == 1:
-            continue
+    for parts in {1, n // 2 or 1, n}:
+        own = np.arange(n) < parts
         row = np.concatenate([[0.0], own]) + own.sum() * weights
-        assert estimator.qualities(part)[0].variance == pytest.approx(row @ v @ row, rel=1e-12)
-        assert estimator.qualities(part)[1].variance == pytest.approx(own.sum() * v[1, 1])
-        if n > 1 and part != "cell":  # a single count gains less than a step of its lattice
-            assert estimator.qualities(part)[0].margin < estimator.qualities(part)[1].margin
+        assert estimator.combined(parts).variance == pytest.approx(row @ v @ row, rel=1e-12)
+        assert estimator.measured(parts).variance == pytest.approx(own.sum() * v[1, 1])
+        if parts > 1:  # a single count gains less than a step of its lattice
+            assert estimator.combined(parts).margin < estimator.measured(parts).margin
 
 
 @pytest.mark.parametrize("name", ["nation", "county"])
 def test_totals_of_23_ages_have_a_variance_five_times_smaller_than_the_sum_of_cells(name):
-    combined, measured = estimator_of(46, *LAWS[name], None, None).qualities("total")
+    estimator = estimator_of(46, *LAWS[name], None, None)
+    combined, measured = estimator.combined(46), estimator.measured(46)
     assert measured.variance / combined.variance > 6
     assert measured.margin / combined.margin > 2.4
 
@@ -124,36 +115,36 @@ def test_estimates_are_unbiased_given_the_choice_wherever_the_truth_lies(name, n
     sd = LAWS[name][0].standard_deviation()
     for off in (-1.5, -0.5, 0, 0.5, 2):
         count = int(edge + off * sd)
-        totals, weights, methods = totals_given_choice(estimator, count)
-        assert (methods == Method.CORRECTED).any()
+        totals, weights, (variances, margins, near) = totals_given_choice(estimator, count)
+        assert near.any()
         own = float(weights @ totals) - count
         naive = estimator.n * estimator.unit / UNIT * stage_1_bias(LAWS[name][0], count, lowest, highest)
-        spread = estimator.measured_total.variance**0.5
-        assert abs(own) < 0.002 * spread
-        assert abs(own) < 0.02 * abs(naive) or abs(naive) < 0.05 * spread
+        spread = estimator.measured(estimator.n).variance ** 0.5
+        assert abs(own) < 0.003 * spread
+        assert abs(own) < 0.03 * abs(naive) or abs(naive) < 0.05 * spread
         variance = float(weights @ (totals - count) ** 2)
-        assert variance <= estimator.measured_total.variance * 1.001
-        assert weights[np.abs(totals - count) <= estimator.measured_total.margin].sum() > 0.945
+        assert variance <= float(weights @ variances) * 1.001
+        assert weights[np.abs(totals - count) <= margins].sum() > 0.95 - 1e-8
 
 
 @pytest.mark.parametrize("name", list(LAWS))
 def test_far_from_thresholds_coverage_is_exact_and_the_variance_the_combined_one(name):
     estimator = estimator_of(18, *LAWS[name], 1000, 90_000)
-    totals, weights, methods = totals_given_choice(estimator, 9000)
-    assert (methods == Method.COMBINED).all()
-    quality = estimator.combined_total
+    totals, weights, (_, _, near) = totals_given_choice(estimator, 9000)
+    assert not near.any()
+    quality = estimator.combined(18)
     assert float(weights @ (totals - 9000) ** 2) == pytest.approx(quality.variance, rel=1e-4)
     assert 0.95 <= weights[np.abs(totals - 9000) <= quality.margin].sum() < 0.956
 
 
 def test_laplace_leaves_stage_1_out_near_a_threshold_with_little_bias_anywhere():
     estimator = estimator_of(8, *LAWS["pure"], 1000, None)
-    spread = estimator.measured_total.variance**0.5
+    spread = estimator.measured(estimator.n).variance ** 0.5
     worst = 0.0
     for count in range(950, 3000, 60):
         totals, weights, _ = totals_given_choice(estimator, count)
         worst = max(worst, abs(float(weights @ totals) - count))
-        assert float(weights @ (totals - count) ** 2) <= 1.02 * estimator.measured_total.variance
+        assert float(weights @ (totals - count) ** 2) <= 1.02 * estimator.measured(8).variance
     assert worst < 0.06 * spread
     assert abs(stage_1_bias(LAWS["pure"][0], 1000, 1000, None)) > 0.5 * spread
 
@@ -161,9 +152,8 @@ def test_laplace_leaves_stage_1_out_near_a_threshold_with_little_bias_anywhere()
 def test_shifts_are_whole_numbers_of_their_unit_and_repeat():
     estimator = estimator_of(46, *LAWS["county"], 600, None)
     y1, sums = np.array([601, 615, 5000]), np.array([590, 612, 5100])
-    first, methods = estimator.shifts(y1, sums)
-    again, _ = estimator.shifts(y1[::-1].copy(), sums[::-1].copy())
+    first = estimator.shifts(y1, sums)
+    again = estimator.shifts(y1[::-1].copy(), sums[::-1].copy())
     np.testing.assert_array_equal(first, again[::-1])
     assert first.dtype == np.int64
-    assert methods.tolist() == [Method.CORRECTED, Method.CORRECTED, Method.COMBINED]
     assert first[2] == estimator.unit * -100

@@ -220,3 +220,62 @@ def test_geographies_and_runs_without_regions_or_people(tmp_path, toy, params):
     t1, _ = tables(params, data, toy.SilentNoise(), once=True)
     assert "AIANNH" not in set(t1["REGION_TYPE"])
     assert t1.filter(pl.col("REGION_TYPE") == "PR-STATE")["COUNT"].to_list() == [0] * 15
+
+
+def test_a_region_that_takes_numbers_chooses_its_detail_with_its_own_thresholds(tmp_path, toy):
+    """The state has low thresholds, its one county high ones: the county's cells are sums of the state's."""
+    thresholds = everywhere(toy, [20, 40, 60]) | {
+        f"({g}, {level})": [40, 60, 10**6] for g in ("COUNTY", "PLACE") for level in (1, 2)
+    }
+    params = toy.write_params(tmp_path / "p", thresholds_p=thresholds, run_pr=False)
+    data = toy.write_data(tmp_path / "d", toy.person_rows(3000))
+    t1, t2 = tables(params, data, NoiseSource(insecure_key("own thresholds")), once=True)
+    twin = pl.col("SAME_AS") == "STATE"
+    assert t1.filter(twin).height
+    both = t1.filter(twin, pl.col("REGION_TYPE") == "COUNTY").join(
+        t1.filter(pl.col("REGION_TYPE") == "STATE", pl.col("REGION_ID") == "11"), on="ITERATION_CODE"
+    )
+    pairs = {(state, county) for county, state in both.select("DETAIL", "DETAIL_right").rows()}
+    order = {"total": 0, "sex by 4 ages": 1, "sex by 9 ages": 2, "sex by 23 ages": 3}
+    assert all(order[county] <= order[state] for state, county in pairs)
+    assert any(order[county] < order[state] for state, county in pairs)
+    assert "sex by 23 ages" not in set(both["DETAIL"])
+    assert both["COUNT"].equals(both["COUNT_right"])
+    of_county = t2.filter(pl.col("REGION_TYPE") == "COUNTY", twin)
+    of_state = t2.filter(
+        pl.col("REGION_TYPE") == "STATE", pl.col("REGION_ID") == "11", pl.col("AGESTART") != "*"
+    )
+    for region, code, start, end, sex, count in of_county.select(
+        "REGION_ID", "ITERATION_CODE", "AGESTART", "AGEEND", "SEX", "COUNT"
+    ).rows():
+        own = of_state.filter(pl.col("ITERATION_CODE") == code, pl.col("SEX") == sex)
+        if start != "*":
+            own = own.filter(
+                pl.col("AGESTART").cast(pl.Int64) >= int(start), pl.col("AGEEND").cast(pl.Int64) <= int(end)
+            )
+        assert own["COUNT"].sum() == count, (region, code, start, end, sex)
+
+
+def test_a_region_with_a_lower_threshold_than_its_twin_is_measured_by_itself(tmp_path, toy):
+    thresholds = everywhere(toy, [60, 200, 600]) | {"(COUNTY, 1)": [50, 200, 600]}
+    params = toy.write_params(tmp_path / "p", thresholds_p=thresholds, run_pr=False)
+    data = toy.write_data(tmp_path / "d", toy.person_rows(300))
+    t1, _ = tables(params, data, NoiseSource(insecure_key("lower")), once=True)
+    county = t1.filter(pl.col("REGION_TYPE") == "COUNTY", pl.col("ITERATION_CODE").str.starts_with("1"))
+    assert "STATE" not in set(county["SAME_AS"])
+
+
+def test_raised_counts_are_within_their_margins(tmp_path, toy):
+    """Where negative cells are raised to 0, sums of empty groups lie far above 0, and their margins say so."""
+    thresholds = everywhere(toy, FORCED[3])
+    params = toy.write_params(
+        tmp_path / "p", thresholds_p=thresholds, allow_negative_counts=False, run_pr=False
+    )
+    persons = toy.person_rows(30)
+    truth = toy.slow_tabulation(persons, toy.US)
+    t1, _ = tables(params, toy.write_data(tmp_path / "d", persons), NoiseSource(insecure_key("raised")))
+    rows = t1.filter(pl.col("DETAIL") != "total only").select(*t1.columns[:3], "COUNT", "MARGIN").rows()
+    inside = [
+        abs(count - truth.t1[(region, kind, code)]) <= margin for region, kind, code, count, margin in rows
+    ]
+    assert sum(inside) > 0.9 * len(inside)

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.noise import DiscreteGaussian, NoiseSource
+from tallyveil.storage.read import read_parquet
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
@@ -125,7 +126,7 @@ def counts_by(paths: tuple[Path, ...], column: str) -> Ints:
         paths: Counts by block, and all blocks with the geounits they are in.
         column: The level's column in the blocks file.
     """
-    counts, blocks = (pl.read_parquet(path) for path in paths)
+    counts, blocks = (read_parquet(path) for path in paths)
     races = [race for race in QUERIES if race != "total"]
     wide = (
         counts.group_by("geocode", "race_ethnicity")

@@ -1,0 +1,75 @@
+"""Noise that the computations after it could not bear is refused before anything is drawn."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tallyveil.budget.allocation import Allocation
+from tallyveil.errors import BudgetError
+from tallyveil.noise.key import KEY_BYTES
+from tallyveil.noise.laws import Law
+from tallyveil.noise.source import NoiseSource
+from tallyveil.noise.table import InversionTable
+from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.schema import Schema
+
+MOST_CELLS_OF_NOISE: Final = LARGEST_COUNT
+"""People that noise alone may make of an empty root: its cells times the largest standard deviation there."""
+
+
+def certify_noise(allocation: Allocation, schema: Schema) -> None:
+    """Refuse noise that cannot be drawn, or that estimates could not bear.
+
+    Raises:
+        BudgetError, SolverError: see `refuse_vast_noise` and `certify_laws`.
+    """
+    refuse_vast_noise(allocation, schema)
+    certify_laws(laws_of(allocation))
+
+
+def laws_of(allocation: Allocation) -> set[Law]:
+    """Every law that a release draws from."""
+    strategy = allocation.strategy
+    return {
+        law
+        for geolevel in strategy.geolevels
+        for query in strategy.queries(geolevel)
+        for law in allocation.laws(geolevel, query).values()
+    }
+
+
+def certify_laws(laws: Iterable[Law]) -> None:
+    """Build a source of noise, and the table and the variance of every law, once: what cannot be is told in time.
+
+    Raises:
+        SolverError: digits of a law are undecided at the highest precision.
+        ConfigError: this machine's numbers are of another byte order than the noise's.
+    """
+    NoiseSource(bytes(KEY_BYTES))
+    for law in set(laws):
+        InversionTable.build(law)
+        law.variance_float()
+
+
+def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
+    """Refuse noise so large that estimates of it could leave the range in which all arithmetic is exact.
+
+    Estimates are not negative. Where the root has noise of standard deviation s on each of n cells, about n s people
+    are made up of it; every geolevel below sums to the root's.
+
+    Raises:
+        BudgetError: n s is above 2**32.
+    """
+    strategy = allocation.strategy
+    root = allocation.spine.geolevels[0]
+    deviations = [
+        law.standard_deviation()
+        for query in strategy.queries(root)
+        for law in allocation.laws(root, query).values()
+    ]
+    if schema.size * max(deviations, default=0.0) > MOST_CELLS_OF_NOISE:
+        raise BudgetError(
+            f"at {root}, noise of standard deviation {max(deviations):.3g} in each of {schema.size:,} cells could make "
+            f"more than {LARGEST_COUNT:,} people of nobody. Give {root} a larger share of the budget, or coarsen the "
+            "schema.",
+            code="noise-too-large",
+        )

@@ -1,0 +1,92 @@
+"""Where a command may write: never over an input, and never over files of somebody else."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.storage.read import parquet_metadata
+from tallyveil.storage.write import FORMAT_TAG, write_text
+
+MARKER: Final = ".tallyveil-output"
+"""The file by which a command knows a folder that it wrote to before."""
+
+
+def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output that is an input, or a folder of outputs that holds one.
+
+    Args:
+        out: The file or folder that will be written.
+        inputs: Files that are read.
+    Raises:
+        StoreError: an input is `out` itself or lies below it, also by way of symbolic links.
+    """
+    written = out.resolve()
+    for path in inputs:
+        if path.resolve().is_relative_to(written) or path.absolute().is_relative_to(out.absolute()):
+            raise StoreError(
+                f"the input {path} lies where output is written ({out}). Outputs could replace it, and whoever "
+                "publishes the folder would publish it. Choose another --out, or move the input.",
+                code="input-in-output",
+            )
+
+
+def refuse_taken(folder: Path, what: str) -> None:
+    """Refuse a folder that holds anything at all.
+
+    Args:
+        folder: Where files will be written; it need not exist.
+        what: What will be written, for the message.
+    Raises:
+        StoreError: it is a file, or a folder with something in it.
+    """
+    if folder.is_symlink() or folder.exists():
+        if folder.is_dir() and not any(folder.iterdir()):
+            return
+        raise StoreError(
+            f"{folder} is a file or a folder that is not empty, and {what} would be written there. Choose a new or "
+            "empty folder with --out, or remove what is in it.",
+            code="folder-taken",
+        )
+
+
+def claim_folder(folder: Path, command: str) -> None:
+    """Take a folder for the outputs of a command: new, empty, or written to by the same command before.
+
+    Args:
+        folder: Where files will be written.
+        command: The command, such as "study".
+    Raises:
+        StoreError: the folder holds files of somebody else, or cannot be written to.
+    """
+    marker = folder / MARKER
+    text = f"Written by `tallyveil {command}`, which may replace the files of this folder.\n"
+    if marker.is_file() and marker.read_text(encoding="utf-8", errors="replace") == text:
+        return
+    refuse_taken(folder, f"files of `tallyveil {command}`")
+    write_text(marker, text)
+
+
+def claim_file(path: Path, inputs: Iterable[Path]) -> None:
+    """Take one file for an output: absent, or a Parquet file that Tallyveil wrote before.
+
+    Args:
+        path: The file.
+        inputs: Files that are read for it.
+    Raises:
+        StoreError: it is an input, a folder, or a file of somebody else.
+    """
+    refuse_inputs(path, inputs)
+    if not (path.is_symlink() or path.exists()):
+        return
+    try:
+        own = path.suffix == ".parquet" and FORMAT_TAG in parquet_metadata(path)
+    except (OSError, pl.exceptions.PolarsError):
+        own = False
+    if not own:
+        raise StoreError(
+            f"{path} is there already, and is no file that may be replaced. Choose another --out, or remove it.",
+            code="file-taken",
+        )

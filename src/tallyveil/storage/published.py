@@ -1,0 +1,67 @@
+"""Reading the Parquet files of a release, which anybody may have damaged since: whatever is wrong becomes one error."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.storage.json_files import damaged, misfit
+from tallyveil.storage.read import UNREADABLE, parquet_columns, parquet_metadata, read_parquet, scan_parquet
+
+_RESTORE = "Restore the file from a copy of the release, or make the release again in another folder."
+
+
+def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """A Parquet file of a release, or some of its columns.
+
+    Raises:
+        StoreError: it is missing, is damaged, or lacks a column.
+    """
+    with _readable(path):
+        return read_parquet(path, columns)
+
+
+def published_columns(path: Path) -> tuple[str, ...]:
+    """Names of the columns; raises as `read_published` does."""
+    with _readable(path):
+        return tuple(parquet_columns(path))
+
+
+def published_tags(path: Path) -> dict[str, str]:
+    """What the file says of itself, such as its run; raises as `read_published` does."""
+    with _readable(path):
+        return parquet_metadata(path)
+
+
+def published_height(path: Path) -> int:
+    """Number of rows; raises as `read_published` does."""
+    with _readable(path):
+        return int(scan_parquet(path).select(pl.len()).collect().item())
+
+
+def names_of_tag(path: Path, text: str) -> tuple[str, ...]:
+    """The list of names that a tag of a file holds as JSON.
+
+    Raises:
+        StoreError: it holds something else.
+    """
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if misfit(names, [str]) is not None:
+        raise damaged(path, "the list of names among its tags", _RESTORE)
+    return tuple(names)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UNREADABLE as error:
+        raise StoreError(
+            f"{path} cannot be read: {type(error).__name__}. {_RESTORE}", code="release-unreadable"
+        ) from None

@@ -1,0 +1,185 @@
+"""Every `raise` that can be reached after the spend is listed with the reason why it cannot be known before.
+
+`raises_after_spend.toml` groups them by reason. An entry is `module:function:code` (the class of the error where it has
+no code of its own), and how many such raises the function has, where they are several.
+
+What can be reached is read off the source, rather too much than too little. A plain name is what its module defines or
+imports under that name. An attribute `.name` may be the method or property `name` of any class that some reachable
+function names. A class stands for its `__init__`, `__post_init__`, `__enter__` and `__exit__`.
+"""
+
+import ast
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+REGISTER = Path(__file__).with_name("raises_after_spend.toml")
+PACKAGE = "tallyveil."
+ROOTS = (
+    "execution.run:_Run.release",
+    "execution.intervals:add_planned_intervals",
+    "execution.safetab:_tabulate",
+    "execution.safetab:_write_description",
+    "execution.safetab_households:tables_of_households",
+    "safetab.household_tables:write_household_tables",
+    "safetab.household_tables:check_household_tables",
+    "safetab.outputs:require_passed",
+    "execution.subspace_release:_spend",
+    "execution.subspace_release:_write_table",
+    "execution.subspace_release:_checks",
+    "execution.subspace_release:_manifest",
+    "confidential.subspace_table:release_table",
+    "subspace.noise_plan:NoisePlan.draw",
+)
+"""What runs once the spend is in the ledger; all that it calls follows."""
+
+
+SOURCE = Path(__file__).parents[2] / "src"
+ON_MAKING = ("__init__", "__post_init__", "__enter__", "__exit__")
+
+
+class Place(NamedTuple):
+    """A function, method or class."""
+
+    module: str
+    name: str
+
+
+class CallGraph:
+    """Functions and classes of the package, and what each refers to."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Place, ast.AST] = {}
+        self.names: dict[str, dict[str, Place]] = {}
+        for path in sorted((SOURCE / "tallyveil").rglob("*.py")):
+            parts = path.relative_to(SOURCE).with_suffix("").parts
+            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            self._add(module, ast.parse(path.read_text(encoding="utf-8")))
+
+    def reachable(self, roots: set[Place]) -> set[Place]:
+        """Everything that the roots may call, themselves included."""
+        found: set[Place] = set()
+        asked: set[str] = set()
+        offered: dict[str, list[Place]] = {}
+        waiting = list(roots)
+        while waiting:
+            place = waiting.pop()
+            if place in found or place not in self.nodes:
+                continue
+            found.add(place)
+            names, attributes = self._used(place)
+            waiting += [self._resolved(place.module, name) for name in names]
+            for name in attributes - asked:
+                waiting += offered.get(name, [])
+            asked |= attributes
+            for name, method in self._methods(place):
+                offered.setdefault(name, []).append(method)
+                waiting += [method] if name in asked else []
+        return found
+
+    def raises(self, place: Place) -> list[ast.Raise]:
+        """The `raise` statements of a function itself that make an exception, not those that hand one on."""
+        return [one for one in self._own(place) if isinstance(one, ast.Raise) and one.exc is not None]
+
+    def _add(self, module: str, tree: ast.Module) -> None:
+        names = self.names[module] = {}
+
+        def visit(node: ast.AST, prefix: str) -> None:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                    place = Place(module, prefix + child.name)
+                    self.nodes[place] = child
+                    if not prefix:
+                        names[child.name] = place
+                    visit(child, f"{place.name}.")
+                elif isinstance(child, ast.ImportFrom) and (child.module or "").startswith("tallyveil"):
+                    for alias in child.names:
+                        names[alias.asname or alias.name] = Place(child.module or "", alias.name)
+                else:
+                    visit(child, prefix)
+
+        visit(tree, "")
+
+    def _resolved(self, module: str, name: str) -> Place:
+        """Where a name of a module is defined, through the modules that hand it on."""
+        place = Place(module, name)
+        for _ in range(5):
+            if place in self.nodes:
+                return place
+            place = self.names.get(place.module, {}).get(place.name.split(".")[0], place)
+        return place
+
+    def _own(self, place: Place) -> list[ast.AST]:
+        """Parts of a function that are not in a function inside it."""
+        found, waiting = [], list(ast.iter_child_nodes(self.nodes[place]))
+        while waiting:
+            node = waiting.pop()
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.append(node)
+                waiting += ast.iter_child_nodes(node)
+        return found
+
+    def _used(self, place: Place) -> tuple[set[str], set[str]]:
+        node = self.nodes[place]
+        own = self._own(place)
+        names = {one.id for one in own if isinstance(one, ast.Name)}
+        inner = {f"{place.name}.{one.name}" for one in ast.walk(node) if isinstance(one, ast.FunctionDef)}
+        if isinstance(node, ast.ClassDef):
+            inner = {f"{place.name}.{name}" for name in ON_MAKING}
+        attributes = {one.attr for one in own if isinstance(one, ast.Attribute)}
+        return names | inner, attributes
+
+    def _methods(self, place: Place) -> list[tuple[str, Place]]:
+        """Methods of a class by name; none of a function."""
+        node = self.nodes[place]
+        if not isinstance(node, ast.ClassDef):
+            return []
+        inside = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.FunctionDef))
+        return [(child.name, Place(place.module, f"{place.name}.{child.name}")) for child in inside]
+
+
+def place_of(text: str) -> Place:
+    module, name = text.split(":")
+    return Place(PACKAGE + module, name)
+
+
+def key_of(place: Place, one: ast.Raise) -> str:
+    made = one.exc
+    codes = [word.value for word in getattr(made, "keywords", []) if word.arg == "code"]
+    code = codes[0].value if codes and isinstance(codes[0], ast.Constant) else None
+    shown = code or ast.unparse(made.func if isinstance(made, ast.Call) else made)
+    return f"{place.module.removeprefix(PACKAGE)}:{place.name}:{shown}"
+
+
+@pytest.fixture(scope="module")
+def found() -> Counter[str]:
+    graph = CallGraph()
+    roots = {place_of(text) for text in ROOTS}
+    assert roots <= set(graph.nodes), "a root was renamed; mend ROOTS"
+    reached = graph.reachable(roots)
+    return Counter(key_of(place, one) for place in reached for one in graph.raises(place))
+
+
+@pytest.fixture(scope="module")
+def listed() -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for group in tomllib.loads(REGISTER.read_text(encoding="utf-8"))["reason"]:
+        assert len(group["why"]) > 40
+        for entry in group["raises"]:
+            key, _, times = entry.partition(" x")
+            assert key not in counted, f"{key} stands twice"
+            counted[key] = int(times or 1)
+    return counted
+
+
+def test_every_raise_after_the_spend_has_its_reason(found: Counter[str], listed: Counter[str]) -> None:
+    new = sorted(f"{key} x{n}" for key, n in (found - listed).items())
+    assert not new, f"can these be raised before the spend? If not, say why in {REGISTER.name}: {new}"
+
+
+def test_no_reason_is_kept_for_a_raise_that_is_gone(found: Counter[str], listed: Counter[str]) -> None:
+    gone = sorted(f"{key} x{n}" for key, n in (listed - found).items())
+    assert not gone, f"remove these from {REGISTER.name}: {gone}"

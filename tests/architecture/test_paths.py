@@ -1,0 +1,62 @@
+"""Paths are taken literally, and names reach them in one place."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "tallyveil"
+
+
+@pytest.fixture(scope="module")
+def nodes() -> list[tuple[Path, ast.AST]]:
+    return [
+        (path.relative_to(SOURCE), node)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+
+
+def test_files_are_read_under_exactly_their_names(nodes: list[tuple[Path, ast.AST]]) -> None:
+    """Polars reads `[1]`, `*` and `?` in a path as a pattern, but for the functions of `storage.read`."""
+    for path, node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pl":
+            pattern = node.attr.startswith(("read_", "scan_")) and path != Path("storage/read.py")
+            assert not pattern, f"{path}, line {node.lineno}: pl.{node.attr}"
+
+
+NUMBERED = {"part", "number", "self._parts"}
+
+
+def test_no_name_is_put_into_a_path_but_by_the_one_function(nodes: list[tuple[Path, ast.AST]]) -> None:
+    """A text that is formatted with anything but a number stands to the right of no `/`: `inside` takes it."""
+    for path, node in nodes:
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and isinstance(node.right, ast.JoinedStr)
+        ):
+            held = [
+                ast.unparse(one.value) for one in node.right.values if isinstance(one, ast.FormattedValue)
+            ]
+            allowed = path.name in CLOSED_LISTS or set(held) <= NUMBERED
+            assert allowed, f"{path}, line {node.lineno}: {ast.unparse(node)}"
+
+
+CLOSED_LISTS = {
+    "presets.py",
+    "spine_presets.py",
+    "outputs.py",
+    "household_tables.py",
+    "safetab_page.py",
+    "safetab_households_page.py",
+    "safetab_evaluate.py",
+    "safetab_evaluate_households.py",
+    "safetab_consistent.py",
+    "synth.py",
+    "run_folder.py",
+    "safetab.py",
+    "files.py",
+    "subspace_diagnostics.py",
+}
+"""Modules whose texts hold words of a closed list: presets, us and pr, t1 to t4, svg and png, synthetic files."""

@@ -1,0 +1,28 @@
+"""A finished release that was damaged is refused before anything is written into its folder."""
+
+import sys
+
+import pytest
+
+from tallyveil.cli.main import main
+from tallyveil.config.load import load_plan
+from tallyveil.execution.run import run_release
+from tallyveil.noise.key import insecure_key
+
+
+@pytest.mark.parametrize("command", ["evaluate", "intervals"])
+@pytest.mark.parametrize("name", ["plan.json", "ledger.jsonl"])
+def test_nothing_is_added_to_a_damaged_release(small_release, tmp_path, monkeypatch, command, name):
+    out = tmp_path / "out"
+    small_release.write_text(small_release.read_text() + 'measurements = "full"\n')
+    run_release(load_plan(small_release), out, test_key=insecure_key("damaged"))
+    path = out / name
+    path.write_bytes(b"[" + path.read_bytes())
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    flags = ["--truth", str(small_release.parent / "people.parquet"), "--i-understand-this-is-not-private"]
+    arguments = ["tallyveil", command, str(out), *(flags if command == "evaluate" else ())]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

@@ -1,0 +1,18 @@
+"""A sample of the bad inputs that a machine makes up; `tests/soak/bad_inputs.py` runs as many as one likes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SOAK = Path(__file__).parents[1] / "soak" / "bad_inputs.py"
+
+
+def test_a_hundred_of_them():
+    """The limit of a command is wider here than the 10 seconds of an idle machine."""
+    done = subprocess.run(
+        [sys.executable, str(SOAK), "--number", "100", "--seed", "20", "--seconds", "60"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

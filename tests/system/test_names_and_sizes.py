@@ -1,0 +1,180 @@
+"""Hostile names, folders, counts and budgets: refused before the spend, or borne to the end."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tallyveil.config.load import load_plan
+from tallyveil.errors import BudgetError, ConfigError, SchemaError, SolverError, StoreError, TallyveilError
+from tallyveil.execution import run as run_module
+from tallyveil.execution.before_spend import refuse_many_people
+from tallyveil.execution.inputs import read_hierarchies
+from tallyveil.execution.run import run_release
+from tallyveil.storage import paths, write
+from tallyveil.storage.paths import file_name
+
+KEY = b"k" * 32
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def release(path: Path, out: Path):
+    return run_release(load_plan(path), out, test_key=KEY, workers=1)
+
+
+@pytest.mark.parametrize(
+    "bad", ["../../rec", "/tmp/x", "a\\\\b", "\\u001b]0;x", "\\u202Ex", "x\\n", "entities"]
+)
+@pytest.mark.parametrize("place", ["Region", "age", "people"])
+def test_a_name_that_is_no_file_name_is_refused(edit, tmp_path, place, bad):
+    if place == "people" and bad == "entities":
+        pytest.skip("a schema may have this name")
+    if place == "age" and bad == "entities":
+        bad = "count"
+    before = files_below(tmp_path)
+    path = edit(f'"{place}"', f'"{bad}"')
+    with pytest.raises((ConfigError, SchemaError)):
+        release(path, tmp_path / "out")
+    assert files_below(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"home"', '"AGE"'), ('"Town"', '"REGION"'), ('name = "grown"', 'name = "Total"')],
+)
+def test_names_that_differ_in_case_alone_are_refused(edit, tmp_path, old, new):
+    with pytest.raises(SchemaError, match=r"upper and lower case|reserved"):
+        load_plan(edit(old, new))
+
+
+def test_names_that_look_alike_have_files_of_their_own(edit, small_release, tmp_path):
+    edit('name = "grown"', 'name = "age.home"')
+    edit('grown = "1/4"\n', '"age.home" = "1/4"\n')
+    edit('tables = ["total", "age", "home"]', 'tables = ["total", "age.home", "age*home"]')
+    for old, new in (("Town", "A B"), ("Block", "A-B")):
+        small_release.write_text(small_release.read_text().replace(f'"{old}"', f'"{new}"'))
+        small_release.write_text(small_release.read_text().replace(f"{old} =", f'"{new}" ='))
+    out = tmp_path / "out"
+    release(small_release, out)
+    for folder in ("measurements", "tables"):
+        for level in ("Region", "A B", "A-B"):
+            found = {}
+            for query in ("age.home", "age*home"):
+                file = out / folder / level / file_name(query) / "part-00000.parquet"
+                found[query] = pl.read_parquet(file, glob=False)
+            assert not found["age.home"].equals(found["age*home"])
+    assert (out / "histogram" / "A-B.parquet").is_file()
+    assert (out / "measurements" / "Region" / "age.home").is_dir()  # as ever for the query age*home
+
+
+@pytest.mark.parametrize("name", ["rel[1]", "q?*{a}", "[!x", "~", "%2E"])
+def test_a_folder_with_a_strange_name_is_a_folder(small_release, tmp_path, name):
+    assert not release(small_release, tmp_path / name).already_finished
+    assert release(small_release, tmp_path / name).already_finished
+
+
+def test_every_file_of_a_run_is_written_below_its_folder(small_release, tmp_path, monkeypatch):
+    written: list[Path] = []
+    real = write.write_file
+
+    def noted(path, fill):
+        written.append(path)
+        real(path, fill)
+
+    monkeypatch.setattr(write, "write_file", noted)
+    out = tmp_path / "out"
+    release(small_release, out)
+    named = [path for path in written if path.parent not in (out, out / "private")]
+    assert len(named) > 10
+    for path in written:
+        assert paths.inside(out, *path.relative_to(out).parts) == path
+
+
+@pytest.mark.parametrize(
+    "counts", [[2**63 - 1, 2**63 - 1], [2**32 + 1, 0], [2**31, 2**31 + 1], [2**40, 2**40]]
+)
+def test_counts_too_large_are_refused_without_their_size(small_release, tmp_path, counts):
+    path = small_release.parent / "people.parquet"
+    frame = pl.read_parquet(path)
+    values = [*counts, *[0] * (frame.height - 2)]
+    frame.with_columns(pl.Series("count", values, dtype=pl.Int64)).write_parquet(path)
+    with pytest.raises(SchemaError) as caught:
+        release(small_release, tmp_path / "out")
+    assert caught.value.code == "counts-too-large"
+    said = re.findall(r"\d{6,}", str(caught.value).replace(",", "").replace(str(path), ""))
+    assert set(said) <= {str(2**32)}
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_largest_counts_allowed_make_a_release(edit, small_release, tmp_path):
+    edit("[outputs]", "[outputs]\nmicrodata = false")
+    path = small_release.parent / "people.parquet"
+    frame = pl.read_parquet(path)
+    values = frame["count"].to_list()
+    values[values.index(max(values))] += 2**32 - sum(values)
+    frame.with_columns(pl.Series("count", values, dtype=pl.Int64)).write_parquet(path)
+    assert release(small_release, tmp_path / "out").manifest["sizes"]["persons"] == 2**32
+
+
+def test_more_people_than_the_disk_holds_are_refused_without_their_number(small_release, tmp_path):
+    plan = load_plan(small_release)
+    spine = read_hierarchies(plan).spine
+    refuse_many_people(plan, spine, tmp_path / "out", 10**6)
+    with pytest.raises(StoreError) as caught:
+        refuse_many_people(plan, spine, tmp_path / "out", 2**55)
+    assert caught.value.code == "disk-full"
+    assert not re.search(r"\d{3,}", str(caught.value).replace(str(tmp_path), ""))
+
+
+@pytest.mark.parametrize("rho", ["1e4", "1e7", "1e30", "1e400", "1e-12"])
+def test_noise_that_cannot_be_borne_is_refused_before_the_spend(small_release, tmp_path, rho):
+    text = small_release.read_text().replace('rho = "2"', f'rho = "{rho}"')
+    small_release.write_text(text)
+    with pytest.raises(TallyveilError) as caught:
+        release(small_release, tmp_path / "out")
+    assert isinstance(caught.value, BudgetError | ConfigError)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_guarantee_that_cannot_be_computed_is_told_before_the_spend(small_release, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise SolverError("no lattice holds all losses")
+
+    monkeypatch.setattr(run_module, "guarantee_of", refuse)
+    with pytest.raises(SolverError):
+        release(small_release, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_coverage_that_is_one_as_a_float_is_refused(edit):
+    with pytest.raises(ConfigError) as caught:
+        load_plan(edit("[outputs]", f'[outputs]\nintervals = "{1 - Fraction(1, 10**20)}"'))
+    assert caught.value.code == "interval-level"
+
+
+def test_an_input_in_the_folder_of_outputs_is_refused(edit, small_release, tmp_path):
+    out = tmp_path / "out"
+    (out / "private").mkdir(parents=True)
+    moved = out / "private" / "people.parquet"
+    (small_release.parent / "people.parquet").rename(moved)
+    edit('path = "people.parquet"', f'path = "{moved}"')
+    with pytest.raises(StoreError) as caught:
+        release(small_release, out)
+    assert caught.value.code == "input-in-output"
+    assert files_below(out) == {"private", "private/people.parquet"}
+
+
+@pytest.mark.parametrize("value", [-1, 2**32 + 1])
+def test_bounds_out_of_range_are_refused(small_release, tmp_path, value):
+    path = small_release.parent / "barracks.parquet"
+    frame = pl.read_parquet(path).with_columns(pl.col("lower").cast(pl.Int64))
+    frame.with_columns(pl.Series("lower", [value] * frame.height)).write_parquet(path)
+    with pytest.raises(TallyveilError) as caught:
+        release(small_release, tmp_path / "out")
+    assert caught.value.code == "bounds-value"
+    assert not (tmp_path / "out").exists()
