@@ -155,7 +155,7 @@ def forked(work: Callable[[], object], said: Path) -> int:
     except TallyveilError as error:
         os.write(2, f"error [{error.code}] {error}".encode())
         code = error.exit_code
-    except BaseException:  # noqa: BLE001 - told to the parent, which counts it as a fault
+    except BaseException:  # told to the parent, which counts it as a fault
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(code)
