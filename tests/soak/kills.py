@@ -92,7 +92,7 @@ def write_inputs(root: Path) -> None:
     support = text.replace("[outputs]", '[outputs]\nmeasurements = "support"')
     small.write_small_inputs(root / "support", support)
     toy = module_of("soak_toy", TESTS / "unit" / "safetab" / "conftest.py")
-    toy.write_params(root / "safetab" / "p")
+    toy.write_params(root / "safetab" / "p", run_pr=False)
     toy.write_data(root / "safetab" / "d", toy.person_rows(300))
     homes = module_of("soak_homes", TESTS / "system" / "test_safetab_households.py")
     homes.write_inputs(toy, root / "homes", 200, run_pr=False)
