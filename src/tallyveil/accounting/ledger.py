@@ -30,7 +30,7 @@ from tallyveil.accounting.ledger_lines import (
     spent,
 )
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.storage.write import flush
+from tallyveil.storage.write import flush, store_error
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,6 +60,9 @@ class Ledger:
         self._file = _open_locked(path)
         try:
             self._entries = self._read_or_begin()
+        except OSError as error:
+            self.close()
+            raise store_error(path, error) from error
         except BaseException:
             self.close()
             raise

@@ -87,9 +87,9 @@ STEPS = ("mkdir", "open", "rename", "replace", "unlink", "rmdir", "fsync", "ftru
 
 @pytest.fixture
 def kill_at_step(monkeypatch) -> Callable[..., bool]:
-    """End some work right before its n-th change to the disk; whether it came so far."""
+    """End some work right before its n-th change to the disk, or let that change fail; whether it came so far."""
 
-    def act(number: int, act: Callable[[], Any]) -> bool:
+    def act(number: int, act: Callable[[], Any], *, fails: OSError | None = None) -> bool:
         calls = [0]
 
         def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,7 +97,11 @@ def kill_at_step(monkeypatch) -> Callable[..., bool]:
                 # opening to read changes nothing
                 if name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
                     calls[0] += 1
-                    if calls[0] >= number:  # once dead it does nothing more, tidying up included
+                    if calls[0] == number and fails is not None:
+                        raise fails
+                    if (
+                        calls[0] >= number and fails is None
+                    ):  # once dead it does nothing more, tidying up included
                         raise Killed
                 return original(*arguments, **named)
 
@@ -110,6 +114,6 @@ def kill_at_step(monkeypatch) -> Callable[..., bool]:
                 act()
             except Killed:
                 return True
-        return False
+        return calls[0] >= number
 
     return act

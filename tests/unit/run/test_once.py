@@ -1,5 +1,6 @@
 """One lifecycle: one key, one spend, whoever runs, is stopped or is killed in the folder."""
 
+import errno
 import json
 import os
 import shutil
@@ -75,6 +76,29 @@ def test_killed_before_every_change_to_the_disk(make, tmp_path, whole, kill_at_s
         assert not (out / "private").exists()
         shutil.rmtree(out)
     assert number > 60
+
+
+def test_a_disk_that_fails_at_any_change(make, tmp_path, whole, kill_at_step):
+    """One change fails, such as on a full disk: the run ends with an error of its own, and is taken up again."""
+    number, failed, told = 0, True, 0
+    while failed:
+        number += 1
+        out = tmp_path / f"full-{number}"
+        codes = []
+
+        def fill(out=out, codes=codes):
+            try:
+                make(out)
+            except StoreError as error:
+                codes.append(error.code)
+
+        failed = kill_at_step(number, fill, fails=OSError(errno.ENOSPC, "full"))
+        assert set(codes) <= {"disk-full", "store"}
+        told += len(codes)
+        make(out)
+        assert contents(out) == whole
+        assert spends(out) == 1
+    assert told > 40
 
 
 def test_killed_twice_while_sealing(make, tmp_path, whole, kill_at_step):
