@@ -18,6 +18,9 @@ from rich.text import Text
 from tallyveil.printable import shown
 
 
+LONGEST_MESSAGE = 10_000
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print a line of text, on standard error if asked for."""
     typer.echo(shown(text), err=err)
@@ -28,8 +31,14 @@ def say_error(code: str, message: str) -> None:
     label = f"error [{code}]"
     styled = label if os.environ.get("NO_COLOR") else typer.style(label, fg="red", bold=True)
     typer.echo(styled, err=True, nl=False)
-    say(f" {message}", err=True)
+    say(f" {_short(message)}", err=True)
     say(f"More: tallyveil explain {code}", err=True)
+
+
+def _short(message: str) -> str:
+    """A message that fits some screens: a name in it may have any length."""
+    cut = len(message) - LONGEST_MESSAGE
+    return message if cut <= 0 else f"{message[:LONGEST_MESSAGE]} ... and {cut:,} more characters."
 
 
 def headed(heading: str, rest: str = "", style: str = "bold") -> Text:
