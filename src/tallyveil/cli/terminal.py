@@ -17,7 +17,6 @@ from rich.text import Text
 
 from tallyveil.printable import shown
 
-
 LONGEST_MESSAGE = 10_000
 
 
