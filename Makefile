@@ -24,6 +24,7 @@ test: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/kills.py --number 1000
+	$(BIN)/python tests/soak/bad_inputs.py --number 1000
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

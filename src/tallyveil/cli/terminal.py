@@ -17,8 +17,7 @@ from rich.text import Text
 
 from tallyveil.printable import shown
 
-LONGEST_MESSAGE = 4000
-"""Characters of an error that are shown; a file that is no table may have a header of megabytes."""
+LONGEST_MESSAGE = 10_000
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -31,9 +30,14 @@ def say_error(code: str, message: str) -> None:
     label = f"error [{code}]"
     styled = label if os.environ.get("NO_COLOR") else typer.style(label, fg="red", bold=True)
     typer.echo(styled, err=True, nl=False)
-    cut = len(message) - LONGEST_MESSAGE
-    say(f" {message[:LONGEST_MESSAGE]}" + (f" ... ({cut:,} characters more)" if cut > 0 else ""), err=True)
+    say(f" {_short(message)}", err=True)
     say(f"More: tallyveil explain {code}", err=True)
+
+
+def _short(message: str) -> str:
+    """A message that fits some screens: a name in it may have any length."""
+    cut = len(message) - LONGEST_MESSAGE
+    return message if cut <= 0 else f"{message[:LONGEST_MESSAGE]} ... and {cut:,} more characters."
 
 
 def headed(heading: str, rest: str = "", style: str = "bold") -> Text:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 import polars as pl
@@ -264,6 +265,8 @@ def check_utf8(path: Path) -> None:
     """
     place = 0
     try:
+        if not S_ISREG(path.stat().st_mode):
+            raise OSError("a device or a pipe may have no end")
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 line.decode("utf-8")

@@ -1,5 +1,7 @@
 """The short form of a code list becomes the long one."""
 
+from pathlib import Path
+
 import pytest
 
 from tallyveil.errors import SchemaError, StoreError
@@ -54,3 +56,8 @@ def test_not_utf8(tmp_path):
     with pytest.raises(StoreError, match="byte 6 of line 2") as raised:
         convert_short_form(tmp_path / "short.txt", tmp_path / "codes.txt", tmp_path / "out.txt")
     assert raised.value.code == "safetab-encoding"
+
+
+def test_a_device_without_an_end(tmp_path):
+    with pytest.raises(StoreError, match="cannot be read: OSError"):
+        convert_short_form(Path("/dev/zero"), Path("/dev/zero"), tmp_path / "out.txt")
