@@ -89,7 +89,7 @@ def _child(request: dict, out: int, err: int) -> None:
         tempfile.tempdir = os.environ["TMPDIR"] = request["temporary"]
         sys.argv = ["tallyveil", *request["arguments"]]
         code = _command()
-    except BaseException:  # noqa: BLE001 - the child must end here, whatever happens
+    except BaseException:
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError):
@@ -111,7 +111,7 @@ def _command() -> int:
         if ended.code is not None:
             sys.stderr.write(f"{ended.code}\n")
         return int(ended.code is not None)
-    except BaseException as error:  # noqa: BLE001 - what the interpreter would hand to the hook
+    except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0

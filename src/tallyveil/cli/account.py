@@ -220,7 +220,7 @@ def total(
     Looks at the true counts that a ledger records are not covered; they are named beside the total.
     """
     from tallyveil.accounting.joint import published_guarantee, read_joint, runs_in
-    from tallyveil.release.finished import refuse_unfinished
+    from tallyveil.release.manifest import read_manifest
 
     ledgers: list[Path] = []
     for run in runs:
@@ -230,7 +230,7 @@ def total(
         if (
             ledger.name != "ledger.jsonl" or ledger not in runs
         ):  # else a ledger, perhaps a copy, named by itself
-            refuse_unfinished(ledger if ledger.is_dir() else ledger.parent)
+            read_manifest(ledger if ledger.is_dir() else ledger.parent)
     joint = read_joint(ledgers)
     guarantee = published_guarantee(joint)
     answer = {

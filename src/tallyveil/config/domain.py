@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.budget.target import rho_for_target
+from tallyveil.config.estimation import estimation_of
+from tallyveil.config.lookups import by_geolevel, known_query
 from tallyveil.config.models import (
-    EVERY_GEOLEVEL,
     BoundsTable,
     InvariantTable,
     OutputsTable,
@@ -22,11 +23,10 @@ from tallyveil.config.models import (
     SubspaceTable,
 )
 from tallyveil.config.spine import spine_of, whole_geolevel
-from tallyveil.errors import ConfigError, SchemaError, TallyveilError
+from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.execution.plan import (
     Bounds,
     GeographyInput,
-    GeolevelEstimation,
     Invariant,
     RecordsInput,
     ReleasePlan,
@@ -40,13 +40,6 @@ from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.structural_zero import StructuralZero
 from tallyveil.universe.unit import unit_of
-
-DEFAULT_PASSES = [["*"]]
-DEFAULT_ROUNDING = [["total"], ["detailed"]]
-REST = "*"
-
-Item = TypeVar("Item")
-
 
 MOST_CELLS: Final = 1 << 27
 """Of a schema: a hundred times the largest of the 2020 census, and a dozen GiB."""
@@ -89,8 +82,10 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
             _invariant(item, schema, geography.geolevels, geolevels) for item in file.invariants
         ),
         bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
-        estimation=_estimation(file, strategy, schema, preset),
-        tables=tuple(_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)),
+        estimation=estimation_of(file, strategy, schema, preset),
+        tables=tuple(
+            known_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)
+        ),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,
         spine=spine,
@@ -225,28 +220,8 @@ def _geolevel_shares(
 def _query_shares(
     table: StrategyTable, geolevels: Sequence[str]
 ) -> tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]:
-    shares = _by_geolevel("[strategy.queries]", table.queries, geolevels, None)
+    shares = by_geolevel("[strategy.queries]", table.queries, geolevels, None)
     return tuple((name, tuple(shares[name].items())) for name in geolevels)
-
-
-def _by_geolevel(
-    where: str, table: Mapping[str, Item], geolevels: Sequence[str], default: Item | None
-) -> dict[str, Item]:
-    """What a table says of each geolevel: its own entry, else the entry "*", else the default."""
-    unknown = [name for name in table if name not in geolevels and name != EVERY_GEOLEVEL]
-    if unknown:
-        raise ConfigError(
-            f'{where} names {", ".join(unknown)}, no geolevel of the spine and not "*". '
-            f"The geolevels are: {', '.join(geolevels)}.",
-            code="unknown-geolevel",
-        )
-    found = {}
-    for name in geolevels:
-        item = table.get(name, table.get(EVERY_GEOLEVEL, default))
-        if item is None:
-            raise ConfigError(f'{where} says nothing of {name}, and has no "*".', code="missing-geolevel")
-        found[name] = item
-    return found
 
 
 def _same_names(where: str, got: Mapping[str, object], wanted: Sequence[str]) -> None:
@@ -267,7 +242,7 @@ def _check_queries(strategy: Strategy, schema: Schema) -> None:
     for geolevel, shares in strategy.query_shares:
         names: dict[object, str] = {}
         for name, _ in shares:
-            factors = schema.query(_query(schema, name, f"strategy.queries.{geolevel}")).factors
+            factors = schema.query(known_query(schema, name, f"strategy.queries.{geolevel}")).factors
             if factors in names:
                 raise ConfigError(
                     f"strategy.queries.{geolevel}: '{names[factors]}' and '{name}' are the same query; "
@@ -277,21 +252,12 @@ def _check_queries(strategy: Strategy, schema: Schema) -> None:
             names[factors] = name
 
 
-def _query(schema: Schema, name: str, where: str) -> str:
-    """The name, once the schema has a query for it."""
-    try:
-        schema.query(name)
-    except TallyveilError as error:
-        raise type(error)(f"{where}: {error}", code=error.code) from None
-    return name
-
-
 def _invariant(
     item: InvariantTable, schema: Schema, original: Sequence[str], geolevels: Sequence[str]
 ) -> Invariant:
     where = f"the invariant on '{item.query}'"
     return Invariant(
-        _query(schema, item.query, "invariants"),
+        known_query(schema, item.query, "invariants"),
         tuple(whole_geolevel(name, original, geolevels, where) for name in item.geolevels),
     )
 
@@ -333,7 +299,7 @@ def _subspace(
     found: list[SubspaceQuery] = []
     for item in tables:
         where = f"subspace '{item.query}'"
-        _query(schema, item.query, where)
+        known_query(schema, item.query, where)
         geolevel = whole_geolevel(item.geolevel, original, geolevels, where)
         given, other = (item.rho, item.epsilon) if strategy.budget_unit == "rho" else (item.epsilon, item.rho)
         if given is None or other is not None or given <= 0:
@@ -356,61 +322,8 @@ def _bounds(
 ) -> Bounds:
     return Bounds(
         name=item.name,
-        query=_query(schema, item.query, f"bounds '{item.name}'"),
+        query=known_query(schema, item.query, f"bounds '{item.name}'"),
         geolevel=whole_geolevel(item.geolevel, original, geolevels, f"bounds '{item.name}'"),
         path=folder / item.path,
         missing_upper=0 if item.missing == "zero" else None,
     )
-
-
-def _estimation(
-    file: ReleaseFile, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
-) -> tuple[tuple[str, GeolevelEstimation], ...]:
-    geolevels = [name for name, _ in strategy.geolevel_shares]
-    table = file.estimation
-    passes = table.passes or (_lists(preset.passes) if preset else {})
-    rounding = table.rounding or (_lists(preset.rounding) if preset else {})
-    slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)
-    target = table.rounding_target or (preset.rounding_target if preset else "fraction")
-    passes_of = _by_geolevel("[estimation.passes]", passes, geolevels, DEFAULT_PASSES)
-    rounding_of = _by_geolevel("[estimation.rounding]", rounding, geolevels, DEFAULT_ROUNDING)
-    return tuple(
-        (
-            name,
-            GeolevelEstimation(
-                passes=_filled_passes(passes_of[name], strategy.queries(name), name),
-                slack=slack,
-                rounding=tuple(
-                    tuple(_query(schema, query, f"estimation.rounding.{name}") for query in stage)
-                    for stage in rounding_of[name]
-                ),
-                target=target,
-            ),
-        )
-        for name in geolevels
-    )
-
-
-def _lists(steps: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]) -> dict[str, list[list[str]]]:
-    return {geolevel: [list(names) for names in step] for geolevel, step in steps}
-
-
-def _filled_passes(
-    passes: Sequence[Sequence[str]], measured: Sequence[str], geolevel: str
-) -> tuple[tuple[str, ...], ...]:
-    """Passes with "*" standing for the measured queries no pass names; together every query once."""
-    named = [query for names in passes for query in names if query != REST]
-    rest = [query for query in measured if query not in named]
-    filled = [tuple(q for name in names for q in (rest if name == REST else [name])) for names in passes]
-    flat = [query for names in filled for query in names]
-    if sorted(flat) != sorted(measured):
-        missing = sorted(set(measured) - set(flat))
-        extra = sorted(query for query in flat if flat.count(query) > 1 or query not in measured)
-        raise ConfigError(
-            f"[estimation.passes] at {geolevel} must use every measured query once"
-            + (f"; left out: {', '.join(missing)}" if missing else "")
-            + (f"; not measured there or repeated: {', '.join(dict.fromkeys(extra))}" if extra else "")
-            + '. Write "*" for the queries no pass names.',
-            code="bad-passes",
-        )
-    return tuple(names for names in filled if names)

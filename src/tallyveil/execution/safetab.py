@@ -18,7 +18,7 @@ from tallyveil.confidential.safetab_records import ConfidentialPersons, read_per
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import RESTORE
+from tallyveil.release.manifest import MANIFEST_FORMAT, RESTORE
 from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
@@ -210,7 +210,7 @@ def _tabulate(
         checks = check_outputs(run.path, plan)
         require_passed(checks)
     return {
-        "format": 1,
+        "format": MANIFEST_FORMAT,
         "kind": "safetab",
         "run": run.run_id,
         "protected": run.secrets.protected,

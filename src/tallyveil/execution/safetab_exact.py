@@ -20,6 +20,7 @@ from tallyveil.errors import StoreError
 from tallyveil.execution.safetab import declaration_of, read_safetab_inputs, tables_of
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.release.finished import LEDGER, MANIFEST
+from tallyveil.release.manifest import MANIFEST_FORMAT
 from tallyveil.run.folder import FolderState, folder_state
 from tallyveil.safetab.coterminous import tabulate_all
 from tallyveil.safetab.household_tables import read_group_totals, write_household_tables
@@ -35,7 +36,7 @@ WARNING: Final = (
 )
 RUN: Final = "without-noise"
 _REASON: Final = "tables without noise, to verify an implementation; they are the true counts"
-_TAGS: Final = {"run": RUN, "private": "false", "warning": WARNING}
+_TAGS: Final = {"run": RUN, "protected": "false: the true counts, without noise", "warning": WARNING}
 
 
 def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
@@ -124,10 +125,10 @@ def _without_bounds(run: RunPlan) -> RunPlan:
 def _finish(out: Path, kind: str, sizes: dict[str, Any]) -> dict[str, Any]:
     files = sorted(path for path in out.rglob("*") if path.is_file() and path != out / LEDGER)
     manifest: dict[str, Any] = {
-        "format": 1,
+        "format": MANIFEST_FORMAT,
         "kind": kind,
         "run": RUN,
-        "private": False,
+        "protected": False,
         "warnings": [WARNING],
         "version": tallyveil.__version__,
         "sizes": sizes,

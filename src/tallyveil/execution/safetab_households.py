@@ -17,7 +17,7 @@ from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.safetab import DELTA, EXPECTED, refuse_safetab_folder
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.manifest import MANIFEST_FORMAT, ReleaseKind, read_manifest
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
@@ -145,7 +145,7 @@ def _tabulate(run: Run, inputs: _Inputs, digest: bytes, watch: Stopwatch) -> dic
             checks += check_household_tables(run.path, own.run, table, n, allow_negative=allowed)
     require_passed(tuple(checks))
     return {
-        "format": 1,
+        "format": MANIFEST_FORMAT,
         "kind": "safetab-households",
         "run": run.run_id,
         "protected": run.secrets.protected,

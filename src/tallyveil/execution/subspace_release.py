@@ -21,6 +21,7 @@ from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
 from tallyveil.execution.subspace_record import noise_record
+from tallyveil.release.manifest import MANIFEST_FORMAT
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
 from tallyveil.run.once import Job, Run, finished_before, run_once
@@ -163,7 +164,7 @@ class _Work:
     def _manifest(self, run: Run, checks: list[str]) -> dict[str, Any]:
         digests, plan = run.files(), self.plan
         return {
-            "format": 1,
+            "format": MANIFEST_FORMAT,
             "kind": "integer-subspace",
             "name": plan.name,
             "run": run.run_id,

@@ -1,5 +1,6 @@
 """Whether a folder holds a finished release, and whether its files are of one run."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +39,38 @@ def listed_files(manifest: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the files that a manifest lists, by path."""
     files = manifest["files"]
     return dict(files) if isinstance(files, dict) else {file["path"]: file["sha256"] for file in files}
+
+
+def ledger_record(root: Path) -> dict[str, Any]:
+    """What a manifest says of the ledger beside it: how many lines it had when the run ended, and their SHA-256."""
+    data = _ledger_bytes(root)
+    return {"lines": data.count(b"\n"), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def require_ledger(root: Path, stated: Mapping[str, Any]) -> None:
+    """Refuse a ledger that has lost or changed a line since the run ended; later acts may have added some.
+
+    Raises:
+        StoreError: the ledger does not begin with the lines that the run wrote.
+    """
+    written = b"".join(_ledger_bytes(root).splitlines(keepends=True)[: stated["lines"]])
+    if hashlib.sha256(written).hexdigest() != stated["sha256"]:
+        raise StoreError(
+            f"the ledger {root / LEDGER} does not begin with the lines that the run wrote, so it no longer shows what "
+            "was spent. Restore it from a copy of this release.",
+            code="ledger-damaged",
+        )
+
+
+def _ledger_bytes(root: Path) -> bytes:
+    try:
+        return (root / LEDGER).read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"the ledger {root / LEDGER} cannot be read: {type(error).__name__}. Restore it from a copy of this "
+            "release.",
+            code="ledger-damaged",
+        ) from None
 
 
 def require_run(path: Path, run: str) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import tallyveil
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import MANIFEST, listed_files, refuse_unfinished, require_run
+from tallyveil.release.finished import MANIFEST, listed_files, refuse_unfinished, require_ledger, require_run
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.manifest_shapes import SHAPES
 from tallyveil.storage.json_files import damaged, digest_of, misfit, read_json_object
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
+"""Format 1 said `private` where this one says `protected`, and held no digest of the ledger."""
 PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
 RESTORE = "Restore the folder as the run left it; if the run was interrupted, give its command again."
 LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
@@ -54,11 +55,12 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
         root: Folder of the release.
         kinds: The kinds that the caller can work with; none: all of them.
     Raises:
-        StoreError: the run in the folder is not finished or its key may still be there; or a file in it is of another
-            run; else as `written_manifest`.
+        StoreError: the run in the folder is not finished or its key may still be there; its ledger has lost lines;
+            a file in it is of another run; else as `written_manifest`.
     """
     refuse_unfinished(root)
     manifest = written_manifest(root, *kinds)
+    require_ledger(root, manifest["ledger"])
     for path in listed_files(manifest):
         if (root / path).is_file():
             require_run(root / path, manifest["run"])
@@ -81,6 +83,12 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
         )
     manifest = read_json_object(path, RESTORE)
     named = manifest.get("kind", ReleaseKind.TOPDOWN)
+    if manifest.get("format") == 1:
+        raise StoreError(
+            f"{root} was made by an earlier version of Tallyveil (manifest format 1; this version reads format "
+            f"{MANIFEST_FORMAT}). Open it with the version that its manifest names.",
+            code="release-format",
+        )
     if manifest.get("format") != MANIFEST_FORMAT or named not in list(ReleaseKind):
         raise StoreError(
             f"{path} is no manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a kind "

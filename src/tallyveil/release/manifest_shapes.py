@@ -17,6 +17,7 @@ _COMMON: Final = {
     "warnings": [str],
     "plan_digest": str,
     "event": {"kind": str},
+    "ledger": {"lines": int, "sha256": str},
 }
 
 _TOPDOWN: Final = _COMMON | {

@@ -21,7 +21,7 @@ from tallyveil.accounting.ledger import Ledger, read_ledger
 from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
-from tallyveil.release.finished import LEDGER, PRIVATE, listed_files
+from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files
 from tallyveil.release.manifest import written_manifest
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
@@ -138,7 +138,7 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
     Args:
         out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
         job: What is the product's own. Everything that can fail with it has been tried.
-        work: Measures, estimates, writes and checks; returns the manifest.
+        work: Measures, estimates, writes and checks; returns the manifest, to which the ledger's digest is added.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
         TallyveilError: what `work` raises.
@@ -154,6 +154,7 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
         run = _begin(folder, job)
         manifest = work(run)
         _require_one_spend(out, _ledger_entries(out), job, run.run_id)
+        manifest["ledger"] = ledger_record(out)
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         folder.seal(text.encode())
         folder.finish()

@@ -103,10 +103,14 @@ def test_intervals_use_what_was_drawn(run, release_file):
 def test_refusals(run, edit):
     path = run / MEASUREMENTS
     frame = pl.read_parquet(path)
-    frame[1:].write_parquet(path)
+    frame[1:].write_parquet(path, metadata=pl.read_parquet_metadata(path))
     with pytest.raises(StoreError) as refused:
         make_intervals(run, workers=1)
     assert refused.value.code == "measurements-mismatch"
+    frame.write_parquet(path)
+    with pytest.raises(StoreError) as refused:
+        make_intervals(run, workers=1)
+    assert refused.value.code == "release-damaged"
     path.unlink()
     with pytest.raises(StoreError) as refused:
         make_intervals(run, workers=1)

@@ -1,15 +1,17 @@
 """One strict reader of manifests: whatever stands in a folder, it gives a manifest or says what is wrong."""
 
+import hashlib
 import json
 from typing import Any
 
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+from tallyveil.release.manifest import MANIFEST_FORMAT, ReleaseKind, kind_of, read_manifest
 from tallyveil.release.manifest_shapes import SHAPES
 from tallyveil.storage.json_files import Each, digest_of, misfit
 
+LEDGER = b'{"kind":"declaration"}\n{"kind":"spend"}\n'
 PLAN = {"name": "small", "shares": {"b": "1/2", "a": "1/2"}}
 
 
@@ -27,8 +29,16 @@ def example(shape: Any) -> Any:
 
 def manifest_of(kind: ReleaseKind) -> dict[str, Any]:
     named = {} if kind is ReleaseKind.TOPDOWN else {"kind": kind.value}
-    manifest = example(SHAPES[kind]) | {"format": 1} | named
+    ledger = {"lines": 2, "sha256": hashlib.sha256(LEDGER).hexdigest()}
+    manifest = example(SHAPES[kind]) | {"format": MANIFEST_FORMAT, "ledger": ledger} | named
     return manifest | ({"plan": PLAN, "plan_digest": digest_of(PLAN).hex()} if "plan" in manifest else {})
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(LEDGER)
+    return path
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -68,7 +78,7 @@ def test_every_change_of_a_type_is_refused(tmp_path, kind):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"{", b"[" * 100_000, b'{"format": 1, "format": 1}', b"9" * 5000],
+    [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"{", b"[" * 100_000, b'{"format": 2, "format": 2}', b"9" * 5000],
     ids=["empty", "no keys", "list", "null", "not UTF-8", "cut", "nested", "a key twice", "long number"],
 )  # fmt: skip
 def test_what_is_no_manifest_is_refused(tmp_path, content):
@@ -98,3 +108,33 @@ def test_an_empty_folder_holds_no_release(tmp_path):
     with pytest.raises(StoreError) as caught:
         read_manifest(tmp_path / "nothing")
     assert caught.value.code == "no-release"
+
+
+def test_a_release_of_an_earlier_version_says_so(tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.TOPDOWN) | {"format": 1}))
+    with pytest.raises(StoreError, match="earlier version") as caught:
+        read_manifest(tmp_path)
+    assert caught.value.code == "release-format"
+
+
+@pytest.mark.parametrize(
+    "left",
+    [LEDGER[:-1], LEDGER[:-5], LEDGER[:24], b"", LEDGER.replace(b"spend", b"spent")],
+    ids=["no line end", "cut", "a line less", "empty", "changed"],
+)
+def test_a_ledger_that_lost_what_the_run_wrote_is_refused(tmp_path, ledger, left):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.TOPDOWN)))
+    ledger.write_bytes(LEDGER + b'{"kind":"declassify"}\n')
+    read_manifest(tmp_path)
+    ledger.write_bytes(left)
+    with pytest.raises(StoreError, match="does not begin with") as caught:
+        read_manifest(tmp_path)
+    assert caught.value.code == "ledger-damaged"
+
+
+def test_a_release_without_its_ledger_is_refused(tmp_path, ledger):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.TOPDOWN)))
+    ledger.unlink()
+    with pytest.raises(StoreError) as caught:
+        read_manifest(tmp_path)
+    assert caught.value.code == "ledger-damaged"

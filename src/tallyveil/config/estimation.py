@@ -1,0 +1,74 @@
+"""[estimation] of a release file: the passes and the rounding of every geolevel, presets filled in."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tallyveil.budget.presets import StrategyPreset
+from tallyveil.budget.strategy import Strategy
+from tallyveil.config.lookups import by_geolevel, known_query
+from tallyveil.config.models import ReleaseFile
+from tallyveil.errors import ConfigError
+from tallyveil.execution.plan import GeolevelEstimation
+from tallyveil.universe.schema import Schema
+
+DEFAULT_PASSES = [["*"]]
+DEFAULT_ROUNDING = [["total"], ["detailed"]]
+REST = "*"
+
+
+def estimation_of(
+    file: ReleaseFile, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """How each geolevel is estimated.
+
+    Raises:
+        ConfigError: a geolevel or a query is unknown, or the passes do not use every measured query once.
+    """
+    geolevels = [name for name, _ in strategy.geolevel_shares]
+    table = file.estimation
+    passes = table.passes or (_lists(preset.passes) if preset else {})
+    rounding = table.rounding or (_lists(preset.rounding) if preset else {})
+    slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)
+    target = table.rounding_target or (preset.rounding_target if preset else "fraction")
+    passes_of = by_geolevel("[estimation.passes]", passes, geolevels, DEFAULT_PASSES)
+    rounding_of = by_geolevel("[estimation.rounding]", rounding, geolevels, DEFAULT_ROUNDING)
+    return tuple(
+        (
+            name,
+            GeolevelEstimation(
+                passes=_filled_passes(passes_of[name], strategy.queries(name), name),
+                slack=slack,
+                rounding=tuple(
+                    tuple(known_query(schema, query, f"estimation.rounding.{name}") for query in stage)
+                    for stage in rounding_of[name]
+                ),
+                target=target,
+            ),
+        )
+        for name in geolevels
+    )
+
+
+def _lists(steps: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]) -> dict[str, list[list[str]]]:
+    return {geolevel: [list(names) for names in step] for geolevel, step in steps}
+
+
+def _filled_passes(
+    passes: Sequence[Sequence[str]], measured: Sequence[str], geolevel: str
+) -> tuple[tuple[str, ...], ...]:
+    """Passes with "*" standing for the measured queries no pass names; together every query once."""
+    named = [query for names in passes for query in names if query != REST]
+    rest = [query for query in measured if query not in named]
+    filled = [tuple(q for name in names for q in (rest if name == REST else [name])) for names in passes]
+    flat = [query for names in filled for query in names]
+    if sorted(flat) != sorted(measured):
+        missing = sorted(set(measured) - set(flat))
+        extra = sorted(query for query in flat if flat.count(query) > 1 or query not in measured)
+        raise ConfigError(
+            f"[estimation.passes] at {geolevel} must use every measured query once"
+            + (f"; left out: {', '.join(missing)}" if missing else "")
+            + (f"; not measured there or repeated: {', '.join(dict.fromkeys(extra))}" if extra else "")
+            + '. Write "*" for the queries no pass names.',
+            code="bad-passes",
+        )
+    return tuple(names for names in filled if names)
