@@ -360,12 +360,12 @@ def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
 
 
 def _show_exact(manifest: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> None:
-    typer.echo(manifest["warnings"][0], err=True)
+    say(manifest["warnings"][0], err=True)
     if as_json:
-        keys = ("kind", "private", "warnings", "sizes")
-        typer.echo(json.dumps({**{key: manifest[key] for key in keys}, "out": str(out)}))
+        keys = ("kind", "protected", "warnings", "sizes")
+        say(json.dumps({**{key: manifest[key] for key in keys}, "out": str(out)}))
     elif not quiet:
-        typer.echo(str(out))
+        say(str(out))
 
 
 def _exact(text: str) -> Any:

@@ -35,7 +35,7 @@ WARNING: Final = (
 )
 RUN: Final = "without-noise"
 _REASON: Final = "tables without noise, to verify an implementation; they are the true counts"
-_TAGS: Final = {"run": RUN, "private": "false", "warning": WARNING}
+_TAGS: Final = {"run": RUN, "protected": "false", "warning": WARNING}
 
 
 def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _finish(out: Path, kind: str, sizes: dict[str, Any]) -> dict[str, Any]:
         "format": 1,
         "kind": kind,
         "run": RUN,
-        "private": False,
+        "protected": False,
         "warnings": [WARNING],
         "version": tallyveil.__version__,
         "sizes": sizes,
