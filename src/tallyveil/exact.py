@@ -26,6 +26,15 @@ def fraction_of(text: str) -> Fraction | None:
     return Fraction(text) if _DECIMAL.fullmatch(text) else None
 
 
+def exact_value(value: object) -> Fraction | None:
+    """The fraction that a Fraction, an integer or a text stands for; None for a float, a bool and anything else."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Fraction(value)
+    return fraction_of(value) if isinstance(value, str) else None
+
+
 def whole_number_of(text: str) -> int | None:
     """The number of 0 or more that ASCII digits stand for; None where a text is anything else, or too long."""
     return int(text) if re.fullmatch(_DIGITS, text) else None

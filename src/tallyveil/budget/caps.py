@@ -13,6 +13,8 @@ FIRST_WEIGHT = 1 / 32
 RAISE = 3.0
 MOST_RAISES = 9
 REFINEMENTS = 3
+EXACT_DEVIATION = 0.01
+"""Standard deviation of a total below which the total counts as published exactly: it has no limit and no warning."""
 TOLERANCE = 1e-9
 """Relative and absolute part by which a value may pass its limit, so that rounding never breaks one."""
 

@@ -16,17 +16,16 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.declassify import exact_group_measurer, exact_household_measurer
 from tallyveil.confidential.safetab_households import read_households
-from tallyveil.errors import StoreError
 from tallyveil.execution.safetab import declaration_of, read_safetab_inputs, tables_of
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.release.finished import LEDGER, MANIFEST
-from tallyveil.run.folder import FolderState, folder_state
 from tallyveil.safetab.coterminous import tabulate_all
 from tallyveil.safetab.household_tables import read_group_totals, write_household_tables
 from tallyveil.safetab.households import TABLES, read_household_plan
 from tallyveil.safetab.outputs import write_headers, write_tables
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan
 from tallyveil.safetab.regions import read_regions
+from tallyveil.storage.outputs import refuse_taken
 from tallyveil.storage.write import file_digest, write_json
 
 WARNING: Final = (
@@ -50,7 +49,7 @@ def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
         TallyveilError: an input is wrong, or the folder holds something.
     Privacy: none. The ledger receives a non-private event first, and every file that can carry a mark says so.
     """
-    _require_empty(out)
+    refuse_taken(out, "tables without noise")
     inputs = read_safetab_inputs(params, data)
     sizes = {}
     with _ledger(out, declaration_of(inputs.plan)) as ledger:
@@ -81,7 +80,7 @@ def tabulate_households_exactly(
         TallyveilError: an input is wrong, or the folder holds something.
     Privacy: none; as `tabulate_exactly`.
     """
-    _require_empty(out)
+    refuse_taken(out, "tables without noise")
     plan = read_household_plan(params)
     regions = read_regions(data, plan.config)
     totals = read_group_totals(data, published, plan)
@@ -100,14 +99,6 @@ def tabulate_households_exactly(
                 write_household_tables(out, run.run, table, frame, _TAGS)
             sizes[run.run] = {f"{table.name}_rows": frames[table.name].height for table in TABLES}
     return _finish(out, "safetab-households-without-noise", sizes)
-
-
-def _require_empty(out: Path) -> None:
-    if folder_state(out) is not FolderState.ABSENT:
-        raise StoreError(
-            f"{out} holds something already. Tables without noise are never mixed with others: choose a new folder.",
-            code="folder-taken",
-        )
 
 
 def _ledger(out: Path, declared: Declaration) -> Ledger:

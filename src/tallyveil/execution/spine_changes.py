@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.budget.caps import MOST_LOSS
+from tallyveil.budget.caps import EXACT_DEVIATION, MOST_LOSS
 from tallyveil.budget.regroup import GIVEN, Regrouped
 from tallyveil.budget.spine_measures import TotalMeasures
 from tallyveil.budget.spine_variance import entity_variances
@@ -14,9 +14,6 @@ from tallyveil.geography.areas import AreaChange, Deviation, geounits_as_entitie
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.spine import Spine
-
-AS_GOOD_AS_EXACT = 0.01
-"""Standard deviation of a total below which a difference says nothing."""
 
 
 def area_changes(
@@ -70,7 +67,7 @@ def area_changes(
 
 def is_worse(before: float, after: float, loss: Fraction = MOST_LOSS) -> bool:
     """Whether a standard deviation has grown by more than a part of it; what is as good as exact has not."""
-    return after > AS_GOOD_AS_EXACT and not after <= before * (1 + float(loss)) + 1e-9
+    return after > EXACT_DEVIATION and not after <= before * (1 + float(loss)) + 1e-9
 
 
 def warnings_of(changes: Iterable[AreaChange]) -> tuple[str, ...]:

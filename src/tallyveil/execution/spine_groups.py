@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tallyveil.budget.caps import Reference
+from tallyveil.budget.caps import EXACT_DEVIATION, Reference
 from tallyveil.budget.regroup import GIVEN, Aim, Measure, Regrouped, group_by_variance
 from tallyveil.budget.spine_measures import TotalMeasures
 from tallyveil.budget.spine_variance import SpineVariances, entity_variances, spine_variances
@@ -17,9 +17,6 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine, Step, families_of, further
 from tallyveil.geography.reshape import Reshaped
 from tallyveil.geography.spine import Spine
-
-EXACT = 0.01
-"""Standard deviation of a total below which a total counts as published exactly and needs no limit."""
 
 
 def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:
@@ -150,7 +147,7 @@ def _limits(
     found |= {name: reference.variance[reference.spine.level_index(name)] for name in levels}
     means = {name: float(np.sqrt(one).mean()) for name, one in found.items()}
     factor = 1 + float(asked.most_loss)
-    return {name: mean * factor for name, mean in means.items() if EXACT < mean < np.inf}
+    return {name: mean * factor for name, mean in means.items() if EXACT_DEVIATION < mean < np.inf}
 
 
 def _with_precisions(spine: Spine, precisions: Mapping[str, float]) -> SpineVariances:

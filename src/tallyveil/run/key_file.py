@@ -15,9 +15,6 @@ from tallyveil.errors import StoreError
 from tallyveil.noise.key import KEY_BYTES, NOISE_LAW, derive_key
 
 KEY_FILE_FORMAT: Final = 2
-TEST_KEY_WARNING: Final = (
-    "Made with an insecure test key: this release protects nobody and must not be published."
-)
 _HEX: Final = re.compile(f"[0-9a-f]{{{2 * KEY_BYTES}}}")
 _FIELDS: Final = frozenset({"format", "version", "noise_law", "protected", "key", "plan", "inputs", "mac"})
 

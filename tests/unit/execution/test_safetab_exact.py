@@ -54,7 +54,7 @@ def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, toy, mechan
     assert not (out / "private").exists()
     with pytest.raises(StoreError):
         read_manifest(out, ReleaseKind.SAFETAB)
-    with pytest.raises(StoreError, match="holds something already"):
+    with pytest.raises(StoreError, match="not empty"):
         tabulate_exactly(params, data, out)
 
 
