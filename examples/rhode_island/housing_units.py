@@ -2,11 +2,11 @@
 
     python examples/rhode_island/housing_units.py ../shared/data releases/rhode-island-bounds
 
-A census publishes how many housing units and group quarters each block has. The public files of this example have only the
-number of housing units of each county, so `made_up_housing` makes up units for the blocks. A block with people gets the
-county's units in proportion to its people, and at least one. Every fourth block without people gets one vacant unit. Here
-a block's units are made from its counts, which is allowed only because these counts are public. For confidential records
-the table has to come from elsewhere. `bounds_of` turns any such table into bounds.
+A census publishes how many housing units and group quarters each block has. The public files of this example have only
+the number of housing units of each county, so `made_up_housing` makes up units for the blocks. A block with people gets
+the county's units in proportion to its people, and at least one. Every fourth block without people gets one vacant
+unit. Here a block's units are made from its counts, which is allowed only because these counts are public. For
+confidential records the table has to come from elsewhere. `bounds_of` turns any such table into bounds.
 """
 
 import sys

@@ -1,8 +1,9 @@
 """Tables without noise, for whoever verifies an implementation: true counts, which protect nobody.
 
-They go through the wall's one door, as an evaluation does: the ledger gets a non-private event before anything is
-counted. There is no key, no spend and no way to go on: the same command in a new folder gives the same tables. The
-manifest is of a kind of its own, so that no other command takes the folder for a release.
+They go through `confidential/declassify.py`, as an evaluation does: the ledger gets a non-private event before anything
+is counted. There is no key and no spend. A command that was interrupted cannot go on, but the same command in a new
+folder gives the same tables. The manifest has a kind of its own, so that no other command takes the folder for a
+release.
 """
 
 from dataclasses import replace
@@ -73,7 +74,7 @@ def tabulate_households_exactly(
     Args:
         params, data: As in `run_households`.
         out: A folder that is absent or empty.
-        published: Folder of the T1 that chooses the detail: a release, or one without noise; None: pop-group-totals.
+        published: Folder of the T1 that chooses the detail, with or without noise; None for `pop-group-totals`.
     Returns:
         The manifest.
     Raises:
@@ -107,7 +108,7 @@ def _ledger(out: Path, declared: Declaration) -> Ledger:
 
 
 def _without_bounds(run: RunPlan) -> RunPlan:
-    """The run without noise to suppress: below the state a total is published if it is above 0."""
+    """The run with 0 as its suppression bound: below the state a total is published if it is above 0."""
     sets = (replace(one, keep_above=None if one.keep_above is None else 0) for one in run.sets)
     return replace(run, sets=tuple(sets))
 

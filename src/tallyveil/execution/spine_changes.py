@@ -1,4 +1,4 @@
-"""What a spine changes for every kind of area, and the warnings where it makes one less exact."""
+"""What a spine changes for every family and geolevel, and a warning for each that gets less exact."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -66,7 +66,7 @@ def area_changes(
 
 
 def is_worse(before: float, after: float, loss: Fraction = MOST_LOSS) -> bool:
-    """Whether a standard deviation has grown by more than a part of it; what is as good as exact has not."""
+    """Whether a standard deviation has grown by more than the given part; one that is as good as exact has not."""
     return after > EXACT_DEVIATION and not after <= before * (1 + float(loss)) + 1e-9
 
 
@@ -91,7 +91,7 @@ def _warnings(change: AreaChange) -> list[str]:
         )
     if change.unmet:
         found.append(
-            f"{change.name}: it loses more than [spine.regroup] most_loss allows; no better groups were found"
+            f"{change.name}: it loses more than [spine.regroup] most_loss allows; the search found no better groups"
         )
     return found
 
