@@ -1,4 +1,4 @@
-"""What a plan could do better at the same cost; `tallyveil plan` says it before data is opened, and the report again."""
+"""What a plan could do better at the same cost, as `tallyveil plan` says before any data is opened, and the report."""
 
 import json
 import re

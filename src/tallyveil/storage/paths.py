@@ -33,7 +33,9 @@ def file_name(name: str) -> str:
     Args:
         name: Any text, also an empty one.
     """
-    encoded = "".join(_encoded(character) for character in name) or "%"
+    encoded = "".join(_encoded(character) for character in name)
+    if not encoded.strip("."):  # empty, or names such as `.`, which mean folders
+        encoded = f"%{encoded}"
     if len(encoded) <= LONGEST_FILE_NAME:
         return encoded
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
