@@ -1,11 +1,14 @@
 """Shared by all tests: a small population and a release file for it."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+
+from tallyveil.cli.main import main
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -127,3 +130,18 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the public data sets in {SHARED}")
     return SHARED
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run the command line; what it prints, or, where it is to end with an exit code above 0, its error."""
+
+    def run(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["tallyveil", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert (ended.value.code or 0) == code, said.err
+        return said.err if code else said.out
+
+    return run

@@ -2,11 +2,11 @@
 
     python examples/rhode_island/housing_units.py ../shared/data releases/rhode-island-bounds
 
-A census publishes how many housing units and group quarters each block has. Among the public files of this example is
-only the number of housing units of each county, so the first half makes up units for the blocks: where people live, the
-county's units in proportion to them, one at least; and one vacant unit in every fourth block without people. A block's
-units are made from its published counts here, which is possible because these are public. For records that are
-confidential the table has to come from elsewhere. The second half, `bounds_of`, is what anybody does with such a table.
+A census publishes how many housing units and group quarters each block has. The public files of this example have only
+the number of housing units of each county, so `made_up_housing` makes up units for the blocks. A block with people gets
+the county's units in proportion to its people, and at least one. Every fourth block without people gets one vacant
+unit. Here a block's units are made from its counts, which is allowed only because these counts are public. For
+confidential records the table has to come from elsewhere. `bounds_of` turns any such table into bounds.
 """
 
 import sys
@@ -15,14 +15,14 @@ from pathlib import Path
 import polars as pl
 
 PEOPLE_PER_UNIT = 20
-"""Most people a housing unit is allowed; far above what occurs, for one household above it stops the run."""
+"""Most people in a housing unit: far above what occurs, because a single block above its bound stops the run."""
 
 
 def bounds_of(housing: pl.DataFrame) -> pl.DataFrame:
     """Bounds on the total of each block, to be read with `missing = "zero"`.
 
     A block without housing units and group quarters has no row, so that nobody is published there. A block with group
-    quarters has no upper bound, any other so many people a unit.
+    quarters has no upper bound. The upper bound of any other block is `PEOPLE_PER_UNIT` times its units.
 
     Args:
         housing: Columns `geocode`, `housing_units` and `group_quarters`.
@@ -34,7 +34,7 @@ def bounds_of(housing: pl.DataFrame) -> pl.DataFrame:
 
 
 def made_up_housing(data: Path) -> pl.DataFrame:
-    """Made-up housing units of every block; see above."""
+    """Made-up housing units of every block, as the head of this module describes them."""
     people = pl.read_parquet(data / "ri_2010_counts.parquet").group_by("geocode").agg(pl.col("count").sum())
     blocks = pl.read_parquet(data / "ri_2010_blocks.parquet").sort("geocode").select("geocode")
     found = blocks.join(people, on="geocode", how="left").with_columns(

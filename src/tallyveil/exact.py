@@ -1,14 +1,14 @@
 """Exact numbers out of text: the one place where text becomes a fraction.
 
-`Fraction(text)` takes whatever it is given: '1e99999999' would fill the memory, and ten thousand digits would fail in
-the middle of the work. So the length of a number and its exponent are bounded here, before anything is computed.
+`Fraction(text)` sets no bounds: '1e99999999' would fill the memory, and a number of ten thousand digits would fail in
+the middle of the work. So this module bounds the digits and the exponent of a number before it computes anything.
 """
 
 import re
 from fractions import Fraction
 
 MOST_DIGITS = 2000
-"""Of a whole number, a numerator, a denominator, or on either side of a decimal point."""
+"""Most digits of a whole number, of a numerator, of a denominator, or of either side of a decimal point."""
 
 _DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
 _RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
@@ -26,6 +26,15 @@ def fraction_of(text: str) -> Fraction | None:
     return Fraction(text) if _DECIMAL.fullmatch(text) else None
 
 
+def exact_value(value: object) -> Fraction | None:
+    """The fraction that a Fraction, an integer or a text stands for; None for a float, a bool and anything else."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Fraction(value)
+    return fraction_of(value) if isinstance(value, str) else None
+
+
 def whole_number_of(text: str) -> int | None:
-    """The number of 0 or more that ASCII digits stand for; None where a text is anything else, or too long."""
+    """The whole number, 0 or more, that a text of ASCII digits shows; None for any other text, or one too long."""
     return int(text) if re.fullmatch(_DIGITS, text) else None

@@ -1,8 +1,8 @@
 """Text of strangers made safe to show: names, paths and headers may hold characters that a terminal obeys.
 
-The one rule: what is shown holds printable characters, spaces, tabs and line feeds. Everything else appears as its
-escape, such as `\\u001b` for the character that begins a terminal's commands. The escapes are those of JSON, so that
-JSON that is shown stays the JSON it was.
+There is one rule: what is shown holds printable characters, spaces, tabs and line feeds. Every other character is shown
+as its escape, such as `\\u001b` for the character that begins a terminal's commands. The escapes are those of JSON, so
+JSON that passes through here keeps its meaning.
 """
 
 import re
@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[\n\t -~]*")
 
 
 def shown(text: str) -> str:
-    """The text with every character that is obeyed rather than shown in the place of its escape."""
+    """The text, with an escape in the place of every character that a terminal would obey and not show."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)

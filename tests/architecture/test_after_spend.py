@@ -19,7 +19,7 @@ import pytest
 REGISTER = Path(__file__).with_name("raises_after_spend.toml")
 PACKAGE = "tallyveil."
 ROOTS = (
-    "execution.run:_Run.release",
+    "execution.run:_Release.release",
     "execution.intervals:add_planned_intervals",
     "execution.safetab:_tabulate",
     "execution.safetab:_write_description",
@@ -27,10 +27,9 @@ ROOTS = (
     "safetab.household_tables:write_household_tables",
     "safetab.household_tables:check_household_tables",
     "safetab.outputs:require_passed",
-    "execution.subspace_release:_spend",
     "execution.subspace_release:_write_table",
     "execution.subspace_release:_checks",
-    "execution.subspace_release:_manifest",
+    "execution.subspace_release:_Work.release",
     "confidential.subspace_table:release_table",
     "subspace.noise_plan:NoisePlan.draw",
 )

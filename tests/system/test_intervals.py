@@ -1,7 +1,6 @@
 """`tallyveil intervals` on a small release: what it writes, repeats, refuses and leaves behind when interrupted."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import polars as pl
 import pytest
 from scipy.special import ndtri
 
-from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.execution.district import district_answers
@@ -33,19 +31,6 @@ def run(small_release, tmp_path):
     """Folder of a finished release."""
     run_release(load_plan(small_release), tmp_path / "out", test_key=bytes(32), workers=1)
     return tmp_path / "out"
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    def call(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["tallyveil", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert not ended.value.code, said.err
-        return said.out
-
-    return call
 
 
 def contents(root: Path) -> dict[str, bytes]:

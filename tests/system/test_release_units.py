@@ -2,28 +2,12 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tallyveil.cli.main import main
-
 PEOPLE = re.compile(rb"\b(persons?|people)\b", re.IGNORECASE)
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    def call(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["tallyveil", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert not ended.value.code, said.err
-        return said.out
-
-    return call
 
 
 @pytest.fixture

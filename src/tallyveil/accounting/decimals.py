@@ -15,7 +15,7 @@ DIGITS: Final = 6
 """Significant digits where nothing else is asked for."""
 
 MOST_DIGITS: Final = 17
-"""So many significant digits tell any two floats apart."""
+"""With this many significant digits any two different floats have different texts."""
 
 _LARGEST_PLAIN: Final = 16
 _SMALLEST_PLAIN: Final = -5
@@ -23,18 +23,18 @@ _SMALLEST_PLAIN: Final = -5
 
 
 def at_most(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
-    """An upper bound: the least decimal with so many digits that is not below the value.
+    """An upper bound as text: the least decimal of the given number of digits that is not below the value.
 
     Args:
         value: The bound.
-        digits: Significant digits; trailing zeros are left away.
+        digits: Significant digits; trailing zeros are left out.
         places: Digits after the point instead, zeros included: for columns of numbers.
     """
     return _text(value, digits, places, up=True)
 
 
 def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
-    """A lower bound: the greatest decimal with so many digits that is not above the value; as `at_most`."""
+    """A lower bound as text: the greatest decimal of so many digits that is not above the value; else as `at_most`."""
     return _text(value, digits, places, up=False)
 
 

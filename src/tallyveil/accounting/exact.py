@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
-from tallyveil.exact import fraction_of
+from tallyveil.exact import exact_value
 
 
 def exact_text(value: Fraction) -> str:
@@ -44,11 +44,7 @@ def exact_number(value: Fraction | int | str, where: str) -> Fraction:
     Raises:
         BudgetError: a float, whose decimal is not what was written; or anything else that is no exact number.
     """
-    if isinstance(value, Fraction):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
-    if isinstance(value, str) and (number := fraction_of(value)) is not None:
+    if (number := exact_value(value)) is not None:
         return number
     raise BudgetError(
         f"{where} must be an exact number, got {value!r:.80}. "

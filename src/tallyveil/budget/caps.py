@@ -1,4 +1,4 @@
-"""Weights that keep families outside the aim within their limits: a Lagrangian search over whole trials."""
+"""Weights that keep families outside the aim within their limits, found by trials with Lagrange multipliers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,18 +7,20 @@ from enum import StrEnum
 from fractions import Fraction
 
 MOST_LOSS = Fraction(1, 20)
-"""Part of its mean standard deviation that a kind of area may lose before that is limited, or warned of."""
+"""Part by which the mean standard deviation of a family or geolevel may grow, before a limit or a warning."""
 FIRST_WEIGHT = 1 / 32
-"""Weight at which a limited family starts; a family of the aim usually has 1, so that this costs it next to nothing."""
+"""Weight at which a limited family starts. A family of the aim usually has weight 1, which is much more."""
 RAISE = 3.0
 MOST_RAISES = 9
 REFINEMENTS = 3
+EXACT_DEVIATION = 0.01
+"""Standard deviation of a total below which the total counts as published exactly: it has no limit and no warning."""
 TOLERANCE = 1e-9
 """Relative and absolute part by which a value may pass its limit, so that rounding never breaks one."""
 
 
 class Reference(StrEnum):
-    """What the loss of a family outside the aim is measured against."""
+    """The spine from which the loss of a family outside the aim is counted."""
 
     STEPS = "steps"
     """The spine that the steps make, before groups are chosen by variance."""
@@ -28,7 +30,7 @@ class Reference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of one set of weights.
+    """The result of one set of weights.
 
     Attributes:
         values: Value of everything that has a limit.
@@ -65,9 +67,10 @@ def limiting_weights(
     Args:
         first: Weight of each limited name at the start, above 0.
         limits: Most that each value may be.
-        attempt: Minimises under given weights, and says what came of it.
+        attempt: Minimises under given weights, and returns the result.
     Returns:
-        The weights of the best trial: the one least above the limits and, of those within all, the lowest in score.
+        The weights of the best trial: the one that is least above the limits. Among trials within all limits, it is the
+        one with the lowest score.
     """
     low, high = dict(first), dict(first)
     best, best_merit = dict(first), (math.inf, math.inf)

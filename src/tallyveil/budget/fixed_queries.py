@@ -3,11 +3,11 @@
 An invariant publishes the true answers of its query at a geolevel, and so, as sums over children, at every coarser one.
 At a geolevel the exact answers of all invariants in force there are known sums of cells. A query is fixed where each of
 its answers is a linear combination of those sums, over the cells that the structural zeros leave possible. Measuring it
-then tells nothing that is not published. This is decided exactly: cells that no invariant and no structural zero tells
-apart are one kind, and only kinds are looked at, so that large schemas cost little.
+then gives no information that is not published. The answer is exact. Cells that no invariant and no structural zero
+distinguishes are one kind, and only kinds are computed with, so that large schemas take little time.
 
-What depends on the data or on the geography is left out, and no claim is made of it: a geounit that is its parent's
-only child, a published count of zero, which fixes all that is below it, and public bounds.
+This module does not look for answers that are fixed by the data or by the geography: those of an only child, those
+below a published count of zero, and those that public bounds fix.
 """
 
 import math
@@ -23,7 +23,7 @@ from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 MOST_KINDS = 1 << 20
-"""Kinds of cells, or entries of the matrix of known sums, that are looked at; beyond, a query is not called fixed."""
+"""Most kinds of cells, or entries of the matrix of known sums. With more, a query is not called fixed."""
 
 Exact = Sequence[tuple[str, Sequence[str]]]
 """Invariants: a query and the geolevels at which it is published exactly."""
@@ -51,7 +51,7 @@ class Saving:
 
     Attributes:
         fixed: What buys nothing, root first.
-        stuck: Geolevels of which every query is fixed; they keep their shares, for each must measure something.
+        stuck: Geolevels where every query is fixed. They keep their shares, because each must measure something.
         share: Share of the total that is freed.
         strategy: The same total over the other queries, in the proportions they had; None where nothing is freed.
         deviation: What every standard deviation of a query that gains is multiplied by.

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from tallyveil.errors import ConfigError
-from tallyveil.exact import fraction_of
+from tallyveil.exact import exact_value
 
 
 def parse_fraction(value: object, where: str) -> Fraction:
@@ -21,9 +21,7 @@ def parse_fraction(value: object, where: str) -> Fraction:
             f"{where} is the float {value!r}, which is not the decimal it was written as: a share would no longer "
             f'be exact. Write it as a string: "{value!r}", or better an exact fraction such as "1/3".'
         )
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
-    number = fraction_of(value) if isinstance(value, str) else None
+    number = exact_value(value)
     if number is None:
         raise ConfigError(
             f'{where} is {value!r:.80}, which is no exact number. Write a fraction "104/4099" (not over 0), an '

@@ -1,4 +1,4 @@
-"""Noise that the computations after it could not bear is refused before anything is drawn."""
+"""Noise too large for the computations after it is refused before anything is drawn."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,11 +13,11 @@ from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.schema import Schema
 
 MOST_CELLS_OF_NOISE: Final = LARGEST_COUNT
-"""People that noise alone may make of an empty root: its cells times the largest standard deviation there."""
+"""Most records that noise alone may add at the root: cells of the schema times the largest standard deviation there."""
 
 
 def certify_noise(allocation: Allocation, schema: Schema) -> None:
-    """Refuse noise that cannot be drawn, or that estimates could not bear.
+    """Refuse noise that cannot be drawn, or that is too large for the estimates.
 
     Raises:
         BudgetError, SolverError: see `refuse_vast_noise` and `certify_laws`.
@@ -38,10 +38,10 @@ def laws_of(allocation: Allocation) -> set[Law]:
 
 
 def certify_laws(laws: Iterable[Law]) -> None:
-    """Build a source of noise, and the table and the variance of every law, once: what cannot be is told in time.
+    """Build a source of noise, and table and variance of every law, once, so that a failure comes before the spend.
 
     Raises:
-        SolverError: digits of a law are undecided at the highest precision.
+        SolverError: the highest precision does not decide the digits of a law.
         ConfigError: this machine's numbers are of another byte order than the noise's.
     """
     NoiseSource(bytes(KEY_BYTES))
@@ -53,8 +53,8 @@ def certify_laws(laws: Iterable[Law]) -> None:
 def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
     """Refuse noise so large that estimates of it could leave the range in which all arithmetic is exact.
 
-    Estimates are not negative. Where the root has noise of standard deviation s on each of n cells, about n s people
-    are made up of it; every geolevel below sums to the root's.
+    Estimates are not negative. Where the root has noise of standard deviation s on each of n cells, the noise adds
+    about n s records to it, and every geolevel below sums to the root.
 
     Raises:
         BudgetError: n s is above 2**32.
@@ -68,8 +68,8 @@ def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
     ]
     if schema.size * max(deviations, default=0.0) > MOST_CELLS_OF_NOISE:
         raise BudgetError(
-            f"at {root}, noise of standard deviation {max(deviations):.3g} in each of {schema.size:,} cells could make "
-            f"more than {LARGEST_COUNT:,} people of nobody. Give {root} a larger share of the budget, or coarsen the "
-            "schema.",
+            f"at {root}, noise of standard deviation {max(deviations):.3g} in each of {schema.size:,} cells could add "
+            f"more than {LARGEST_COUNT:,} {schema.unit.many} that do not exist. Give {root} a "
+            "larger share of the budget, or coarsen the schema.",
             code="noise-too-large",
         )

@@ -1,4 +1,4 @@
-"""What of a spine is measured, as far as totals are concerned: on a spine that steps made, and on its geography."""
+"""How a release measures totals, on the spine that its steps made and on the spine of its geography."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine
 
 AS_GOOD_AS_EXACT = 1e9
-"""Times the greatest precision of a measurement: stands for a total below the roots that is published exactly."""
+"""A total below the roots that is published exactly gets this many times the greatest precision of a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class TotalMeasures:
     exact: tuple[str, ...] = ()
 
     def tell_totals(self) -> bool:
-        """Whether any measured query tells a total."""
+        """Whether any measured query determines a total."""
         return any(self.summed.values())
 
     def by_geolevel(self, geolevels: Sequence[str]) -> dict[str, float]:
         """Precision of the measurement of a total at each geolevel, root first, for `group_by_variance`.
 
-        The search needs finite numbers below the roots: a precision far above any other stands for a total that is
-        published exactly.
+        The search needs finite numbers below the roots. So a total that is published exactly gets a precision far above
+        any other.
 
         Raises:
             BudgetError: no measured query tells a total.

@@ -271,7 +271,7 @@ def _guarantee(
         )
     if not gaussian and not laplace:
         raise ConfigError(
-            "no noise was given, and a release of nothing has no guarantee to state. Give --gaussian VARIANCE or "
+            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
             "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML.",
             code="bad-flag",
         )

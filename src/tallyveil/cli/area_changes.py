@@ -1,4 +1,4 @@
-"""What a spine changes for every kind of area, printed: a table and the warnings."""
+"""Prints what a spine changes for every family and geolevel: a table and the warnings."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,6 @@ def changes_record(changes: "Sequence[AreaChange]") -> dict[str, Any]:
 
 
 def warn(sentences: Sequence[str]) -> None:
-    """Say warnings beside the output."""
+    """Print warnings on standard error."""
     for sentence in sentences:
         say(f"warning: {sentence}", err=True)

@@ -14,7 +14,7 @@ def advice_record(loaded: "ReleasePlan") -> dict[str, Any]:
 
 
 def show_advice(loaded: "ReleasePlan") -> None:
-    """Print what applies, and shares ready to be pasted; nothing where there is nothing to say."""
+    """Print the advice that applies, and tables that can take the place of those in the release file."""
     from tallyveil.cli.terminal import Screen, headed
 
     record = advice_record(loaded)

@@ -281,10 +281,9 @@ def consistent(
 ) -> None:
     """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
     from tallyveil.execution.safetab_consistent import write_consistent
-    from tallyveil.storage.outputs import claim_folder, refuse_inputs
+    from tallyveil.storage.outputs import refuse_inputs
 
     refuse_inputs(out, [params, run])
-    claim_folder(out, "safetab consistent")
     paths = write_consistent(params, run, out, rule.value)
     if not quiet:
         for path in paths:

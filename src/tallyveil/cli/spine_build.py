@@ -109,7 +109,7 @@ def built(flags: BuildFlags) -> Built:
 
 
 def _families(flags: BuildFlags, plain: Spine, preset: SpinePreset | None) -> tuple[EntityFamily, ...]:
-    """The families that flags name, and all others of the entity table: nobody is to lose unseen."""
+    """The families that flags name, and all others of the entity table, so that every loss is seen."""
     needed = preset.families if preset else ()
     made = (*plain.geolevels, *(preset.made if preset else ()))
     asked = [item.partition("=")[0] for item in flags.aim]

@@ -1,9 +1,9 @@
-"""Where the `tallyveil` command begins: Ctrl-C is answered from here on, before anything else is imported.
+"""Where the `tallyveil` command begins: from here on it answers Ctrl-C, before anything else is imported.
 
-Python turns Ctrl-C into an exception of the main thread, which has to wait while compiled code runs, and which the
-parser of the command line would call an abort. Here a thread of its own waits for the signal. It says one sentence
-at once, and gives the main thread a moment to leave what it does; then the process ends. Every file is complete or
-absent at any moment, so that an end at any moment is safe.
+Python turns Ctrl-C into an exception of the main thread. This exception has to wait while compiled code runs, and the
+parser of the command line would report it as an abort. So a separate thread waits for the signal here. It prints one
+sentence at once, and gives the main thread a second to stop its work. Then the process ends. This is safe at any
+moment, because every file is complete or absent at any moment.
 """
 
 import os
@@ -22,7 +22,7 @@ RESUMED = (("run",), ("demo",), ("safetab", "run"), ("safetab", "households"), (
 
 
 class Interrupted(BaseException):
-    """Ctrl-C, as an exception that no parser of command lines takes for its own."""
+    """Ctrl-C, as an exception that the parser of the command line does not handle."""
 
 
 def main() -> None:
@@ -43,17 +43,17 @@ def main() -> None:
 
         command_line()
     finally:
-        # Whatever the interruption became on its way, the command ends as an interrupted one.
+        # Other code may have turned the interruption into another exception: the exit code says it all the same.
         if pressed.is_set():
             told.wait(SECONDS_TO_LEAVE)
             sys.exit(INTERRUPTED)
 
 
 def _answer(reader: int, told: threading.Event) -> None:
-    """Wait for Ctrl-C, say what it means, and end the process if the main thread does not."""
+    """Wait for Ctrl-C, print what it means for the command, and end the process if the main thread does not."""
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
-    # Not descriptor 2: while a command runs, that leads nowhere, so that no library can quote a record there.
+    # Not descriptor 2: while a command runs it leads nowhere, so that no library can quote a record there.
     with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or nobody may read it
         os.write(sys.stderr.fileno(), f"\n{sentence(sys.argv[1:])}\n".encode())
     told.set()

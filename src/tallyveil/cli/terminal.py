@@ -1,7 +1,7 @@
 """The one way to the terminal: whatever is printed passes through `shown`, and no text is markup.
 
-Names come from strangers: a release's name, a CSV header or a folder may hold the commands of a terminal, or what rich
-takes for markup. So commands print with `say` and `Screen` only; a test sees to it.
+Names come from strangers: the name of a release, a CSV header or a folder may hold commands of a terminal, or text that
+rich reads as markup. So commands print with `say` and `Screen` only, and a test checks this.
 """
 
 import io
@@ -52,7 +52,7 @@ class Screen(Console):
         super().__init__(markup=False, emoji=False, highlight=False, **settings)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Text to be laid out: with nothing that is obeyed, and no markup."""
+        """Text to be laid out, without commands of a terminal and without markup."""
         return super().render_str(shown(text), **{**settings, "markup": False, "emoji": False})
 
     def print(self, *objects: ConsoleRenderable | str, **settings: Any) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
@@ -18,12 +17,12 @@ from tallyveil.config.models import (
     OutputsTable,
     PrivacyTable,
     ReleaseFile,
-    SchemaTable,
     StrategyTable,
     SubspaceTable,
 )
+from tallyveil.config.schema import require_size, schema_of
 from tallyveil.config.spine import spine_of, whole_geolevel
-from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.errors import ConfigError
 from tallyveil.execution.plan import (
     Bounds,
     GeographyInput,
@@ -33,21 +32,8 @@ from tallyveil.execution.plan import (
 )
 from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.optimise import geolevels_after
-from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_areas
-from tallyveil.universe.presets import load_preset
-from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
-from tallyveil.universe.structural_zero import StructuralZero
-from tallyveil.universe.unit import unit_of
-
-MOST_CELLS: Final = 1 << 27
-"""Of a schema: a hundred times the largest of the 2020 census, and a dozen GiB."""
-
-BYTES_PER_CELL: Final = 32
-BYTES_PER_ANSWERED_CELL: Final = 28
-"""What estimation holds for a cell, and besides for each query: the answer it counts in (4 bytes; 8 while it is found),
-and up to one noisy value and its noise."""
 
 
 def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
@@ -60,7 +46,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         ConfigError: a name is unknown, or parts do not fit each other.
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
-    schema = _schema(file.universe)
+    schema = schema_of(file.universe)
     geography = _geography(file, folder)
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
     spine = spine_of(file, folder)
@@ -68,7 +54,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, file.outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels)
-    _require_size(schema, strategy)
+    require_size(schema, strategy)
     _check_queries(strategy, schema)
     return ReleasePlan(
         name=file.release.name,
@@ -93,42 +79,6 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         intervals=_intervals(file.outputs, strategy),
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
     )
-
-
-def _schema(table: SchemaTable) -> Schema:
-    if table.preset is not None:
-        return load_preset(table.preset)
-    return Schema(
-        name=table.name or "",
-        attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
-        recodes=tuple(Recode(item.name, item.attribute, _groups(item.groups)) for item in table.recodes),
-        structural_zeros=tuple(
-            StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
-        ),
-        unit=unit_of(table.unit, table.units),
-    )
-
-
-def _require_size(schema: Schema, strategy: Strategy) -> None:
-    """Refuse a schema whose cells cannot be worked on, before anything holds a number for each of them.
-
-    Raises:
-        SchemaError: it has more cells than `MOST_CELLS`.
-    """
-    if schema.size <= MOST_CELLS:
-        return
-    queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
-    needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
-    raise SchemaError(
-        f"schema '{schema.name}' has {schema.size:,} cells. Estimation holds numbers for every cell of a geounit at "
-        f"once: that would take about {needed / 2**30:,.0f} GiB of memory for these queries. Wanted at most "
-        f"{MOST_CELLS:,} cells: drop or coarsen an attribute.",
-        code="schema-too-large",
-    )
-
-
-def _groups(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((name, tuple(levels)) for name, levels in table.items())
 
 
 def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:

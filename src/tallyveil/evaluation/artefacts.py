@@ -1,13 +1,14 @@
-"""Known artefacts of published counts, from declassified ones: what non-negativity does to small geounits.
+"""Known artefacts of published counts, beside the true ones: what non-negativity does to small geounits.
 
-Noise in empty cells cannot average out to less than nobody, so that geounits where nobody is may be published with
-somebody, and geounits of one group only (nobody but children, nobody but one race) appear or disappear. Counted are
+Published counts are not negative. So noise in empty cells can only add records: geounits that are truly empty may be
+published with records, and geounits whose records are all of one group (only children, only one race) appear or
+disappear. This module counts
 
-- geounits that are empty, truly and as published; those that are empty and published with records (`filled`), and
-  those the other way round (`emptied`), with the records in them;
+- geounits that are truly empty, and geounits that are published empty; geounits that are truly empty and published with
+  records (`filled`), and the opposite (`emptied`), with the records in them;
 - geounits that are not empty and whose records are all of one group (`only`), for each attribute and recode that the
-  release's queries name, over all groups and, where there are few, for each group. No attribute needs a meaning: the
-  geounits with children only are those whose records are all of the group of children, where the schema has one.
+  release's queries name: over all groups and, where there are at most `MOST_GROUPS`, for each group. Where the schema
+  has a group of children, for example, this counts the geounits of children only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -89,9 +90,10 @@ def find_artefacts(
         truth: True counts of the same geounits.
         entries_per_chunk: Counts looked at together; bounds memory and changes no result.
     Returns:
-        One row an artefact. Of `filled` and `emptied` both numbers of geounits are the same; `records` is what is
-        published in the one and truly there in the other, and `share` its share of all; elsewhere both are null. The
-        row of `only` with no group is of all groups together.
+        One row for each artefact. In the rows of `filled` and `emptied` both numbers of geounits are the same. There
+        `records` is the number of records, as published for `filled` and as they truly are for `emptied`, and `share`
+        is their share of all records. In other rows both are null. The row of `only` without a group is the sum of all
+        groups.
     Privacy: none; whatever shows these numbers must say that they come from the true counts.
     """
     groups = factors_of(schema, queries)

@@ -1,4 +1,4 @@
-"""What can be known before a release spends: where it writes, and how large it gets."""
+"""Refusals before a release spends: an output folder that cannot be used, and a release too large for the machine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,10 +40,10 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
         plan: The release.
         spine: The spine.
         out: Its folder.
-        people: Of the records. Confidential: no message holds it, nor a size that follows from it.
+        people: Number of records. Confidential: no message holds it, or a size that follows from it.
     Raises:
         StoreError: the disk, or this machine, is too small.
-    Privacy: whoever runs the release, and sees the records, is told one bit.
+    Privacy: whoever runs the release learns one bit: whether the people are too many for this machine.
     """
     refuse_small_disk(plan, spine, out)
     wanted = predict(plan, sizes_of_spine(spine, people))

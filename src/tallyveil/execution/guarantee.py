@@ -42,8 +42,8 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
 
     Returns:
         Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
-        delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, what the cost alone allows;
-        both sides of the exact epsilon; the invariants; and one sentence.
+        delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, which follows from the cost
+        alone; both sides of the exact epsilon; the invariants; and one sentence.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
     strategy = plan.strategy

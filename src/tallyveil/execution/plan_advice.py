@@ -1,4 +1,4 @@
-"""What a plan could do better at the same cost, told before any data is opened and again in the report."""
+"""What a plan could do better at the same cost, as `tallyveil plan` says before any data is opened, and the report."""
 
 import json
 import re
@@ -17,13 +17,13 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Shares that a plan spends on answers its invariants publish, and the shares that would not.
+    """Shares of a plan that measure answers which its invariants publish, and shares that would measure others.
 
     Args:
         plan: As `ReleasePlan.to_mapping` gives it, or as `plan.json` of a release holds it.
     Returns:
-        Plain data; None where nothing is spent so. `sentences` say it in words; `toml` holds the two tables of a
-        release file that would spend it elsewhere, None where no share can be freed.
+        Plain data; None if no share is spent in this way. `sentences` says it in words. `toml` holds the two tables of
+        a release file that give these shares to other queries; None if no share can be freed.
     """
     strategy = strategy_of_plan(plan)
     invariants = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
@@ -64,10 +64,10 @@ def spine_advice(plan: ReleasePlan) -> str | None:
             if _stated_geolevels(plan) & _changed_geolevels(spine.steps, plan.geolevels):
                 return None
             return (
-                f"The shares are those of strategy preset '{name}', and the geography is measured as it is. Production "
-                f'measured on a spine: [spine] preset = "{spine.name}", with a table of the entities '
-                f"{', '.join(spine.families)}. It is made so that these entities are sums of fewer "
-                "measured geounits; the published block groups are then no longer measured themselves. "
+                f"The shares are those of strategy preset '{name}', and the geography is measured as given. Production "
+                f'used these shares on another spine: [spine] preset = "{spine.name}", with a table of the entities '
+                f"{', '.join(spine.families)}. On that spine these entities are sums of fewer measured geounits, and "
+                "the published block groups are no longer measured themselves. "
                 "`tallyveil plan --families` shows the standard deviations of both."
             )
     return None
@@ -94,15 +94,18 @@ def _sentences(saving: Saving, unit: str) -> list[str]:
     where = "; ".join(f"{item.query} at {item.geolevel} (by {item.known_from})" for item in saving.fixed)
     share = sum(item.share for item in saving.fixed)
     said = [
-        f"{100 * float(share):.3g} % of the strategy's {unit} measures what is published exactly anyway: {where}."
+        f"{100 * float(share):.3g} % of the strategy's {unit} measures answers that are published exactly anyway: "
+        f"{where}."
     ]
     if saving.strategy is not None:
         fall = 100 * (1 - saving.deviation)
         freed = (
-            "it" if share == saving.share else f"{100 * float(saving.share):.3g} % of the strategy's {unit}"
+            "this share"
+            if share == saving.share
+            else f"{100 * float(saving.share):.3g} % of the strategy's {unit}"
         )
         said.append(
-            f"Given to the other queries in the proportions they have, {freed} would lower their standard deviations "
+            f"If {freed} went to the other queries, in the proportions they have, their standard deviations would fall "
             f"by about {fall:.3g} %, at the same cost."
         )
     if saving.stuck:
@@ -133,8 +136,8 @@ def _toml(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
     budget: dict[str, str] = {strategy.budget_unit: str(strategy.total)}
     return "\n\n".join(
         [
-            "# In the place of [strategy] and [estimation]. Where yours gives a budget of Gaussian noise as epsilon,\n"
-            "# keep that line instead of rho.\n" + _table("strategy", budget),
+            "# Put these tables in the place of your [strategy] and [estimation]. If your [strategy] gives the budget\n"
+            "# of Gaussian noise as epsilon, keep that line instead of rho.\n" + _table("strategy", budget),
             _table("strategy.geolevels", shares["geolevels"]),
             *(_table(f"strategy.queries.{_key(level)}", own) for level, own in shares["queries"].items()),
             _table("estimation", {"slack": first["slack"], "rounding_target": first["rounding_target"]}),
@@ -158,5 +161,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Text and lists of text: in TOML as in JSON, but for one character."""
+    """Text and lists of text, which TOML writes as JSON does, except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

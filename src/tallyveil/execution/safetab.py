@@ -18,10 +18,10 @@ from tallyveil.confidential.safetab_records import ConfidentialPersons, read_per
 from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import MANIFEST_FORMAT, RESTORE
+from tallyveil.release.manifest import MANIFEST_FORMAT, RESTORE, protection
 from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
 from tallyveil.run.folder import PLAN
-from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
+from tallyveil.run.key_file import binding_of
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
 from tallyveil.safetab.expected import errors_by_size, expected_errors
@@ -213,8 +213,7 @@ def _tabulate(
         "format": MANIFEST_FORMAT,
         "kind": "safetab",
         "run": run.run_id,
-        "protected": run.secrets.protected,
-        "warnings": [] if run.secrets.protected else [TEST_KEY_WARNING],
+        **protection(protected=run.secrets.protected),
         "version": tallyveil.__version__,
         "plan_digest": digest.hex(),
         "budget_unit": plan.budget_unit,

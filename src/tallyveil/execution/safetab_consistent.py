@@ -7,6 +7,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
+from tallyveil.storage.outputs import claim_folder
 from tallyveil.storage.published import published_tags, read_published
 from tallyveil.storage.write import write_parquet
 
@@ -35,6 +36,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
             code="bad-flag",
         )
     files = read_iterations(params)
+    claim_folder(out, "safetab consistent")
     stems = [name.lower() for name in manifest["sizes"]]
     written = []
     for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:

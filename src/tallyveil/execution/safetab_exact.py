@@ -1,8 +1,9 @@
 """Tables without noise, for whoever verifies an implementation: true counts, which protect nobody.
 
-They go through the wall's one door, as an evaluation does: the ledger gets a non-private event before anything is
-counted. There is no key, no spend and no way to go on: the same command in a new folder gives the same tables. The
-manifest is of a kind of its own, so that no other command takes the folder for a release.
+They go through `confidential/declassify.py`, as an evaluation does: the ledger gets a non-private event before anything
+is counted. There is no key and no spend. A command that was interrupted cannot go on, but the same command in a new
+folder gives the same tables. The manifest has a kind of its own, so that no other command takes the folder for a
+release.
 """
 
 from dataclasses import replace
@@ -16,18 +17,17 @@ from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.declassify import exact_group_measurer, exact_household_measurer
 from tallyveil.confidential.safetab_households import read_households
-from tallyveil.errors import StoreError
 from tallyveil.execution.safetab import declaration_of, read_safetab_inputs, tables_of
 from tallyveil.execution.safetab_households import groups_of, tables_of_households
 from tallyveil.release.finished import LEDGER, MANIFEST
 from tallyveil.release.manifest import MANIFEST_FORMAT
-from tallyveil.run.folder import FolderState, folder_state
 from tallyveil.safetab.coterminous import tabulate_all
 from tallyveil.safetab.household_tables import read_group_totals, write_household_tables
 from tallyveil.safetab.households import TABLES, read_household_plan
 from tallyveil.safetab.outputs import write_headers, write_tables
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan
 from tallyveil.safetab.regions import read_regions
+from tallyveil.storage.outputs import refuse_taken
 from tallyveil.storage.write import file_digest, write_json
 
 WARNING: Final = (
@@ -51,7 +51,7 @@ def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
         TallyveilError: an input is wrong, or the folder holds something.
     Privacy: none. The ledger receives a non-private event first, and every file that can carry a mark says so.
     """
-    _require_empty(out)
+    refuse_taken(out, "tables without noise")
     inputs = read_safetab_inputs(params, data)
     sizes = {}
     with _ledger(out, declaration_of(inputs.plan)) as ledger:
@@ -75,14 +75,14 @@ def tabulate_households_exactly(
     Args:
         params, data: As in `run_households`.
         out: A folder that is absent or empty.
-        published: Folder of the T1 that chooses the detail: a release, or one without noise; None: pop-group-totals.
+        published: Folder of the T1 that chooses the detail, with or without noise; None for `pop-group-totals`.
     Returns:
         The manifest.
     Raises:
         TallyveilError: an input is wrong, or the folder holds something.
     Privacy: none; as `tabulate_exactly`.
     """
-    _require_empty(out)
+    refuse_taken(out, "tables without noise")
     plan = read_household_plan(params)
     regions = read_regions(data, plan.config)
     totals = read_group_totals(data, published, plan)
@@ -103,21 +103,13 @@ def tabulate_households_exactly(
     return _finish(out, "safetab-households-without-noise", sizes)
 
 
-def _require_empty(out: Path) -> None:
-    if folder_state(out) is not FolderState.ABSENT:
-        raise StoreError(
-            f"{out} holds something already. Tables without noise are never mixed with others: choose a new folder.",
-            code="folder-taken",
-        )
-
-
 def _ledger(out: Path, declared: Declaration) -> Ledger:
     out.mkdir(parents=True, exist_ok=True)
     return Ledger(out / LEDGER, declared, RUN)
 
 
 def _without_bounds(run: RunPlan) -> RunPlan:
-    """The run without noise to suppress: below the state a total is published if it is above 0."""
+    """The run with 0 as its suppression bound: below the state a total is published if it is above 0."""
     sets = (replace(one, keep_above=None if one.keep_above is None else 0) for one in run.sets)
     return replace(run, sets=tuple(sets))
 

@@ -17,9 +17,9 @@ from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.safetab import DELTA, EXPECTED, refuse_safetab_folder
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import MANIFEST_FORMAT, ReleaseKind, read_manifest
+from tallyveil.release.manifest import MANIFEST_FORMAT, ReleaseKind, protection, read_manifest
 from tallyveil.run.folder import PLAN
-from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
+from tallyveil.run.key_file import binding_of
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.safetab.household_expected import expected_household_errors
 from tallyveil.safetab.household_tables import (
@@ -148,8 +148,7 @@ def _tabulate(run: Run, inputs: _Inputs, digest: bytes, watch: Stopwatch) -> dic
         "format": MANIFEST_FORMAT,
         "kind": "safetab-households",
         "run": run.run_id,
-        "protected": run.secrets.protected,
-        "warnings": [] if run.secrets.protected else [TEST_KEY_WARNING],
+        **protection(protected=run.secrets.protected),
         "version": tallyveil.__version__,
         "plan_digest": digest.hex(),
         "budget_unit": plan.budget_unit,

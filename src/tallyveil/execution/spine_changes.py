@@ -1,4 +1,4 @@
-"""What a spine changes for every kind of area, and the warnings where it makes one less exact."""
+"""What a spine changes for every family and geolevel, and a warning for each that gets less exact."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.budget.caps import MOST_LOSS
+from tallyveil.budget.caps import EXACT_DEVIATION, MOST_LOSS
 from tallyveil.budget.regroup import GIVEN, Regrouped
 from tallyveil.budget.spine_measures import TotalMeasures
 from tallyveil.budget.spine_variance import entity_variances
@@ -14,9 +14,6 @@ from tallyveil.geography.areas import AreaChange, Deviation, geounits_as_entitie
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.spine import Spine
-
-AS_GOOD_AS_EXACT = 0.01
-"""Standard deviation of a total below which a difference says nothing."""
 
 
 def area_changes(
@@ -69,8 +66,8 @@ def area_changes(
 
 
 def is_worse(before: float, after: float, loss: Fraction = MOST_LOSS) -> bool:
-    """Whether a standard deviation has grown by more than a part of it; what is as good as exact has not."""
-    return after > AS_GOOD_AS_EXACT and not after <= before * (1 + float(loss)) + 1e-9
+    """Whether a standard deviation has grown by more than the given part; one that is as good as exact has not."""
+    return after > EXACT_DEVIATION and not after <= before * (1 + float(loss)) + 1e-9
 
 
 def warnings_of(changes: Iterable[AreaChange]) -> tuple[str, ...]:
@@ -94,7 +91,7 @@ def _warnings(change: AreaChange) -> list[str]:
         )
     if change.unmet:
         found.append(
-            f"{change.name}: it loses more than [spine.regroup] most_loss allows; no better groups were found"
+            f"{change.name}: it loses more than [spine.regroup] most_loss allows; the search found no better groups"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Groups of a spine chosen by variance: for the aim that is asked for, within limits for everything else."""
+"""Groups of a spine chosen by variance: for the aim of the release file, within limits for everything else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tallyveil.budget.caps import Reference
+from tallyveil.budget.caps import EXACT_DEVIATION, Reference
 from tallyveil.budget.regroup import GIVEN, Aim, Measure, Regrouped, group_by_variance
 from tallyveil.budget.spine_measures import TotalMeasures
 from tallyveil.budget.spine_variance import SpineVariances, entity_variances, spine_variances
@@ -18,16 +18,13 @@ from tallyveil.geography.optimise import OptimisedSpine, Step, families_of, furt
 from tallyveil.geography.reshape import Reshaped
 from tallyveil.geography.spine import Spine
 
-EXACT = 0.01
-"""Standard deviation of a total below which a total counts as published exactly and needs no limit."""
-
 
 def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:
-    """The same with the families that the steps were made for in the aim, each with weight 1.
+    """The same, with the families that the steps were made for in the aim, each with weight 1.
 
-    Steps draw the spine for their families; groups chosen without them would undo that. A family that `may_worsen`
-    names stays out. Where the greatest variance is the aim nothing joins it, for it would then be the greatest
-    variance of another family that is made small: there these families are limited like all others.
+    Steps make the spine for their families, and groups chosen without these families would undo that. A family that
+    `may_worsen` names does not join. If the aim is the greatest variance, no family joins: the search would then make
+    small the greatest variance of a family that nobody asked for. These families have a limit instead, like all others.
     """
     if asked.measure is Measure.MAXIMUM:
         return asked
@@ -68,7 +65,7 @@ def choose_groups(
 
     Raises:
         GeographyError: a name that is no family with entities and no geolevel.
-        BudgetError: variances that cannot be told.
+        BudgetError: the measured queries do not determine the variances.
     Privacy: public geography only.
     """
     areas = _areas_of(asked, original, made, families)
@@ -76,7 +73,7 @@ def choose_groups(
     precisions = measures.by_geolevel(made.spine.geolevels)
     named = {family.name for family in areas.families}
     weights = {_name(asked, name): float(weight) for name, weight in asked.aim}
-    # A family without entities has no variance: in the aim it is the same as left out.
+    # A family without entities has no variance, so it makes no difference to the aim.
     empty = {family.name for family in families if not family.n_entities}
     aim = Aim(
         tuple((name, weight) for name, weight in weights.items() if name in named),
@@ -99,7 +96,7 @@ def _areas_of(
     asked: Regroup, original: Spine, made: OptimisedSpine, families: Sequence[EntityFamily]
 ) -> _Areas:
     replaced = {family.name: family for family in replaced_areas(original, made)}
-    # The geolevel of the groups is chosen anew, though it may so far be as it was.
+    # The search chooses new geounits for the geolevel of the groups, even where the steps have left it as it was.
     if asked.geolevel in original.geolevels and asked.geolevel not in replaced:
         areas = geounits_as_entities(original, original.level_index(asked.geolevel))
         replaced[asked.geolevel] = areas.reordered(made.rows)
@@ -113,7 +110,7 @@ def _areas_of(
 
 
 def _name(asked: Regroup, name: str) -> str:
-    """How the search calls what the aim names: the geolevel of the groups stands for its geounits as they were."""
+    """The search's name for a name in the aim: the geolevel of the groups means its geounits in the geography."""
     return GIVEN + name if name == asked.geolevel else name
 
 
@@ -150,7 +147,7 @@ def _limits(
     found |= {name: reference.variance[reference.spine.level_index(name)] for name in levels}
     means = {name: float(np.sqrt(one).mean()) for name, one in found.items()}
     factor = 1 + float(asked.most_loss)
-    return {name: mean * factor for name, mean in means.items() if EXACT < mean < np.inf}
+    return {name: mean * factor for name, mean in means.items() if EXACT_DEVIATION < mean < np.inf}
 
 
 def _with_precisions(spine: Spine, precisions: Mapping[str, float]) -> SpineVariances:

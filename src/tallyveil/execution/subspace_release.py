@@ -21,9 +21,9 @@ from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.execution.stopwatch import Stopwatch
 from tallyveil.execution.subspace_plan import SubspacePlan
 from tallyveil.execution.subspace_record import noise_record
-from tallyveil.release.manifest import MANIFEST_FORMAT
+from tallyveil.release.manifest import MANIFEST_FORMAT, protection
 from tallyveil.run.folder import PLAN
-from tallyveil.run.key_file import TEST_KEY_WARNING, binding_of
+from tallyveil.run.key_file import binding_of
 from tallyveil.run.once import Job, Run, finished_before, run_once
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
@@ -168,8 +168,7 @@ class _Work:
             "kind": "integer-subspace",
             "name": plan.name,
             "run": run.run_id,
-            "protected": run.secrets.protected,
-            "warnings": [] if run.secrets.protected else [TEST_KEY_WARNING],
+            **protection(protected=run.secrets.protected),
             "plan": {**plan.to_mapping(), "spent": str(run.spent)},
             "plan_digest": plan.digest().hex(),
             "privacy": self.guarantee,

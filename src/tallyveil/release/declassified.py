@@ -1,4 +1,4 @@
-"""The mark that a finished release carries once its true counts have been looked at."""
+"""The mark in the manifest of a finished release whose true counts somebody has looked at."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +11,16 @@ from tallyveil.release.manifest import read_manifest
 from tallyveil.storage.write import write_json
 
 DECLASSIFIED: Final = (
-    "True counts were compared with this release. What came of that, such as the folder evaluation/, is NOT PRIVATE "
-    "and must not be published; the guarantee covers the release without it."
+    "True counts were compared with this release. The results, such as the folder evaluation/, are NOT PRIVATE "
+    "and must not be published; the guarantee covers the release without them."
 )
 
 
 def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
     """Write into a finished release's manifest which looks at the true counts its ledger records.
 
-    The release itself stays as private as it was, so `private` stays as it is: a warning is added, and the lines of
-    the ledger are named under `declassified`. Marking again changes nothing but for new lines.
+    The release itself stays as private as it was, so `protected` is not changed. A warning is added, and the lines of
+    the ledger are listed under `declassified`. A second call changes the manifest only if the ledger has new lines.
 
     Args:
         root: Folder of the release.

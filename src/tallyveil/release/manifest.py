@@ -18,6 +18,7 @@ MANIFEST_FORMAT = 2
 """Format 1 said `private` where this one says `protected`, and held no digest of the ledger."""
 PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
 RESTORE = "Restore the folder as the run left it; if the run was interrupted, give its command again."
+TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
 LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
 
 
@@ -115,6 +116,15 @@ def _listed(kinds: Sequence[ReleaseKind]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
+def protection(*, protected: bool) -> dict[str, Any]:
+    """What every manifest says of its protection.
+
+    Args:
+        protected: False when the run used a test key.
+    """
+    return {"protected": protected, "warnings": [] if protected else [TEST_KEY_WARNING]}
+
+
 def make_manifest(
     *,
     root: Path,
@@ -158,10 +168,7 @@ def make_manifest(
         "format": MANIFEST_FORMAT,
         "name": plan["name"],
         "run": run_id,
-        "protected": protected,
-        "warnings": []
-        if protected
-        else ["Made with an insecure test key: this release protects nobody and must not be published."],
+        **protection(protected=protected),
         "plan": dict(plan),
         "plan_digest": plan_digest,
         "privacy": dict(privacy),

@@ -105,7 +105,7 @@ class PrivacyStatement:
         delta: Delta at which epsilon is quoted, in words; None for pure differential privacy.
         epsilon: What the budget alone allows to be claimed, rounded up: by zCDP, or the pure epsilon.
         exact_epsilon: The least epsilon that is proved, rounded up, and the delta it belongs to, in words.
-        exact_below: A lower bound on that epsilon, rounded down, where the two are not equal but for the last digits;
+        exact_below: A lower bound on that epsilon, rounded down, if the two differ by more than the digits shown;
             otherwise "".
         geolevels: For each geolevel alone: title, budget, exact epsilon, epsilon by the classical accountant.
         pairs: Other (delta, epsilon) that hold at once, in words; empty for pure differential privacy.
@@ -200,7 +200,7 @@ def _epsilon(rho: Fraction, delta: Fraction) -> str:
 
 
 def _known_from_below(lower: float, upper: float) -> str:
-    """The lower end where it is not the upper one but for the digits that are shown."""
+    """The lower end, if it differs from the upper end in the digits that are shown; otherwise an empty text."""
     return at_least(lower, places=3) if upper - lower > _SHOWN else ""
 
 

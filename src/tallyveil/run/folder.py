@@ -6,7 +6,7 @@
     private/sealed-<sha256>   the manifest, whole, before the key is removed; then it becomes manifest.json
 
 The lock is taken on a file that the finishing process removes. A process that gets the lock therefore checks that the
-file it holds is still the one in the folder, and else begins again.
+file it holds is still the one in the folder. If it is not, the process tries again.
 """
 
 import errno
@@ -33,7 +33,7 @@ _ATTEMPTS: Final = 100
 
 
 class FolderState(Enum):
-    """What stands in an output folder."""
+    """The state of an output folder."""
 
     ABSENT = "absent or empty"
     STARTED = "a run that can be resumed"
@@ -44,7 +44,7 @@ class FolderState(Enum):
 
 
 def folder_state(path: Path) -> FolderState:
-    """Tell what stands in a folder, without touching it. It holds for sure only while the folder is held.
+    """The state of a folder, which is not changed. Another process may change it unless the caller holds its lock.
 
     Raises:
         StoreError: the path is a file, or cannot be read.
@@ -110,7 +110,7 @@ class RunFolder:
         self._let_go()
 
     def read(self, name: str) -> bytes | None:
-        """Bytes of a file of the private folder; None if there is none, and no bytes of what is no file."""
+        """Bytes of a file of the private folder; None if there is none, and no bytes if the entry is a folder."""
         try:
             with os.fdopen(
                 os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._directory), "rb"
@@ -126,7 +126,7 @@ class RunFolder:
     def write(self, name: str, data: bytes, *, public: bool = False) -> None:
         """Write a file of the private folder, complete or absent; on return it is on disk.
 
-        The file is made anew, never opened: nothing that stands under its name or its temporary name is written to.
+        An existing entry of this name, or of its temporary name, is replaced by a new file and never written to.
 
         Args:
             name: Of the file.
@@ -162,7 +162,7 @@ class RunFolder:
                 os.unlink(name, dir_fd=self._directory)
 
     def seal(self, manifest: bytes) -> None:
-        """Keep the finished manifest where nobody sees it yet; `finish` does the rest, also after a kill."""
+        """Keep the finished manifest in the private folder; `finish` does the remaining steps, also after a kill."""
         self.unseal()
         self.write(SEALED + hashlib.sha256(manifest).hexdigest(), manifest, public=True)
 
@@ -180,7 +180,7 @@ class RunFolder:
             self.remove(name)
 
     def finish(self) -> None:
-        """Remove the key, then show the manifest: from here on the noise cannot be recomputed by anybody."""
+        """Remove the key, then move the manifest into place: from here on nobody can compute the noise again."""
         data = self.sealed()
         if data is None:
             raise ValueError("there is no sealed manifest")
@@ -259,7 +259,7 @@ class RunFolder:
         os.fchmod(self._directory, 0o700)  # whatever bits the umask took away
 
     def _is_current(self) -> bool:
-        """Whether the file that is locked is still the lock of the folder that stands there."""
+        """Whether the file that is locked is still the lock file in the folder."""
         here, held = (self.private / LOCK_FILE).lstat(), os.fstat(self._lock)
         return (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
 
@@ -285,9 +285,9 @@ class RunFolder:
 
     def _not_ours(self, reason: str) -> StoreError:
         return StoreError(
-            f"{self.private} cannot hold the key of a run: {reason}. No key was written to it. Find out where it comes "
-            "from. If it is of your own run and nobody else could read it, remove what does not belong there and set "
-            "its mode to 0700; else choose another folder.",
+            f"{self.private} cannot hold the key of a run: {reason}. No key was written to it. Find out who made it. "
+            "If your own run made it and nobody else could read it, remove what does not belong there and set its mode "
+            "to 0700. Otherwise choose another folder.",
             code="private-folder",
         )
 

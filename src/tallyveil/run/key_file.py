@@ -15,9 +15,6 @@ from tallyveil.errors import StoreError
 from tallyveil.noise.key import KEY_BYTES, NOISE_LAW, derive_key
 
 KEY_FILE_FORMAT: Final = 2
-TEST_KEY_WARNING: Final = (
-    "Made with an insecure test key: this release protects nobody and must not be published."
-)
 _HEX: Final = re.compile(f"[0-9a-f]{{{2 * KEY_BYTES}}}")
 _FIELDS: Final = frozenset({"format", "version", "noise_law", "protected", "key", "plan", "inputs", "mac"})
 
@@ -56,7 +53,7 @@ class RunSecrets:
         return derive_key(self.key, "commitment", digest).hex()
 
     def mac(self, purpose: str, content: Any) -> str:
-        """Authenticates what the run notes for itself in its private folder."""
+        """Keyed hash that authenticates what the run keeps in its private folder."""
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return derive_key(self.key, purpose, self.binding, self.plan, text.encode()).hex()
 
@@ -118,7 +115,7 @@ def read_key_file(
         raise StoreError(
             f"the run in {where} was started with Tallyveil {fields['version']!a:.40} "
             f"(noise law {fields['noise_law']}); this is Tallyveil {here[0]!r} (noise law {here[1]}). "
-            "Noise of two versions must not meet in one release. "
+            "One release must not mix the noise of two versions. "
             "Finish the run with the version that began it, or choose another folder, which is a new spend.",
             code="resume-version",
         )
@@ -131,9 +128,9 @@ def read_key_file(
         changed = "other records, bounds or another geography"
     if changed is not None:
         raise StoreError(
-            f"the run in {where} was started with {changed}. Noise drawn for one input must never meet another, so it "
-            "cannot go on. Restore what it was started with and run again, or choose another folder, which is a new "
-            "key and a new spend.",
+            f"the run in {where} was started with {changed}. The same noise on two inputs would show their exact "
+            "difference, so the run cannot go on. Restore what it was started with and run again, or choose another "
+            "folder, which is a new key and a new spend.",
             code="resume-changed",
         )
     return secrets
@@ -157,8 +154,8 @@ def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -
 def _fields(data: bytes) -> dict[str, Any] | None:
     """Fields of the file; None where it is not as a run wrote it.
 
-    What another version wrote is not authenticated, since another version may do so otherwise: of it, only the
-    versions are read, and it is refused.
+    A file of another version is not authenticated here, because that version may compute the keyed hash in another way.
+    Only its version and noise law are read, and the run is then refused.
     """
     try:
         fields = json.loads(data)

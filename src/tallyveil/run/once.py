@@ -1,11 +1,12 @@
 """The one lifecycle of a run: claim the folder, take the key, spend, work, seal. Killed anywhere, it goes on.
 
-Everything is decided while the folder is held, for what stood there before may have changed by then:
+Everything is decided while the folder's lock is held, because the folder may change before that:
 
 1. The key is on disk before the ledger shows the spend, and the ledger shows it before the first draw.
-2. A key is made only in an empty folder. Where a ledger or a published file stands, only the key that made it goes on.
-3. The ledger shows the spend of this run and no other, before any work and again before the manifest is written.
-4. The manifest is kept in the private folder until the key is removed; only then does it make the release finished.
+2. A key is made only in an empty folder. Where there is a ledger or a published file, a run goes on only with the key
+   that began it.
+3. The ledger must show the spend of this run and no other, before any work and again before the manifest is written.
+4. The manifest is kept in the private folder until the key is removed. Only then does it appear in the run folder.
 """
 
 import json
@@ -46,10 +47,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Job:
-    """What is a product's own.
+    """What differs between the products: what a run will do, what it costs, and what its noise is bound to.
 
     Attributes:
-        plan_digest: Digest of the plan, in hexadecimal, as it stands in the manifest.
+        plan_digest: Digest of the plan, in hexadecimal, as in the manifest.
         whole_plan: Digest of all that is written, which names the run but not its noise.
         binding: Digest of the records, of public inputs and of what is measured, to which the noise is bound.
             Confidential.
@@ -104,7 +105,7 @@ class Run:
         return self._stages.stage(name, places, work)
 
     def make(self, places: Sequence[str], work: Callable[[], Made]) -> Made:
-        """Write files that every process writes anew; see `Stages.make`."""
+        """Write files that every process writes again; see `Stages.make`."""
         return self._stages.make(places, work)
 
     def files(self) -> dict[str, str]:
@@ -137,7 +138,7 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
 
     Args:
         out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
-        job: What is the product's own. Everything that can fail with it has been tried.
+        job: What the run will do. The caller has tried everything that can fail with it.
         work: Measures, estimates, writes and checks; returns the manifest, to which the ledger's digest is added.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
@@ -162,7 +163,7 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
 
 
 def _usable_state(out: Path) -> FolderState:
-    """What stands in a folder that a run may use."""
+    """The state of a folder, once it is one that a run may use."""
     state = folder_state(out)
     if state is FolderState.FOREIGN:
         raise StoreError(
@@ -171,8 +172,8 @@ def _usable_state(out: Path) -> FolderState:
         )
     if state is FolderState.KEYLESS:
         raise StoreError(
-            f"{out} holds a ledger and no key: the key of its run is lost, or was removed when the run ended, and no "
-            f"noise can be drawn again as it was. {_spent_in_words(out)} A new key would be a new spend, so nothing is "
+            f"{out} holds a ledger and no key. The key of its run is lost, or was removed when the run ended, so the "
+            f"same noise cannot be drawn again. {_spent_in_words(out)} A new key would be a new spend, so nothing is "
             "done here. Choose another folder for a new release, or restore this one from a copy.",
             code="key-lost",
         )
@@ -212,7 +213,7 @@ def _sealed_manifest(folder: RunFolder) -> dict[str, Any] | None:
         return manifest
     if folder.read(KEY_FILE) is None:
         raise StoreError(
-            f"the release in {folder.path} was all but finished and its key is removed, but {changed} has been changed "
+            f"the release in {folder.path} was nearly finished and its key is removed, but {changed} has been changed "
             f"or removed since. {_spent_in_words(folder.path)} Restore it from a copy and run again, or choose another "
             "folder, which is a new spend.",
             code="release-damaged",
@@ -311,7 +312,7 @@ def _spent_in_words(out: Path) -> str:
     try:
         declaration, entries = read_ledger(out / LEDGER)
     except TallyveilError:
-        return "What was spent cannot be told, since its ledger is not there or cannot be read."
+        return "It is not known what was spent, because its ledger is not there or cannot be read."
     cost = spent(entries)
     if not cost:
         return "Its ledger shows no spend."
@@ -319,7 +320,7 @@ def _spent_in_words(out: Path) -> str:
 
 
 def _written(out: Path) -> list[str]:
-    """What stands in a run folder only after the spend."""
+    """Names of files and folders that a run folder has only after the spend."""
     return [path.name for path in out.iterdir() if path.name not in (PRIVATE, LEDGER)]
 
 

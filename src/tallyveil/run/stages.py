@@ -1,8 +1,9 @@
 """Stages of a run, whose files a resumed run keeps only if they are, byte for byte, what the stage wrote.
 
 A checkpoint `private/<digest of the name>.json` holds the SHA-256 of every file of its stage and what the stage tells
-the manifest, authenticated with the key of the run. A stage is done again if its checkpoint is missing or damaged, or
-if a file is missing, altered or too many; since noise is addressed, it gives the same numbers again.
+the manifest. It is authenticated with the key of the run. A stage is done again if its checkpoint is missing or
+damaged, or if one of its files is missing, was changed or was added. Because noise is addressed, it then gives the same
+numbers.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ class Stages:
         """Do a stage, unless an earlier process has done it and its files are as they were written.
 
         Args:
-            name: Of the stage, unlike any other.
+            name: Name of the stage; no other stage has it.
             places: Files and folders, relative to the run folder, that this stage alone writes.
             work: Does it; what it returns goes into the checkpoint as JSON.
         Returns:
@@ -53,7 +54,7 @@ class Stages:
         return again
 
     def make(self, places: Sequence[str], work: Callable[[], Made]) -> Made:
-        """Do what every process does anew, on top of nothing that an earlier one left.
+        """Do what every process does again, after removing what an earlier process left.
 
         Args:
             places: Files and folders, relative to the run folder, that this work alone writes.
@@ -100,7 +101,7 @@ class Stages:
         return self._secrets.mac("checkpoint", content)
 
     def _found(self, places: Sequence[str]) -> dict[str, str]:
-        """SHA-256 of the files at some places; nothing stands for what is no plain file."""
+        """SHA-256 of the files at some places; an empty text for a link or another entry that is no plain file."""
         found = {}
         for place in places:
             top = self._inside(place)
@@ -124,7 +125,7 @@ class Stages:
 
 
 def _file_of(stage: str) -> str:
-    """Name of a checkpoint: stages are named after what plans name, and any text may stand there."""
+    """File name of a checkpoint. Names of stages come from plans and can be any text, so they are hashed."""
     return hashlib.sha256(stage.encode()).hexdigest()[:32] + ".json"
 
 

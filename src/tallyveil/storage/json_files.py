@@ -1,4 +1,4 @@
-"""Reading JSON that anybody may have changed: every way in which it can be damaged becomes one error."""
+"""Reading JSON files that somebody may have changed: every kind of damage becomes an error with a path."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def read_json_object(path: Path, mend: str) -> dict[str, Any]:
 
     Args:
         path: The file.
-        mend: What the user can do if it is damaged, as a sentence.
+        mend: A sentence that says what to do if the file is damaged.
     Raises:
         StoreError: the file cannot be read, is no JSON, is nested too deeply, has a key twice, or holds another
             value than an object.

@@ -1,4 +1,4 @@
-"""Where a command may write: never over an input, and never over files of somebody else."""
+"""Where a command may write: never over an input, and never over files that it did not write."""
 
 from collections.abc import Iterable
 from pathlib import Path

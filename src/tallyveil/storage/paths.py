@@ -1,4 +1,4 @@
-"""Names become file names here, and a path is proved to lie inside its folder here, and nowhere else.
+"""The one module that turns names into file names, and that checks that a path lies inside its folder.
 
 The encoding of names is injective: different names have different file names. Letters, digits, spaces, hyphens and
 underscores stand for themselves, so that a geolevel `County` is the file `County.parquet`. A `*`, which joins the
@@ -33,7 +33,9 @@ def file_name(name: str) -> str:
     Args:
         name: Any text, also an empty one.
     """
-    encoded = "".join(_encoded(character) for character in name) or "%"
+    encoded = "".join(_encoded(character) for character in name)
+    if not encoded.strip("."):  # empty, or names such as `.`, which mean folders
+        encoded = f"%{encoded}"
     if len(encoded) <= LONGEST_FILE_NAME:
         return encoded
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -66,7 +68,7 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
     Args:
         root: Folder of the outputs; it need not exist.
         relative: The files, as paths below `root`.
-        ending: What is put behind the name of a file while it is written.
+        ending: Ending that the name of a file has while it is written.
     Raises:
         StoreError: the system allows no path, or no file name, as long as one of them.
     """

@@ -1,4 +1,4 @@
-"""Reading the Parquet files of a release, which anybody may have damaged since: whatever is wrong becomes one error."""
+"""Reading the Parquet files of a release. Somebody may have damaged them, and every fault becomes one kind of error."""
 
 import json
 from collections.abc import Iterator, Sequence

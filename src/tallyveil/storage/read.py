@@ -12,7 +12,7 @@ import polars as pl
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-"""What polars raises for a file that is not what it should be; what these say may quote the file."""
+"""What polars raises for a file that it cannot read as asked. The words of these errors may quote the file."""
 
 LONGEST_HEADER: Final = 1 << 20
 """Bytes."""
@@ -237,7 +237,7 @@ def _missing_message(path: Path, what: str, missing: Sequence[str], present: Seq
         lines.append(f"  '{name}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
     if present is None:
         lines.append(
-            "Its own first line is not shown, for it may be a record. A CSV file needs a header line of these names, "
+            "Its first line is not shown, because it may be a record. A CSV file needs a header line of these names, "
             "with commas between them and a line feed at its end. Name the right columns, or add the line."
         )
     else:

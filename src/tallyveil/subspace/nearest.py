@@ -1,10 +1,11 @@
-"""How near two different tables can be that agree on the invariants, and whom a distance therefore protects.
+"""How near two different tables that agree on the invariants can be, and whom a distance therefore protects.
 
-A guarantee at a distance speaks of pairs of tables that agree on the invariants and are that near. Two things can
-make it say less than it seems to. A declared distance below what the neighbour relation moves leaves the change of
-one record out, so its cost would be understated. And invariants can forbid the change of one record altogether: then
-the nearest pairs differ by several records, and below their distance there is no pair at all. This module finds the
-distance of the nearest pairs, refuses the distances that protect nobody, and says what the others protect.
+A guarantee at a distance is about pairs of tables that agree on the invariants and are at most that far apart. It can
+promise less than it seems to, for two reasons. First, the declared distance can be below what one record moves under
+the neighbour relation. The guarantee then leaves out the change of one record, and understates its cost. Second, the
+invariants can forbid every change of one record. Then the nearest pairs differ by several records, and there is no pair
+below their distance. This module finds the distance of the nearest pairs, refuses distances that protect nobody, and
+says what the other distances protect.
 """
 
 import math
@@ -40,8 +41,8 @@ class NearestTables:
 def nearest_tables(lattice: Lattice, law: LatticeLaw, neighbours: Neighbours) -> NearestTables:
     """How near two different tables can be, and whether such a pair can be neighbours.
 
-    A record that is added or removed is a step in one cell, which must be free of constraints. One that changes its
-    cell takes a step back in one cell and a step forth in another, whose columns in the constraints must be equal.
+    Adding or removing a record changes one cell, which must be free of constraints. A record that changes its cell
+    takes one from a cell and adds one to another. The columns of these two cells in the constraints must be equal.
     """
     structure, columns = lattice.structure, abs(lattice.sparse_basis)
     alike = structure.free.size > 1 or any(block.size > 1 for block in structure.blocks)
@@ -54,12 +55,12 @@ def nearest_tables(lattice: Lattice, law: LatticeLaw, neighbours: Neighbours) ->
 
 
 def least_size(lattice: Lattice) -> int:
-    """A lower bound on the l1 norm, and so on the squared l2 norm, of a lattice vector but zero.
+    """A lower bound on the l1 norm, and so on the squared l2 norm, of every lattice vector except zero.
 
-    A vector of norm 1 is a step in one cell, which keeps the invariants only where none names the cell. One of norm 2
-    that has no such cell is a step in each of two cells, whose columns in the constraints are equal or opposite.
-    Where every vector of the basis has an even sum, every lattice vector has, and its norm is even too.
-    The squared l2 norm of a whole vector is never below its l1 norm.
+    A vector of norm 1 changes one cell by one. It keeps the invariants only if none of them names the cell. If there is
+    no such cell, a vector of norm 2 changes two cells by one each, and their columns in the constraints are equal or
+    opposite. If every vector of the basis has an even sum, every lattice vector has an even sum, and so an even norm.
+    The squared l2 norm of a vector of whole numbers is never below its l1 norm.
     """
     structure = lattice.structure
     if structure.free.size:

@@ -23,7 +23,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         for key, word in (("unit", self.one), ("units", self.many)):
-            # Words reach terminals, pages and file tags as they are, so they hold nothing but letters.
+            # Terminals, pages and file tags show these words, so they hold letters, spaces and hyphens only.
             plain = isinstance(word, str) and word.replace(" ", "").replace("-", "").isalpha()
             if not plain or word != word.strip() or len(word) > MOST_CHARACTERS:
                 raise SchemaError(
@@ -49,7 +49,7 @@ def unit_of(one: str | None = None, many: str | None = None) -> Unit:
         one: The singular; None for a person.
         many: The plural; without it the singular with an "s", and "people" for persons.
     Raises:
-        SchemaError: a word is none.
+        SchemaError: as `Unit`.
     """
     if one is None or one == PERSON.one:
         return PERSON if many is None else Unit(PERSON.one, many)

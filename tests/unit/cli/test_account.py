@@ -2,26 +2,17 @@
 
 import json
 import re
-import sys
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
 from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
-from tallyveil.cli.main import main
 
 
 @pytest.fixture
-def account(monkeypatch, capsys):
-    def run(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["tallyveil", "account", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert (ended.value.code or 0) == code, said.err
-        return said.err if code else said.out
-
-    return run
+def account(command):
+    return partial(command, "account")
 
 
 def test_epsilon(account):
@@ -155,10 +146,10 @@ def test_points_of_a_curve_are_the_decimals_shown(account):
         assert lower <= Fraction(exact.lower) <= Fraction(exact.upper) <= upper
 
 
-@pytest.mark.parametrize("command", ["epsilon", "profile", "tradeoff", "delta"])
-def test_no_noise_is_no_release(account, command):
-    flags = {"epsilon": ("--delta", "1e-10"), "delta": ("--epsilon", "1")}.get(command, ())
-    assert "no noise was given" in account(command, *flags, code=2)
+@pytest.mark.parametrize("question", ["epsilon", "profile", "tradeoff", "delta"])
+def test_no_noise_is_no_release(account, question):
+    flags = {"epsilon": ("--delta", "1e-10"), "delta": ("--epsilon", "1")}.get(question, ())
+    assert "no noise was given" in account(question, *flags, code=2)
 
 
 @pytest.mark.parametrize(

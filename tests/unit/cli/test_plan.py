@@ -127,7 +127,10 @@ def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
 def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):
     """Totals of regions are published exactly, and a quarter of the regions' share measures them."""
     text = " ".join(plan(small_release).split())
-    assert "6.25 % of the strategy's rho measures what is published exactly anyway: total at Region" in text
+    assert (
+        "6.25 % of the strategy's rho measures answers that are published exactly anyway: total at Region"
+        in text
+    )
     assert '[strategy.geolevels] Region = "' in text
     record = json.loads(plan(small_release, "--json"))
     assert record["fixed_by_invariants"]["freed"] == "1/16"

@@ -17,6 +17,7 @@ from tallyveil.execution.intervals import make_intervals
 from tallyveil.execution.run import run_release
 from tallyveil.intervals import fit_tree, level_answers, level_variances, questions_of, tree_covariance
 from tallyveil.measurements.store import StoredMeasurements
+from tallyveil.storage.read import parquet_metadata
 
 TOTALS = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
 VARIANCE = 4.0  # 1 / rho
@@ -102,8 +103,8 @@ def test_intervals_use_what_was_drawn(run, release_file):
 
 def test_refusals(run, edit):
     path = run / MEASUREMENTS
-    frame = pl.read_parquet(path)
-    frame[1:].write_parquet(path, metadata=pl.read_parquet_metadata(path))
+    frame, tags = pl.read_parquet(path), parquet_metadata(path)
+    frame[1:].write_parquet(path, metadata={"tallyveil.run": tags["tallyveil.run"]})
     with pytest.raises(StoreError) as refused:
         make_intervals(run, workers=1)
     assert refused.value.code == "measurements-mismatch"

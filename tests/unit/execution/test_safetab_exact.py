@@ -45,7 +45,7 @@ def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, toy, mechan
         == 0
     )
     assert set(t1["METHOD"]) == {"exact"}
-    assert manifest["private"] is False
+    assert manifest["protected"] is False
     assert "NOT PRIVATE" in manifest["warnings"][0]
     tags = pl.read_parquet_metadata(out / "t1-us.parquet")
     assert "NOT PRIVATE" in str(tags)
@@ -54,7 +54,7 @@ def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, toy, mechan
     assert not (out / "private").exists()
     with pytest.raises(StoreError):
         read_manifest(out, ReleaseKind.SAFETAB)
-    with pytest.raises(StoreError, match="holds something already"):
+    with pytest.raises(StoreError, match="not empty"):
         tabulate_exactly(params, data, out)
 
 
@@ -84,4 +84,4 @@ def test_both_flags_print_the_warning(tmp_path, toy, monkeypatch, capsys):
         main()
     said = capsys.readouterr()
     assert "NOT PRIVATE" in said.err
-    assert json.loads(said.out)["private"] is False
+    assert json.loads(said.out)["protected"] is False

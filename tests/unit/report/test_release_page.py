@@ -262,7 +262,7 @@ def test_a_missing_histogram_is_named(make_race_age: Callable[..., Path]) -> Non
 
 def test_shares_spent_on_what_is_exact_are_told(redistricting):
     """A third of the national budget of 2020 measures totals of States, which are exact."""
-    told = "32.4 % of the strategy's rho measures what is published exactly anyway: total at State"
+    told = "32.4 % of the strategy's rho measures answers that are published exactly anyway: total at State"
     text = text_of(write_report(redistricting))
     assert told in text
     assert '[strategy.geolevels] US = "426088/11360483"' in text
