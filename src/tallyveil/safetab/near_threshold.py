@@ -294,9 +294,8 @@ def _quantiles(own: _Sum, counts: Floats, level: float, guess: float) -> Floats:
 def _levels(estimator: DetailEstimator, parts: int) -> tuple[Floats, Floats]:
     """Knots of T, and H there, far beyond the table too; for the total H is G."""
     correction = correction_of(estimator)
-    far = (
-        UNIT * 10 * (noise_sum(estimator.stage_1, 1).reach + noise_sum(estimator.stage_2, estimator.n).reach)
-    )
+    reach = noise_sum(estimator.stage_1, 1).reach + noise_sum(estimator.stage_2, estimator.n).reach
+    far = UNIT * 10 * (1 + reach)  # the smallest noise reaches no further than 0
     ends = correction.knots[0] - far, correction.knots[-1] + far
     knots = np.concatenate([[ends[0]], correction.knots, [ends[1]]])
     w, share = estimator.weight, parts / estimator.n
