@@ -246,7 +246,9 @@ class NonPrivateEvent:
 TEST_KEY: Final = NonPrivateEvent("insecure test key: anybody can recompute the noise")
 """Noise that anybody can subtract: then nothing that was published is protected."""
 
-WITHOUT_NOISE: Final = NonPrivateEvent("tables without noise, to verify an implementation; they are the true counts")
+WITHOUT_NOISE: Final = NonPrivateEvent(
+    "tables without noise, to verify an implementation; they are the true counts"
+)
 """The published tables are the true counts themselves."""
 
 UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})

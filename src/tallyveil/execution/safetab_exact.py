@@ -56,7 +56,9 @@ def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
     with _ledger(out, declaration_of(inputs.plan)) as ledger:
         for run in inputs.plan.runs:
             regions = inputs.regions[run.run]
-            source = exact_group_measurer(inputs.persons[run.run], regions, ledger=ledger, reason=WITHOUT_NOISE.reason)
+            source = exact_group_measurer(
+                inputs.persons[run.run], regions, ledger=ledger, reason=WITHOUT_NOISE.reason
+            )
             exact = _without_bounds(run)
             tabulation = tabulate_all(exact.sets, regions)
             t1, t2, _ = tables_of(exact, inputs.plan, regions, source, tabulation, exact=True)
@@ -92,7 +94,9 @@ def tabulate_households_exactly(
     with _ledger(out, declared) as ledger:
         for run in plan.runs:
             own = regions[run.run]
-            source = exact_household_measurer(households[run.run], own, ledger=ledger, reason=WITHOUT_NOISE.reason)
+            source = exact_household_measurer(
+                households[run.run], own, ledger=ledger, reason=WITHOUT_NOISE.reason
+            )
             frames = tables_of_households(plan, run, own, groups[run.run], source)
             for table in TABLES:
                 marks = {name: pl.lit(0.0) for name in ("VARIANCE", "MARGIN")}

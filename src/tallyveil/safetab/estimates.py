@@ -191,7 +191,9 @@ def estimator_of(
 ) -> DetailEstimator:
     """The estimator of a detail with n cells, whose stage-1 counts lie in lowest <= Y1 < highest."""
     v1, v2 = stage_1.variance_float(), stage_2.variance_float()
-    unit = min(int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n)  # below 1 / n, so that the cells keep a weight
+    unit = min(
+        int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n
+    )  # below 1 / n, so that the cells keep a weight
     return DetailEstimator(n, stage_1, stage_2, lowest, highest, unit)
 
 
