@@ -14,10 +14,10 @@ import pytest
 from tallyveil.accounting import rho_of
 from tallyveil.cli.main import main
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
-from tallyveil.errors import SchemaError, StoreError
+from tallyveil.errors import BudgetError, SchemaError, StoreError
 from tallyveil.execution import safetab_households as running
 from tallyveil.execution.safetab_households import run_households, tables_of_households
-from tallyveil.noise import insecure_key
+from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.household_tables import listed_groups, read_group_totals
 from tallyveil.safetab.households import read_household_plan
 from tallyveil.safetab.regions import read_regions
@@ -175,6 +175,34 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, toy, tm
     assert run_households(params, data, tmp_path / "whole", test_key=KEY).already_finished
 
 
+def test_margins_cover_where_negative_cells_are_raised(toy, tmp_path):
+    """T1 lists empty groups in the finest detail: sums of raised cells lie far above 0, and their margins say so."""
+    params, data, *_ = write_inputs(toy, tmp_path, 30, allow_negative_counts=False)
+    path = data / "pop-group-totals.txt"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *(line.rpartition("|")[0] + "|5000" for line in lines[1:])]) + "\n")
+    plan = read_household_plan(params)
+    regions = read_regions(data, plan.config)
+    totals = read_group_totals(data, None, plan)
+    inside: dict = {False: [], True: []}
+    for run in plan.runs:
+        own = regions[run.run]
+        groups = {one.name: listed_groups(totals, run.run, one, own) for one in run.sets}
+        homes = read_households(data, plan, regions)[run.run]
+        exact = tables_of_households(plan, run, own, groups, HouseholdMeasurer(homes, own, NoNoise()))
+        for number in range(8):
+            noise = NoiseSource(insecure_key(f"raised {number}"))
+            found = tables_of_households(plan, run, own, groups, HouseholdMeasurer(homes, own, noise))
+            for name, frame in found.items():
+                errors = (frame["COUNT"] - exact[name]["COUNT"]).abs()
+                plain = frame["VARIANCE"] == frame["VARIANCE"].min()
+                for is_sum in (False, True):
+                    inside[is_sum] += (errors <= frame["MARGIN"]).filter(plain != is_sum).to_list()
+    for found in inside.values():
+        assert len(found) > 1000
+        assert np.mean(found) > 0.95 - 4 * (0.95 * 0.05 / len(found)) ** 0.5
+
+
 def command(monkeypatch, capsys, *words):
     monkeypatch.setattr(sys, "argv", ["tallyveil", "safetab", *map(str, words)])
     with pytest.raises(SystemExit) as ended:
@@ -295,3 +323,33 @@ def test_totals_of_the_other_run(inputs, tmp_path, monkeypatch, capsys):
     code, _, said = command(monkeypatch, capsys, "households", *inputs[:2], "--out", tmp_path / "out")
     assert code == SchemaError.exit_code
     assert "no group of the PR run" in said
+
+
+@pytest.mark.parametrize("allow_negative", [True, False])
+def test_without_noise_the_files_hold_the_truth_and_say_so(
+    toy, tmp_path, monkeypatch, capsys, allow_negative
+):
+    params, data, households, rows = write_inputs(toy, tmp_path, 400, allow_negative_counts=allow_negative)
+    out = tmp_path / "out"
+    flags = ("--no-noise", "--i-understand-this-is-not-private", "--json")
+    code, said, warned = command(monkeypatch, capsys, "households", params, data, "--out", out, *flags)
+    assert code == 0
+    assert json.loads(said)["private"] is False
+    assert "NOT PRIVATE" in warned
+    truth = slow_tables(toy, households, rows)
+    for table in ("t3", "t4"):
+        paths = [out / f"{table}-{run}.parquet" for run in ("us", "pr")]
+        frame = pl.concat(pl.read_parquet(path) for path in paths)
+        assert {row[:4]: row[4] for row in frame.rows()} == truth[table]
+        assert frame.select(pl.max_horizontal("VARIANCE", "MARGIN")).max().item() == 0
+        assert all("NOT PRIVATE" in str(pl.read_parquet_metadata(path)) for path in paths)
+        texts = [path.read_text().splitlines()[1:] for path in sorted((out / table).rglob("*.csv"))]
+        lines = [line.split("|") for text in texts for line in text]
+        assert {tuple(line[:4]): int(line[4]) for line in lines} == truth[table]
+    kinds = [json.loads(line)["kind"] for line in (out / "ledger.jsonl").read_text().splitlines()]
+    assert kinds == ["declaration", "declassify", "declassify"]
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "account", "total", str(out)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == BudgetError.exit_code
+    assert "epsilon is infinite" in capsys.readouterr().err

@@ -246,6 +246,17 @@ class NonPrivateEvent:
 TEST_KEY: Final = NonPrivateEvent("insecure test key: anybody can recompute the noise")
 """Noise that anybody can subtract: then nothing that was published is protected."""
 
+WITHOUT_NOISE: Final = NonPrivateEvent(
+    "tables without noise, to verify an implementation; they are the true counts"
+)
+"""The published tables are the true counts themselves."""
+
+UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})
+"""Acts after which nothing in the run's folder is protected.
+
+Any other non-private act, such as an evaluation, leaves the guarantee of what the run published as it is.
+"""
+
 Release: TypeAlias = DiscreteGaussian | DiscreteLaplace | IntegerSubspaceLaplace | IntegerSubspaceGaussian
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.accounting.events import TEST_KEY, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
+from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger import read_ledger
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, StoreError
@@ -26,12 +26,14 @@ class JointLedgers:
         event: Everything, one ledger after the other.
         non_private: Acts that no budget pays for, in words with the ledger each stands in; where there are
             any, the people have no finite guarantee against whoever saw what came of them.
+        unprotected: Those of them after which nothing that the run published is protected.
     """
 
     paths: tuple[Path, ...]
     neighbours: Neighbours
     event: SequentialEvent
     non_private: tuple[str, ...]
+    unprotected: tuple[str, ...]
 
     @property
     def paid(self) -> SequentialEvent:
@@ -67,15 +69,17 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
             "Translate the events of one first (accounting/translation.py), or account for each relation apart."
         )
     entries = [(path, entry) for path, (_, part) in zip(paths, contents, strict=True) for entry in part]
+    looks = [
+        (look, f"{entry.description} ({look.reason}; line {entry.sequence} of {path})")
+        for path, entry in entries
+        for look in _looks(entry.event)
+    ]
     return JointLedgers(
         paths,
         contents[0][0].neighbours,
         SequentialEvent(tuple(entry.event for _, entry in entries)),
-        tuple(
-            f"{entry.description} ({reason}; line {entry.sequence} of {path})"
-            for path, entry in entries
-            for reason in _reasons(entry.event)
-        ),
+        tuple(words for _, words in looks),
+        tuple(words for look, words in looks if look in UNPROTECTED),
     )
 
 
@@ -107,25 +111,24 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
         engine: As in `compose`.
 
     Raises:
-        BudgetError: a run used an insecure test key, so that nothing it published is protected.
+        BudgetError: a run used an insecure test key or added no noise, so that nothing it published is protected.
     """
     from tallyveil.accounting.composition import compose
 
-    if TEST_KEY in joint.event.events:
+    if joint.unprotected:
         raise BudgetError(
-            "together these runs have no finite guarantee, epsilon is infinite: among them is one with an insecure "
-            f"test key, whose noise anybody can subtract ({'; '.join(joint.non_private)}). Leave such runs out; they "
-            "must not be published."
+            "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
+            f"came of these acts: {'; '.join(joint.unprotected)}. Leave such runs out; they must not be published."
         )
     return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
 def _is_non_private(event: PrivacyEvent) -> bool:
-    return any(True for _ in _reasons(event))
+    return any(True for _ in _looks(event))
 
 
-def _reasons(event: PrivacyEvent) -> Iterable[str]:
+def _looks(event: PrivacyEvent) -> Iterable[NonPrivateEvent]:
     if isinstance(event, NonPrivateEvent):
-        yield event.reason
+        yield event
     for part in parts_of(event):
-        yield from _reasons(part)
+        yield from _looks(part)

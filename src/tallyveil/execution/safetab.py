@@ -111,6 +111,7 @@ def run_safetab(
     digest = binding_of(plan.digest(), bytes([coterminous_once]))
     outcome = finished_before(out, digest.hex())
     if outcome is not None:
+        describe_safetab(plan, out)  # a process that was killed may have left it out
         return outcome
     watch = Stopwatch(observer or SilentObserver())
     with watch.stage("read geography"):

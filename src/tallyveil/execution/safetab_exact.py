@@ -13,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 import tallyveil
+from tallyveil.accounting.events import WITHOUT_NOISE
 from tallyveil.accounting.ledger import Ledger
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.confidential.declassify import exact_group_measurer, exact_household_measurer
@@ -35,7 +36,6 @@ WARNING: Final = (
     "be published."
 )
 RUN: Final = "without-noise"
-_REASON: Final = "tables without noise, to verify an implementation; they are the true counts"
 _TAGS: Final = {"run": RUN, "protected": "false: the true counts, without noise", "warning": WARNING}
 
 
@@ -57,7 +57,9 @@ def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
     with _ledger(out, declaration_of(inputs.plan)) as ledger:
         for run in inputs.plan.runs:
             regions = inputs.regions[run.run]
-            source = exact_group_measurer(inputs.persons[run.run], regions, ledger=ledger, reason=_REASON)
+            source = exact_group_measurer(
+                inputs.persons[run.run], regions, ledger=ledger, reason=WITHOUT_NOISE.reason
+            )
             exact = _without_bounds(run)
             tabulation = tabulate_all(exact.sets, regions)
             t1, t2, _ = tables_of(exact, inputs.plan, regions, source, tabulation, exact=True)
@@ -93,7 +95,9 @@ def tabulate_households_exactly(
     with _ledger(out, declared) as ledger:
         for run in plan.runs:
             own = regions[run.run]
-            source = exact_household_measurer(households[run.run], own, ledger=ledger, reason=_REASON)
+            source = exact_household_measurer(
+                households[run.run], own, ledger=ledger, reason=WITHOUT_NOISE.reason
+            )
             frames = tables_of_households(plan, run, own, groups[run.run], source)
             for table in TABLES:
                 marks = {name: pl.lit(0.0) for name in ("VARIANCE", "MARGIN")}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tallyveil.accounting.events import TEST_KEY, NonPrivateEvent
+from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent
 from tallyveil.accounting.ledger_lines import LedgerEntry
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.manifest import read_manifest
@@ -29,7 +29,7 @@ def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
     looks = [
         {"line": entry.sequence, "description": entry.description, "reason": entry.event.reason}
         for entry in entries
-        if isinstance(entry.event, NonPrivateEvent) and entry.event != TEST_KEY
+        if isinstance(entry.event, NonPrivateEvent) and entry.event not in UNPROTECTED
     ]
     manifest = read_manifest(root)
     manifest["warnings"] = list(dict.fromkeys([*manifest["warnings"], DECLASSIFIED]))

@@ -191,8 +191,9 @@ def estimator_of(
 ) -> DetailEstimator:
     """The estimator of a detail with n cells, whose stage-1 counts lie in lowest <= Y1 < highest."""
     v1, v2 = stage_1.variance_float(), stage_2.variance_float()
-    # Noise whose variance is no float above 0 needs no help; rounded down, the cells keep a weight.
-    unit = min(int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n) if v1 + n * v2 else 0
+    unit = min(
+        int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n
+    )  # below 1 / n, so that the cells keep a weight
     return DetailEstimator(n, stage_1, stage_2, lowest, highest, unit)
 
 
@@ -288,6 +289,11 @@ def _taken_off(total: int, estimator: DetailEstimator) -> int:
     whole = _WHOLE_SPREADS[0] <= estimator.spread <= _WHOLE_SPREADS[1]
     # What is taken off a cell is w / (1 - w) / n = u / (1 - n u) times the excess of E[Y] over T.
     share = Fraction(estimator.unit, UNIT - estimator.n * estimator.unit)
+    if spread2 * UNIT**2 < 1:  # Y is the number nearest to T; the tails of its law have no digits left
+        half = Fraction(1, 2)
+        nearest = center if lowest is None else max(center, lowest - half)
+        nearest = nearest if highest is None else min(nearest, highest - half)
+        return math.floor(UNIT * share * (nearest - center) + half)
     with precision(_BITS):
         excess = (_mean_of_whole if whole else _mean_of_real)(center, spread2, lowest, highest)
         return int((rational(UNIT * share) * excess + arb(0.5)).floor().mid().unique_fmpz())

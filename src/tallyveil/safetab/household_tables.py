@@ -18,7 +18,7 @@ from tallyveil.safetab.households import GROUP_TOTALS, TABLES, HouseholdPlan, Ho
 from tallyveil.safetab.outputs import OutputCheck
 from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import Regions
-from tallyveil.safetab.sums import margin_of_sum, noise_sum
+from tallyveil.safetab.sums import margin_of_sum, noise_sum, raised_margin
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet
@@ -157,9 +157,13 @@ def household_rows(
     frames = []
     for number, (detail, noisy) in enumerate(zip(one.table.details, cells, strict=True)):
         own = np.flatnonzero(groups.detail == number)
-        counted = noisy if allow_negative else np.maximum(noisy, 0)
         for cell, parts in detail.sums:
             quality = quality_of_sum(one, len(parts))
+            measured = noisy[:, list(parts)]
+            plain, margin = measured.sum(axis=1), np.full(len(own), quality.margin)
+            count = plain if allow_negative else np.maximum(measured, 0).sum(axis=1)
+            if not allow_negative:
+                margin = raised_margin(plain, count, quality.margin)
             frames.append(
                 pl.DataFrame(
                     {
@@ -167,9 +171,9 @@ def household_rows(
                         "REGION_TYPE": pl.repeat(one.geography, len(own), dtype=pl.String, eager=True),
                         "ITERATION_CODE": codes.gather(groups.iterations[own]),
                         one.table.column: pl.repeat(str(cell), len(own), dtype=pl.String, eager=True),
-                        "COUNT": counted[:, list(parts)].sum(axis=1),
+                        "COUNT": count,
                         "VARIANCE": pl.repeat(quality.variance, len(own), dtype=pl.Float64, eager=True),
-                        "MARGIN": pl.repeat(quality.margin, len(own), dtype=pl.Float64, eager=True),
+                        "MARGIN": margin,
                         "TABLE": pl.repeat(detail.folder, len(own), dtype=pl.String, eager=True),
                     }
                 )

@@ -114,6 +114,21 @@ def margin_of_sum(law: NoiseSum) -> int:
     return int(enough[0]) if enough.size else middle
 
 
+def raised_margin(plain: NDArray[np.int64], count: NDArray[np.int64], margin: float) -> NDArray[np.float64]:
+    """Margins of sums whose negative cells were raised to 0 before they were added.
+
+    The true sum lies within `margin` of the sum before cells were raised, with the coverage of `margin`, and it is 0 or
+    more. The distance of the farthest such number from the published sum therefore has at least the same coverage.
+
+    Args:
+        plain: Sums of the noisy cells as they were measured.
+        count: The same sums after negative cells were raised.
+        margin: Margin of the noise of such a sum.
+    """
+    lowest, highest = np.maximum(plain - margin, 0.0), plain + margin
+    return np.asarray(np.maximum(np.maximum(count - lowest, highest - count), 0.0))
+
+
 def quantile_of_sum(law: NoiseSum, chance: Fraction) -> int:
     """Smallest whole x with P(X <= x) >= chance; x + 1 where the two cannot be told apart."""
     enough = np.cumsum(law.probabilities) >= float(chance) + _TOLERANCE

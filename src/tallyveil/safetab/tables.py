@@ -22,7 +22,7 @@ from tallyveil.safetab.measurements import GroupMeasurements
 from tallyveil.safetab.near_threshold import quality_arrays
 from tallyveil.safetab.plan import LevelSet, suppression_bound
 from tallyveil.safetab.regions import Regions
-from tallyveil.safetab.sums import noise_sum, quantile_of_sum
+from tallyveil.safetab.sums import noise_sum, quantile_of_sum, raised_margin
 
 Int64Array = NDArray[np.int64]
 _Worth = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
@@ -244,7 +244,7 @@ class SetTables:
         return {
             "COUNT": count,
             "VARIANCE": measured.variance,
-            "MARGIN": _raised_margin(plain, count, measured.margin) if raised else measured.margin,
+            "MARGIN": raised_margin(plain, count, measured.margin) if raised else measured.margin,
             "ESTIMATE": estimates if self.allow_negative else np.maximum(estimates, 0.0),
             "ESTIMATE_VARIANCE": variances,
             "ESTIMATE_MARGIN": margins,
@@ -296,12 +296,6 @@ def _worth(one: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> 
     """Quality of the sum of so many cells, and variances and margins of its estimate in groups with these totals."""
     variances, margins, _ = quality_arrays(one, parts, estimates)
     return one.measured(parts), variances, margins
-
-
-def _raised_margin(plain: Int64Array, count: Int64Array, margin: float) -> NDArray[np.float64]:
-    """Margin of a sum whose negative cells were raised: the farthest count of 0 or more within the noise's margin."""
-    lowest, highest = np.maximum(plain - margin, 0.0), plain + margin
-    return np.asarray(np.maximum(np.maximum(count - lowest, highest - count), 0.0))
 
 
 def _joined(parts: list[_Groups]) -> _Groups:

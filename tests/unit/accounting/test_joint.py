@@ -17,7 +17,7 @@ from tallyveil.accounting import (
     SequentialEvent,
     compose,
 )
-from tallyveil.accounting.events import TEST_KEY
+from tallyveil.accounting.events import TEST_KEY, WITHOUT_NOISE
 from tallyveil.accounting.joint import joint_event, published_guarantee, read_joint, runs_in
 from tallyveil.errors import BudgetError, StoreError
 
@@ -78,11 +78,19 @@ def test_what_no_budget_pays_for_is_named_beside_the_guarantee_of_the_rest(runs:
     assert published_guarantee(joint) == compose(FIRST, SECOND, neighbours=BOUNDED)
 
 
-def test_noise_that_anybody_can_subtract_leaves_no_guarantee(runs: list[Path]) -> None:
+@pytest.mark.parametrize("act", [TEST_KEY, WITHOUT_NOISE])
+def test_noise_that_anybody_can_subtract_and_no_noise_leave_no_guarantee(
+    runs: list[Path], act: NonPrivateEvent
+) -> None:
     with Ledger(runs[1] / "ledger.jsonl", Declaration("epsilon", Fraction(10), BOUNDED), "b") as ledger:
-        ledger.declassify(TEST_KEY, "run with an insecure test key", "test key")
+        ledger.declassify(NonPrivateEvent("errors against the truth"), "evaluation", "evaluate")
+        ledger.declassify(act, "what protects nothing", "act")
+    joint = read_joint(runs)
+    assert len(joint.non_private) == 2
+    (named,) = joint.unprotected
+    assert named.startswith(f"what protects nothing ({act.reason}")
     with pytest.raises(BudgetError, match="epsilon is infinite"):
-        published_guarantee(read_joint(runs))
+        published_guarantee(joint)
 
 
 def test_a_ledger_counts_once_and_must_be_there(runs: list[Path], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tallyveil.accounting.ledger import read_ledger
 from tallyveil.cli.main import main
-from tallyveil.errors import StoreError
+from tallyveil.errors import BudgetError, StoreError
 from tallyveil.execution.safetab_exact import tabulate_exactly
 from tallyveil.release.manifest import ReleaseKind, read_manifest
 
@@ -56,6 +56,18 @@ def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, toy, mechan
         read_manifest(out, ReleaseKind.SAFETAB)
     with pytest.raises(StoreError, match="not empty"):
         tabulate_exactly(params, data, out)
+
+
+def test_no_guarantee_adds_up_with_tables_without_noise(tmp_path, toy, monkeypatch, capsys):
+    data, out = toy.write_data(tmp_path / "d", toy.person_rows(50)), tmp_path / "out"
+    tabulate_exactly(toy.write_params(tmp_path / "p", run_pr=False), data, out)
+    monkeypatch.setattr("sys.argv", ["tallyveil", "account", "total", str(out)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == BudgetError.exit_code
+    said = " ".join(capsys.readouterr().err.split())
+    assert "epsilon is infinite" in said
+    assert "tables without noise" in said
 
 
 @pytest.mark.parametrize("flags", [["--no-noise"], ["--i-understand-this-is-not-private"]])

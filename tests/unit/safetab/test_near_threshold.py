@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
+from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian, DiscreteLaplace
 from tallyveil.safetab.estimates import UNIT, chosen_law, estimator_of
 from tallyveil.safetab.near_threshold import near_threshold, quality_arrays
 from tallyveil.safetab.sums import noise_sum
@@ -91,8 +91,11 @@ def test_sums_of_some_cells_are_covered_given_the_choice(mechanism, parts):
         assert (errors**2).mean() < 1.02 * variances.mean()
 
 
-def test_noise_too_small_for_a_float_needs_no_estimate():
-    tiny = DiscreteGaussian(Fraction(1, 10**7))
-    estimator = estimator_of(8, tiny, tiny, 60, None)
-    assert estimator.unit == 0
-    assert estimator.combined(8).margin == estimator.measured(8).margin == 0
+@pytest.mark.parametrize("law", [DiscreteGaussian, DiscreteLaplace])
+@pytest.mark.parametrize("parts", [1, 8])
+def test_the_smallest_noise_has_margins_of_next_to_nothing(law, parts):
+    smallest = law(SMALLEST_PARAMETER)
+    estimator = estimator_of(8, smallest, smallest, 60, 200)
+    _, margins, _ = quality_arrays(estimator, parts, np.array([58.0, 60.0, 61.0, 100.0, 199.0, 200.0]))
+    assert margins.max() < 2
+    assert estimator.measured(parts).margin == 0
