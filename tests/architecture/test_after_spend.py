@@ -1,7 +1,8 @@
 """Every `raise` that can be reached after the spend is listed with the reason why it cannot be known before.
 
-`raises_after_spend.toml` groups them by reason. An entry is `module:function:code` (the class of the error where it has
-no code of its own), and how many such raises the function has, where they are several.
+`raises_after_spend.toml` gives each its own reason. A key is `module:function:code` (the class of the error where it
+has no code of its own), and how many such raises the function has, where they are several. The file also says, in
+words, which calls of libraries can fail then, and what happens.
 
 What can be reached is read off the source, rather too much than too little. A plain name is what its module defines or
 imports under that name. An attribute `.name` may be the method or property `name` of any class that some reachable
@@ -54,6 +55,7 @@ class CallGraph:
     def __init__(self) -> None:
         self.nodes: dict[Place, ast.AST] = {}
         self.names: dict[str, dict[str, Place]] = {}
+        self._parts: dict[Place, list[ast.AST]] = {}
 
     def reachable(self, roots: set[Place]) -> set[Place]:
         """Everything that the roots may call, themselves included."""
@@ -120,13 +122,15 @@ class CallGraph:
 
     def _own(self, place: Place) -> list[ast.AST]:
         """Parts of a function that are not in a function inside it."""
-        found, waiting = [], list(ast.iter_child_nodes(self.nodes[place]))
-        while waiting:
-            node = waiting.pop()
-            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found.append(node)
-                waiting += ast.iter_child_nodes(node)
-        return found
+        if place not in self._parts:
+            found = self._parts[place] = []
+            waiting = list(ast.iter_child_nodes(self.nodes[place]))
+            while waiting:
+                node = waiting.pop()
+                if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                    found.append(node)
+                    waiting += ast.iter_child_nodes(node)
+        return self._parts[place]
 
     def _used(self, place: Place) -> tuple[set[str], set[str]]:
         node = self.nodes[place]
@@ -170,15 +174,26 @@ def found() -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def listed() -> Counter[str]:
+def reasons() -> dict[str, str]:
+    register = tomllib.loads(REGISTER.read_text(encoding="utf-8"))
+    assert set(register) == {"library_calls", "raises"}
+    reasons: dict[str, str] = register["raises"]
+    return reasons
+
+
+@pytest.fixture(scope="module")
+def listed(reasons: dict[str, str]) -> Counter[str]:
     counted: Counter[str] = Counter()
-    for group in tomllib.loads(REGISTER.read_text(encoding="utf-8"))["reason"]:
-        assert len(group["why"]) > 40
-        for entry in group["raises"]:
-            key, _, times = entry.partition(" x")
-            assert key not in counted, f"{key} stands twice"
-            counted[key] = int(times or 1)
+    for entry in reasons:
+        key, _, times = entry.partition(" x")
+        assert key not in counted, f"{key} stands twice"
+        counted[key] = int(times or 1)
     return counted
+
+
+def test_every_raise_has_a_reason_of_its_own(reasons: dict[str, str]) -> None:
+    shared = [why for why, times in Counter(reasons.values()).items() if times > 1 or len(why) < 40]
+    assert not shared, f"say it of each by itself: {shared}"
 
 
 def test_every_raise_after_the_spend_has_its_reason(found: Counter[str], listed: Counter[str]) -> None:
