@@ -82,7 +82,7 @@ def family(seed, total):
     queries.append(measured(rng, truth, "detailed", detailed, n_cells, usual, factors))
     names = [query.name for query in queries]
     cut = int(rng.integers(0, len(names))) if seed % 2 else 0
-    first = (EstimationPass(tuple(names[:cut]), float(rng.choice([0.1, 0.5, 1.0]))),) if cut else ()
+    first = (EstimationPass(tuple(names[:cut]), float(rng.choice([0.0, 0.1, 0.5, 1.0]))),) if cut else ()
     return FamilyProblem(
         geocode="parent",
         geolevel="state",

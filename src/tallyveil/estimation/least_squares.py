@@ -165,8 +165,18 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArr
     for name in current.queries:
         query = problem.query(name)
         answers = _answers(query.labels, query.values.shape[1], estimate)
-        carried.append(Bounds(query.labels, answers - current.slack, answers + current.slack))
+        slack = max(current.slack, _blur(answers))
+        carried.append(Bounds(query.labels, answers - slack, answers + slack))
     return tuple(carried)
+
+
+def _blur(answers: FloatArray) -> float:
+    """Persons by which floats miss sums of such answers, where that is more than what certifies a point; else 0.
+
+    From 2^27 persons on, rows that must hold a sum exactly may contradict the parent's counts in the last bits.
+    """
+    blur = 8.0 * float(np.spacing(np.abs(answers).max(initial=0.0)))
+    return blur if blur > CERTIFIED_PERSONS else 0.0
 
 
 def _narrow(allowed: BoolArray, carried: tuple[Bounds, ...]) -> BoolArray:
