@@ -5,6 +5,7 @@ from typing import Final
 
 from tallyveil.budget.allocation import Allocation
 from tallyveil.errors import BudgetError
+from tallyveil.noise.address import CELLS, high_word
 from tallyveil.noise.key import KEY_BYTES
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
@@ -21,7 +22,11 @@ def certify_noise(allocation: Allocation, schema: Schema) -> None:
 
     Raises:
         BudgetError, SolverError: see `refuse_vast_noise` and `certify_laws`.
+        GeographyError, SchemaError: more geolevels, or queries at one, than addresses of noise have numbers for.
     """
+    strategy = allocation.strategy
+    for number, geolevel in enumerate(allocation.spine.geolevels):
+        high_word(CELLS, number, max(len(strategy.queries(geolevel)) - 1, 0))
     refuse_vast_noise(allocation, schema)
     certify_laws(laws_of(allocation))
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from tallyveil.config.spine_tables import SpineTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.universe.limits import LARGEST_COUNT
 
 EVERY_GEOLEVEL = "*"
 
@@ -173,12 +174,18 @@ class EstimationTable(Table):
 
     passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
     slack: Exact | None = Field(default=None, description="Records an earlier pass's answers may still move.")
-    rounding: dict[str, list[list[Name]]] = Field(default_factory=dict)
+    rounding: dict[str, Annotated[list[list[Name]], Field(min_length=1)]] = Field(default_factory=dict)
     rounding_target: RoundingTarget | None = Field(
         default=None,
         description="What rounding comes near to: the estimates (fraction), or the estimates rounded to nearest "
         "(nearest, as in 2020). Without it, that of the strategy's preset, or fraction.",
     )
+
+    @model_validator(mode="after")
+    def _within_counts(self) -> Self:
+        if self.slack is not None and not 0 <= self.slack <= LARGEST_COUNT:
+            raise ValueError(f"slack is a number of records from 0 to {LARGEST_COUNT:,}")
+        return self
 
 
 class InvariantTable(Table):

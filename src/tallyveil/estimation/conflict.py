@@ -35,6 +35,8 @@ def explain_conflict(problem: FamilyProblem) -> str | None:
 
     The message holds names and geocodes and no number of the data.
     """
+    if problem.parent_counts is None and not problem.constraints:
+        return None
     rows = _elastic(problem)
     prices = _prices(rows)
     if prices is None:

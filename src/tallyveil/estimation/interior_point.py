@@ -48,7 +48,7 @@ def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
         [_widen(sums, n_extra), _widen(program.rows.matrix[equality], n_extra), objective.lift]
     )
     right = np.concatenate([_sum_values(program), program.rows.lower[equality], objective.target])
-    unit = _unit(np.concatenate([right, program.rows.lower[~equality]]))
+    unit = _unit(np.concatenate([right, program.rows.lower[~equality], program.rows.upper[~equality]]))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = TOLERANCE
     solver.settings.eps_rel = 0.0
@@ -70,8 +70,11 @@ def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
 
 
 def _unit(numbers: FloatArray) -> float:
-    """The power of two, 1 or more, in which no number is above `LARGEST_NUMBER`; without it, tolerances are lost."""
-    largest = float(np.abs(numbers).max(initial=0.0))
+    """The power of two, 1 or more, in which no number is above `LARGEST_NUMBER`; without it, tolerances are lost.
+
+    A bound that is not there is infinite, and counts for nothing.
+    """
+    largest = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
     return max(1.0, float(2.0 ** np.ceil(np.log2(max(largest, 1.0) / LARGEST_NUMBER))))
 
 
@@ -110,7 +113,8 @@ def _widen(matrix: sparse.csr_matrix, n_extra: int) -> sparse.csr_matrix:
 def _lifted(program: BlockProgram, scale: float) -> _Objective:
     """Residual variables for answers of two or more variables; a single cell's answer stays on the diagonal."""
     n = program.n_variables
-    diagonal, linear = program.ridge[program.kind[program.child], program.cell], np.zeros(n)
+    diagonal = program.ridge[program.kind[program.child], program.cell]
+    linear = diagonal * program.centre
     weights, targets, rows, columns = [], [], [], []
     n_extra = 0
     for one in program.partitions:

@@ -2,7 +2,8 @@
 
 Each pass climbs a ladder until an answer is certified, and how far it had to climb is its status:
 compiled descent and active-set polish; more sweeps of the same; an interior-point method with the polish in
-numpy; the interior point's answer as it is, where it is within the limit.
+numpy; the same for the difference to a close point, which large counts need; the interior point's answer as it is,
+where it is within the limit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tallyveil.estimation.active_set import CERTIFIED_PERSONS, polish
 from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProblem, FloatArray, Int32Array
+from tallyveil.estimation.program import BlockProgram, centred
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
 from tallyveil.estimation.solution import EstimateStatus, least_certain
 from tallyveil.kernels.family_certificate import squared_deviation
@@ -23,6 +25,8 @@ from tallyveil.kernels.family_solver import solve_pass
 
 LIMIT_PERSONS = 1e-4
 ZERO_PERSONS = 1e-9
+MOST_CENTRES = 3
+"""Close points that are tried in turn, each the answer around the one before."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +100,7 @@ def _solve(
         first = compiled.rounds == 1
         status = EstimateStatus.CERTIFIED if first else EstimateStatus.CERTIFIED_BY_MORE_SWEEPS
         return LeastSquaresAnswer(compiled.estimate, status, compiled.residual, False)
-    fallback = _solve_interior(problem, allowed, current, bounds)
+    fallback = _solve_interior(problem, allowed, current, bounds, compiled.estimate)
     if fallback.infeasible or fallback.residual_persons <= compiled.residual:
         return fallback
     return LeastSquaresAnswer(compiled.estimate, fallback.status, compiled.residual, False)
@@ -114,17 +118,45 @@ def _solve_nobody(
 
 
 def _solve_interior(
-    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: tuple[Bounds, ...]
+    problem: FamilyProblem,
+    allowed: BoolArray,
+    current: EstimationPass,
+    bounds: tuple[Bounds, ...],
+    near: FloatArray,
 ) -> LeastSquaresAnswer:
-    """One pass by an interior-point method and the polish in numpy, which share nothing with the kernels."""
+    """One pass by an interior-point method and the polish in numpy, which share nothing with the kernels.
+
+    Where that certifies nothing, the same is tried for the difference to a close point: the one just found or, failing
+    that, `near`.
+    """
     program, merging = reduce_pass(problem, allowed, current, bounds)
-    start, infeasible = solve_interior(program)
-    if infeasible or not np.isfinite(start.x).all():
+    x, residual, infeasible = _polished(program)
+    if residual > CERTIFIED_PERSONS:
+        start = x if np.isfinite(residual) else merging.merge(near)[program.child, program.cell]
+        for _ in range(MOST_CENTRES):
+            around = centred(program, start)
+            difference, found, _ = _polished(around)
+            if not np.isfinite(found):
+                break
+            start = around.centre + difference
+            if found < residual:
+                x, residual, infeasible = start, found, False
+            if residual <= CERTIFIED_PERSONS:
+                break
+    if not np.isfinite(residual):
         return LeastSquaresAnswer(np.zeros(allowed.shape), EstimateStatus.INTERIOR_POINT, np.inf, infeasible)
-    point, residual = polish(program, start)
     certified = residual <= CERTIFIED_PERSONS
     status = EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT if certified else EstimateStatus.INTERIOR_POINT
-    return LeastSquaresAnswer(merging.expand(program.spread(point.x)), status, residual, False)
+    return LeastSquaresAnswer(merging.expand(program.spread(x)), status, residual, False)
+
+
+def _polished(program: BlockProgram) -> tuple[FloatArray, float, bool]:
+    """The interior point's answer after the polish, its residual, and whether the method says there is none."""
+    start, infeasible = solve_interior(program)
+    if infeasible or not np.isfinite(start.x).all():
+        return start.x, np.inf, infeasible
+    point, residual = polish(program, start)
+    return point.x, residual, False
 
 
 def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> tuple[Bounds, ...]:
@@ -133,8 +165,18 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArr
     for name in current.queries:
         query = problem.query(name)
         answers = _answers(query.labels, query.values.shape[1], estimate)
-        carried.append(Bounds(query.labels, answers - current.slack, answers + current.slack))
+        slack = max(current.slack, _blur(answers))
+        carried.append(Bounds(query.labels, answers - slack, answers + slack))
     return tuple(carried)
+
+
+def _blur(answers: FloatArray) -> float:
+    """Persons by which floats miss sums of such answers, where that is more than what certifies a point; else 0.
+
+    From 2^27 persons on, rows that must hold a sum exactly may contradict the parent's counts in the last bits.
+    """
+    blur = 8.0 * float(np.spacing(np.abs(answers).max(initial=0.0)))
+    return blur if blur > CERTIFIED_PERSONS else 0.0
 
 
 def _narrow(allowed: BoolArray, carried: tuple[Bounds, ...]) -> BoolArray:

@@ -9,13 +9,17 @@ one kind, and seldom more than three. Variables are the allowed (child, cell) pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.problem import BoolArray, FloatArray, Int64Array
 from tallyveil.kernels.family_program import SOFTEST
+
+ROOM: Final = 2.0**14
+"""Persons by which a count may fall below a close point of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class BlockProgram:
         rows: Constraint rows and rows carried from earlier passes.
         child: Child of each variable, shape (n,).
         cell: Cell of each variable, shape (n,).
+        centre: What was taken away from every count, shape (n,): zeros, or see `centred`. The ridge still pulls
+            the whole count, and optimality is that of the whole count, which may not be below zero.
     """
 
     allowed: BoolArray
@@ -82,6 +88,7 @@ class BlockProgram:
     rows: RowSet
     child: Int64Array
     cell: Int64Array
+    centre: FloatArray
 
     @property
     def n_variables(self) -> int:
@@ -121,6 +128,40 @@ class Point:
     row_price: FloatArray
 
 
+def centred(program: BlockProgram, x: FloatArray) -> BlockProgram:
+    """The same program in the differences from whole numbers a little below a close point.
+
+    Floats hold 53 bits. Of a count of billions these leave too few for the differences that decide where the optimum
+    is. All that is taken away is whole and is subtracted from whole numbers first, which is exact; what is left is of
+    the size of the noise.
+
+    Args:
+        program: A program whose centre is zero.
+        x: A close point, shape (n,). Counts below `ROOM` keep their own bound at zero; from larger ones all but about
+            `ROOM` is taken, which bounds them from below. An optimum that lies on such a bound is not certified.
+    """
+    centre = np.floor(np.maximum(x - ROOM, 0.0))
+    full = program.spread(centre)
+    partitions, linear = [], np.zeros(full.shape)
+    for one in program.partitions:
+        used = one.labels >= 0
+        values = one.values.copy()
+        for cell in np.flatnonzero(used):
+            values[:, one.labels[cell]] -= full[:, cell]
+        linear[:, used] += one.weights[:, None] * values[:, one.labels[used]]
+        partitions.append(replace(one, values=values))
+    moved = program.rows.matrix @ centre
+    rows = replace(program.rows, lower=program.rows.lower - moved, upper=program.rows.upper - moved)
+    return replace(
+        program,
+        sums=None if program.sums is None else program.sums - full.sum(axis=0),
+        partitions=tuple(partitions),
+        linear=linear - program.ridge[program.kind] * full,
+        rows=rows,
+        centre=centre,
+    )
+
+
 def reduced_cost(program: BlockProgram, point: Point) -> FloatArray:
     """Gradient of the Lagrangian at each variable, shape (n,): zero inside, not negative at zero."""
     full = program.spread(point.x)
@@ -150,7 +191,7 @@ def residual_persons(program: BlockProgram, point: Point) -> float:
     """
     if program.n_variables == 0:
         return 0.0 if program.sums is None or not program.sums.any() else np.inf
-    step = point.x - np.maximum(0.0, point.x - reduced_cost(program, point) / program.curvature)
+    step = point.x - np.maximum(-program.centre, point.x - reduced_cost(program, point) / program.curvature)
     worst = float(np.abs(step).max())
     if program.sums is not None:
         sums = np.bincount(program.cell, weights=point.x, minlength=program.sums.size)

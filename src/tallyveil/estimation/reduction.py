@@ -70,6 +70,12 @@ class Merging:
         """Counts of shape (C, g) on the support, shape (C, s)."""
         return np.asarray(merged[:, self.group] * self.share)
 
+    def merge(self, counts: FloatArray) -> FloatArray:
+        """Counts on the support, shape (C, s), summed to those of the program's cells, shape (C, g)."""
+        merged = np.zeros((counts.shape[0], self.first.size))
+        np.add.at(merged, (slice(None), self.group), counts)
+        return merged
+
 
 def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
     """The problem's constraints with trivial bounds taken away."""
@@ -137,6 +143,7 @@ def _program(
         rows=_rows(allowed, sums, child, cell, bounds),
         child=child,
         cell=cell,
+        centre=np.zeros(child.size),
     )
 
 

@@ -190,6 +190,7 @@ class _Release:
             if self.plan.measurements == "full" or (self.plan.measurements == "support" and level == 0):
                 self._measure(run, level, measurer)
             counts.append(self._estimate(run, level, measurer, counts[-1] if counts else None))
+        run.make([UNSOLVED], lambda: None)  # families that stopped an earlier try are solved now
         publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
         manifest = self._manifest(run, counts)
         log.write("finished", run=run.run_id)

@@ -30,6 +30,7 @@ def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolut
         write_json(path, problem_to_mapping(problem))
         raise SolverError(
             f"{error}. The family is kept in {path} (noisy answers and published counts, no true count); "
-            "tallyveil.estimation.problem_json reads it.",
+            "tallyveil.estimation.problem_json reads it. The key and all measurements are kept, too: the same command "
+            "tries again with the same noise and spends nothing.",
             code="family-unsolved",
         ) from error

@@ -61,12 +61,12 @@ def high_word(kind: int, geolevel: int, query: int) -> np.uint64:
     if not 0 <= geolevel < 1 << GEOLEVEL_BITS:
         raise GeographyError(
             f"Noise address: geolevel is {geolevel}, wanted 0 to {(1 << GEOLEVEL_BITS) - 1}. "
-            "Number the geolevels from the root, which is 0."
+            f"Use at most {1 << GEOLEVEL_BITS} geolevels, numbered from the root, which is 0."
         )
     if not 0 <= query < 1 << QUERY_BITS:
         raise SchemaError(
             f"Noise address: query is {query}, wanted 0 to {(1 << QUERY_BITS) - 1}. "
-            "Number the query groups of the plan from 0."
+            f"Use at most {1 << QUERY_BITS} query groups, numbered from 0."
         )
     shifted = kind << GEOLEVEL_BITS | geolevel
     return np.uint64((shifted << QUERY_BITS | query) << GEOUNIT_BITS)

@@ -19,6 +19,8 @@ LARGEST_COUNT: Final = 2**32
 Every number after it then fits where it is computed. Whole numbers: sums over the geounits and cells of a release stay
 below 2**63, and so do estimates in the rounding's units of 2**-20. Floats: they hold all of these units exactly up to
 2**33, which leaves as much again for noise (`tallyveil.budget.noise_size` refuses noise that would need more).
+
+Least squares is not proved to certify every family of such counts, but measured: docs/release-file.md, "Sizes".
 """
 
 NO_LIMIT: Final = 2**62

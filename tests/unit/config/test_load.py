@@ -169,3 +169,15 @@ def test_the_rounding_target_reaches_every_family(edit):
 def test_words_for_what_is_counted_that_cannot_be_are_refused(edit, line, wanted):
     with pytest.raises(TallyveilError, match=re.escape(wanted)):
         load_plan(edit('name = "people"\n[[schema', f'name = "people"\n{line}\n[[schema'))
+
+
+@pytest.mark.parametrize("slack", ["-1", "-1/1000000", "4294967297", "1e999"])
+def test_a_slack_that_no_family_could_take_is_refused_with_the_plan(edit, slack):
+    """It would stop the run at the second geolevel, after the spend."""
+    with pytest.raises(TallyveilError, match="slack"):
+        load_plan(edit("[estimation.passes]", f'[estimation]\nslack = "{slack}"\n[estimation.passes]'))
+
+
+def test_a_rounding_without_a_stage_is_refused_with_the_plan(edit):
+    with pytest.raises(TallyveilError, match="rounding"):
+        load_plan(edit('"*" = [["total"], ["home", "age*home"]]', '"*" = []'))
