@@ -26,3 +26,22 @@ def test_nothing_is_added_to_a_damaged_release(small_release, tmp_path, monkeypa
         main()
     assert ended.value.code
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate", "intervals"])
+def test_a_ledger_whose_spend_was_cut_off_is_refused(small_release, tmp_path, monkeypatch, capsys, command):
+    out = tmp_path / "out"
+    small_release.write_text(small_release.read_text() + 'measurements = "full"\n')
+    run_release(load_plan(small_release), out, test_key=insecure_key("damaged"))
+    ledger = out / "ledger.jsonl"
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    flags = ["--truth", str(small_release.parent / "people.parquet"), "--i-understand-this-is-not-private"]
+    monkeypatch.setattr(
+        sys, "argv", ["tallyveil", command, str(out), *(flags if command == "evaluate" else ())]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    assert "ledger-damaged" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

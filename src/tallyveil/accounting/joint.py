@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger import read_ledger
+from tallyveil.accounting.ledger_lines import LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, StoreError
 
@@ -50,7 +51,7 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
         ledgers: Paths of the ledgers, or of the folders that hold them.
 
     Raises:
-        StoreError: a ledger cannot be read, is corrupt, or is named twice; or there is none.
+        StoreError: a ledger cannot be read, is corrupt, shows nothing, or is named twice; or there is none.
         BudgetError: two ledgers are stated under different relations.
     """
     paths = tuple(path / LEDGER_NAME if path.is_dir() else path for path in ledgers)
@@ -61,6 +62,8 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
         if resolved.count(place) > 1:
             raise StoreError(f"the ledger {path} is named more than once. Name every run once.")
     contents = [read_ledger(path) for path in paths]
+    for path, (_, part) in zip(paths, contents, strict=True):
+        _require_an_entry(path, part)
     relations = {declaration.neighbours: path for path, (declaration, _) in zip(paths, contents, strict=True)}
     if len(relations) > 1:
         stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
@@ -81,6 +84,17 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
         tuple(words for _, words in looks),
         tuple(words for look, words in looks if look in UNPROTECTED),
     )
+
+
+def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
+    """Refuse a ledger that shows nothing: the hashes of its lines do not tell that the last ones were cut off."""
+    if not entries:
+        raise StoreError(
+            f"the ledger {path} declares a budget and shows no spend, so that it is no account of a release: a run "
+            "enters its spend before it draws any noise. Its last lines may have been cut off. Restore the file from "
+            "a copy.",
+            code="ledger-damaged",
+        )
 
 
 def runs_in(folder: Path) -> tuple[Path, ...]:

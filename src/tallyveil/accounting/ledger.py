@@ -196,7 +196,11 @@ class Ledger:
         line = chained_line(mapping, self._head)
         end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(line + b"\n")
+            data = line + b"\n"
+            while (
+                data
+            ):  # a disk that runs full takes a part of what it is given, and says so only the next time
+                data = data[self._file.write(data) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             # Half a line in the middle of the file would make the ledger unreadable for ever.

@@ -76,8 +76,10 @@ def epsilon(
 ) -> None:
     """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    answer = {"epsilon": guarantee.epsilon(_exact(delta)).to_mapping(), "delta": delta}
-    _print({**answer, "classical": _classical(guarantee, _exact(delta)), **_about(guarantee)}, as_json)
+    answer = {"epsilon": guarantee.epsilon(_exact(delta, "--delta")).to_mapping(), "delta": delta}
+    _print(
+        {**answer, "classical": _classical(guarantee, _exact(delta, "--delta")), **_about(guarantee)}, as_json
+    )
     _plot_profile(guarantee, plot)
 
 
@@ -95,8 +97,8 @@ def delta(
     """Delta at an epsilon, from both sides, and its logarithm where it is too small for a float."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
     answer = {
-        "delta": guarantee.delta(_exact(epsilon)).to_mapping(),
-        "log_delta": guarantee.log_delta(_exact(epsilon)).to_mapping(),
+        "delta": guarantee.delta(_exact(epsilon, "--epsilon")).to_mapping(),
+        "log_delta": guarantee.log_delta(_exact(epsilon, "--epsilon")).to_mapping(),
         "epsilon": epsilon,
     }
     _print({**answer, **_about(guarantee)}, as_json)
@@ -169,10 +171,15 @@ def calibrate(
     from tallyveil.accounting import calibrate as find
 
     before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
-    found = find(before.event, epsilon=_exact(epsilon), delta=_exact(delta), neighbours=before.neighbours)
+    found = find(
+        before.event,
+        epsilon=_exact(epsilon, "--epsilon"),
+        delta=_exact(delta, "--delta"),
+        neighbours=before.neighbours,
+    )
     answer = {
         **_factor(found.factor),
-        "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
+        "epsilon": found.guarantee.epsilon(_exact(delta, "--delta")).to_mapping(),
         "delta": delta,
         "event": found.event.to_mapping(),
         **_about(found.guarantee),
@@ -196,9 +203,9 @@ def savings(
         {
             "geolevel": geolevel,
             **_factor(item.factor),
-            "epsilon": item.guarantee.epsilon(_exact(delta)).to_mapping(),
+            "epsilon": item.guarantee.epsilon(_exact(delta, "--delta")).to_mapping(),
         }
-        for geolevel, item in geolevel_savings(strategy, _exact(delta))
+        for geolevel, item in geolevel_savings(strategy, _exact(delta, "--delta"))
     ]
     _print({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
 
@@ -235,9 +242,9 @@ def total(
     guarantee = published_guarantee(joint)
     answer = {
         "runs": [str(run) for run in ledgers],
-        "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
+        "epsilon": guarantee.epsilon(_exact(delta, "--delta")).to_mapping(),
         "delta": delta,
-        "classical": _classical(guarantee, _exact(delta)),
+        "classical": _classical(guarantee, _exact(delta, "--delta")),
     }
     if joint.non_private:
         answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
@@ -305,19 +312,19 @@ def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, in
             code="bad-flag",
         )
     count, sensitivity = [*counts, 1, 1][:2]
-    return _exact(parts[0]), sensitivity, count * answers_moved
+    return _exact(parts[0], flag), sensitivity, count * answers_moved
 
 
-def _exact(text: str) -> Fraction:
+def _exact(text: str, flag: str) -> Fraction:
     from tallyveil.budget.fractions import parse_fraction
 
-    return parse_fraction(text, "the command line")
+    return parse_fraction(text, flag)
 
 
 def _largest(text: str) -> Fraction:
     from tallyveil.errors import ConfigError
 
-    value = _exact(text)
+    value = _exact(text, "--largest")
     if not 0 < value <= LARGEST_EPSILON:
         raise ConfigError(
             f"--largest is {text:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from types import FrameType
+from types import FrameType, TracebackType
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted: 128 and the number of the signal."""
@@ -30,15 +30,18 @@ def main() -> None:
     pressed, told = threading.Event(), threading.Event()
 
     def leave(number: int, frame: FrameType | None) -> None:
+        # An import that is broken off fails in ways of its own, and compiled code then calls the hook itself.
+        sys.excepthook = _silent
         pressed.set()
         raise Interrupted
 
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.signal(signal.SIGINT, leave)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_answer, args=(reader, told), daemon=True).start()
     try:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGINT, leave)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        # A duplicate: while a command runs, descriptor 2 leads nowhere, so that no library can quote a record there.
+        threading.Thread(target=_answer, args=(reader, _standard_error(), told), daemon=True).start()
         from tallyveil.cli.main import main as command_line
 
         command_line()
@@ -49,13 +52,24 @@ def main() -> None:
             sys.exit(INTERRUPTED)
 
 
-def _answer(reader: int, told: threading.Event) -> None:
+def _standard_error() -> int:
+    """A descriptor of standard error of our own; -1 where it is closed."""
+    try:
+        return os.dup(2)
+    except OSError:
+        return -1
+
+
+def _silent(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Say nothing about an error."""
+
+
+def _answer(reader: int, error: int, told: threading.Event) -> None:
     """Wait for Ctrl-C, print what it means for the command, and end the process if the main thread does not."""
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
-    # Not descriptor 2: while a command runs it leads nowhere, so that no library can quote a record there.
-    with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or nobody may read it
-        os.write(sys.stderr.fileno(), f"\n{sentence(sys.argv[1:])}\n".encode())
+    with suppress(OSError):  # standard error may be closed, or nobody may read it
+        os.write(error, f"\n{sentence(sys.argv[1:])}\n".encode())
     told.set()
     time.sleep(SECONDS_TO_LEAVE)
     os._exit(INTERRUPTED)

@@ -17,7 +17,10 @@ from rich.text import Text
 
 from tallyveil.printable import shown
 
+NARROWEST = 80
+"""Columns that tables take at least."""
 LONGEST_MESSAGE = 10_000
+"""Characters of an error that are shown; a file that is no table may have a header of megabytes."""
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -50,6 +53,9 @@ class Screen(Console):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **settings)
+        # The terminal wraps what is too long for it; rich would cut the digits of numbers off. Bars must not wrap.
+        if not self.stderr and self.width < NARROWEST:
+            self.width = NARROWEST
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Text to be laid out, without commands of a terminal and without markup."""

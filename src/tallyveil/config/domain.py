@@ -219,7 +219,7 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
         return None
     if not Fraction(1, 2) <= level or not float(level) < 1:  # 1 - 1e-20 is 1 as a float
         raise ConfigError(
-            f'[outputs] intervals is {level}; wanted a coverage of at least 1/2 and below 1, such as "0.95".',
+            f'[outputs] intervals is {level!s:.80}; wanted a coverage of at least 1/2 and below 1, such as "0.95".',
             code="interval-level",
         )
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:

@@ -73,7 +73,7 @@ class Merging:
     def merge(self, counts: FloatArray) -> FloatArray:
         """Counts on the support, shape (C, s), summed to those of the program's cells, shape (C, g)."""
         merged = np.zeros((counts.shape[0], self.first.size))
-        np.add.at(merged, (slice(None), self.group), counts)
+        np.add.at(merged.T, self.group, counts.T)
         return merged
 
 

@@ -25,10 +25,12 @@ ROWS_PER_GROUP = 1 << 20
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it into place.
 
+    `write` is given an absolute path, because polars takes a relative one that begins with `~` for the home folder.
+
     Raises:
         StoreError: the disk is full, or the folder cannot be written to; the temporary file is removed.
     """
-    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX).absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)

@@ -100,3 +100,13 @@ def test_a_ledger_counts_once_and_must_be_there(runs: list[Path], tmp_path: Path
         joint_event([])
     with pytest.raises(StoreError, match="could not read"):
         joint_event([tmp_path / "absent"])
+
+
+def test_a_ledger_whose_spend_was_cut_off_costs_not_nothing(runs: list[Path]) -> None:
+    """The chain of hashes does not show that lines are missing at the end."""
+    path = runs[0] / "ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:50])
+    with pytest.raises(StoreError, match="shows no spend") as caught:
+        read_joint(runs)
+    assert caught.value.code == "ledger-damaged"

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import resource
 from fractions import Fraction
 from pathlib import Path
 
@@ -356,3 +357,17 @@ def test_a_path_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
 def test_a_declaration_is_a_unit_and_a_fraction_above_zero(unit, total) -> None:
     with pytest.raises(BudgetError):
         Declaration(unit, total, Neighbours.BOUNDED)
+
+
+def test_a_spend_of_which_the_disk_takes_only_a_part_is_not_made(path: Path) -> None:
+    """The system then reports no error, but how many bytes it took."""
+    with Ledger(path, DECLARED, "run-1") as ledger:
+        before = path.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 40, limits[1]))
+            with pytest.raises(StoreError, match="Nothing was spent"):
+                ledger.spend(THIRD, "State", "State/measure")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (ledger.entries, path.read_bytes()) == ((), before)

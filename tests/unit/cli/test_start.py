@@ -29,6 +29,15 @@ WORK = {
     except BaseException:
         raise ValueError('what a callback makes of it') from None
     """,
+    "errors told by compiled code": """
+    from tallyveil.cli.terminal import compiled_libraries_silenced
+    sys.stdout.write('go\\n'); sys.stdout.flush()
+    try:
+        with compiled_libraries_silenced():
+            time.sleep(60)
+    except BaseException as error:
+        sys.excepthook(ImportError, ImportError('broken off'), error.__traceback__)
+    """,
     "threads": """
     from concurrent.futures import ThreadPoolExecutor
     sys.stdout.write('go\\n'); sys.stdout.flush()
@@ -89,6 +98,13 @@ def test_at_the_start(seconds, small_release, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.strip()) == (130, sentence(arguments))
+
+
+def test_before_the_answering_thread_runs():
+    begin = "import tallyveil.cli.start as start, os, signal, threading\n"
+    begin += "threading.Thread = lambda **_: os.kill(os.getpid(), signal.SIGINT)\nstart.main()"
+    ended = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "")
 
 
 READY = "import tallyveil.cli.start, signal; "

@@ -127,3 +127,13 @@ def test_an_unforeseen_error_of_a_thread_does_not_show_its_message(capsys, monke
     said = capsys.readouterr().err
     assert "internal error: ValueError" in said
     assert "77161" not in said
+
+
+def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "20")
+    table = Table("variance", "margin")
+    table.add_row("6,000,000.00", "±4,801.00")
+    Screen().print(table)
+    said = capsys.readouterr().out
+    assert "6,000,000.00" in said
+    assert "±4,801.00" in said

@@ -3,6 +3,7 @@
 import errno
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -113,3 +114,18 @@ def test_what_goes_wrong_in_a_chunk_is_told_unchanged(tmp_path):
     with pytest.raises(GeographyError, match="a bad chunk"):
         write_parquet_chunks(tmp_path / "table.parquet", broken(), {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_named_like_the_home_folder_is_only_a_folder(tmp_path, monkeypatch):
+    """polars takes a path that begins with ~ for the home folder."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    for folder in (home, here):
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    frame = pl.DataFrame({"a": [1]})
+    write_parquet(Path("~/one.parquet"), frame, {})
+    write_parquet_chunks(Path("~/two.parquet"), [frame], {})
+    write_file(Path("~/three.csv"), frame.write_csv)
+    assert list(home.iterdir()) == []
+    assert sorted(path.name for path in (here / "~").iterdir()) == ["one.parquet", "three.csv", "two.parquet"]
