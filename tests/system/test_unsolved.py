@@ -1,4 +1,4 @@
-"""A family that least squares cannot certify stops a run after its spend; the same command goes on and loses nothing."""
+"""A family that least squares cannot certify stops a run after its spend; the same command then loses nothing."""
 
 import json
 
