@@ -234,9 +234,7 @@ def total(
         # A folder that is no run itself stands for all runs in it.
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
     for ledger in ledgers:
-        if (
-            ledger.name != "ledger.jsonl" or ledger not in runs
-        ):  # else a ledger, perhaps a copy, named by itself
+        if ledger.is_dir() or ledger not in runs:  # else a ledger named by itself, which may be a copy
             read_manifest(ledger if ledger.is_dir() else ledger.parent)
     joint = read_joint(ledgers)
     guarantee = published_guarantee(joint)
