@@ -1,4 +1,4 @@
-"""A family that least squares cannot certify stops a run after its spend; the same command then loses nothing."""
+"""A family that cannot be certified stops a run after its spend; the same command goes on and loses nothing."""
 
 import json
 

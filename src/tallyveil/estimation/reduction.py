@@ -72,9 +72,9 @@ class Merging:
 
     def merge(self, counts: FloatArray) -> FloatArray:
         """Counts on the support, shape (C, s), summed to those of the program's cells, shape (C, g)."""
-        merged = np.zeros((counts.shape[0], self.first.size))
-        np.add.at(merged.T, self.group, counts.T)
-        return merged
+        merged = np.zeros((self.first.size, counts.shape[0]))
+        np.add.at(merged, self.group, counts.T)
+        return merged.T
 
 
 def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
