@@ -95,7 +95,7 @@ def test_refinement_addresses_hold_the_whole_address(geounit: int, answer: int) 
 
 @settings(deadline=None, max_examples=30)
 @given(
-    st.fractions(Fraction(1, 20), Fraction(2000), max_denominator=10**6),
+    st.fractions(Fraction(4, 25), Fraction(2000), max_denominator=10**6),
     st.fractions(Fraction(0), Fraction(999, 1000), max_denominator=10**4),
 )
 def test_margin_covers_and_is_tight(parameter: Fraction, confidence: Fraction) -> None:
