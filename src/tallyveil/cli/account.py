@@ -169,12 +169,8 @@ def calibrate(
     from tallyveil.accounting import calibrate as find
 
     before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
-    found = find(
-        before.event,
-        epsilon=_exact(epsilon, "--epsilon"),
-        delta=_exact(delta),
-        neighbours=before.neighbours,
-    )
+    target = _exact(epsilon, "--epsilon")
+    found = find(before.event, epsilon=target, delta=_exact(delta), neighbours=before.neighbours)
     answer = {
         **_factor(found.factor),
         "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
