@@ -76,10 +76,8 @@ def epsilon(
 ) -> None:
     """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    answer = {"epsilon": guarantee.epsilon(_exact(delta, "--delta")).to_mapping(), "delta": delta}
-    _print(
-        {**answer, "classical": _classical(guarantee, _exact(delta, "--delta")), **_about(guarantee)}, as_json
-    )
+    answer = {"epsilon": guarantee.epsilon(_exact(delta)).to_mapping(), "delta": delta}
+    _print({**answer, "classical": _classical(guarantee, _exact(delta)), **_about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
 
@@ -171,15 +169,11 @@ def calibrate(
     from tallyveil.accounting import calibrate as find
 
     before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
-    found = find(
-        before.event,
-        epsilon=_exact(epsilon, "--epsilon"),
-        delta=_exact(delta, "--delta"),
-        neighbours=before.neighbours,
-    )
+    target = _exact(epsilon, "--epsilon")
+    found = find(before.event, epsilon=target, delta=_exact(delta), neighbours=before.neighbours)
     answer = {
         **_factor(found.factor),
-        "epsilon": found.guarantee.epsilon(_exact(delta, "--delta")).to_mapping(),
+        "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "event": found.event.to_mapping(),
         **_about(found.guarantee),
@@ -203,9 +197,9 @@ def savings(
         {
             "geolevel": geolevel,
             **_factor(item.factor),
-            "epsilon": item.guarantee.epsilon(_exact(delta, "--delta")).to_mapping(),
+            "epsilon": item.guarantee.epsilon(_exact(delta)).to_mapping(),
         }
-        for geolevel, item in geolevel_savings(strategy, _exact(delta, "--delta"))
+        for geolevel, item in geolevel_savings(strategy, _exact(delta))
     ]
     _print({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
 
@@ -240,9 +234,9 @@ def total(
     guarantee = published_guarantee(joint)
     answer = {
         "runs": [str(run) for run in ledgers],
-        "epsilon": guarantee.epsilon(_exact(delta, "--delta")).to_mapping(),
+        "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
-        "classical": _classical(guarantee, _exact(delta, "--delta")),
+        "classical": _classical(guarantee, _exact(delta)),
     }
     if joint.non_private:
         answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
@@ -313,7 +307,7 @@ def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, in
     return _exact(parts[0], flag), sensitivity, count * answers_moved
 
 
-def _exact(text: str, flag: str) -> Fraction:
+def _exact(text: str, flag: str = "--delta") -> Fraction:
     from tallyveil.budget.fractions import parse_fraction
 
     return parse_fraction(text, flag)
