@@ -224,8 +224,7 @@ def total(
     from tallyveil.release.manifest import read_manifest
 
     ledgers: list[Path] = []
-    for run in runs:
-        # A folder that is no run itself stands for all runs in it.
+    for run in runs:  # a folder that is no run itself stands for all runs in it
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
     for ledger in ledgers:
         if ledger.is_dir() or ledger not in runs:  # else a ledger named by itself, which may be a copy
