@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, StoreError
 
 
 def test_an_evaluated_release_is_marked_and_keeps_its_total(command, small_release, tmp_path):
@@ -36,6 +36,12 @@ def test_an_evaluated_release_is_marked_and_keeps_its_total(command, small_relea
     assert [act[:12] for act in after["not_covered"]] == ["NOT PRIVATE:"] * 2
     assert "line 3 of" in after["not_covered"][1]
     assert "not covered: NOT PRIVATE: true counts declassified" in command("account", "total", out)
+
+    # A look whose line is cut off afterwards is missed by every command that opens the release.
+    ledger = out / "ledger.jsonl"
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    for words in (["account", "total", out], ["report", out], ["run", small_release, "--out", out]):
+        assert "does not begin with the lines" in command(*words, code=StoreError.exit_code)
 
 
 def test_a_test_key_is_marked_and_has_no_total(command, small_release, tmp_path):

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.decimals import MOST_DIGITS, at_most
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.tails import fraction_bounds
@@ -168,12 +168,27 @@ def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return (
             f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
-            f"at delta = {delta} epsilon <= {at_most(exact, places=3)}"
+            f"at delta = {delta} epsilon <= {_short(exact, 3)}"
         )
-    rho = f"rho = {plan.spent} ({at_most(plan.spent, places=4)}) zCDP"
+    rho = f"rho = {plan.spent} ({_short(plan.spent, 4)}) zCDP"
     if exact == classical:
-        return f"epsilon <= {at_most(exact, places=3)} at delta = {delta} by {rho}, {neighbours}"
+        return f"epsilon <= {_short(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
+    least, other = _apart(exact, classical)
     return (
-        f"epsilon <= {at_most(exact, places=3)} at delta = {delta}, {neighbours}; {rho}, "
-        f"which alone allows epsilon <= {at_most(classical, places=3)}"
+        f"epsilon <= {least} at delta = {delta}, {neighbours}; {rho}, which alone allows epsilon <= {other}"
     )
+
+
+def _short(value: Fraction | float, places: int) -> str:
+    """An upper bound with a few digits after the point, or of a number below 1 with as many digits that count."""
+    return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
+
+
+def _apart(least: float, other: float) -> tuple[str, str]:
+    """Two upper bounds that differ, with enough digits to show it."""
+    texts = _short(least, 3), _short(other, 3)
+    for places in range(4, MOST_DIGITS):
+        if texts[0] != texts[1]:
+            break
+        texts = _short(least, places), _short(other, places)
+    return texts

@@ -6,7 +6,7 @@ from typing import Final
 
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent
 from tallyveil.accounting.ledger_lines import LedgerEntry
-from tallyveil.release.finished import MANIFEST
+from tallyveil.release.finished import MANIFEST, ledger_record
 from tallyveil.release.manifest import read_manifest
 from tallyveil.storage.write import write_json
 
@@ -20,7 +20,8 @@ def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
     """Write into a finished release's manifest which looks at the true counts its ledger records.
 
     The release itself stays as private as it was, so `protected` is not changed. A warning is added, and the lines of
-    the ledger are listed under `declassified`. A second call changes the manifest only if the ledger has new lines.
+    the ledger are listed under `declassified`. The manifest takes the digest of the longer ledger, so that the new
+    lines cannot be cut off unseen. A second call changes the manifest only if the ledger has new lines.
 
     Args:
         root: Folder of the release.
@@ -34,4 +35,5 @@ def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
     manifest = read_manifest(root)
     manifest["warnings"] = list(dict.fromkeys([*manifest["warnings"], DECLASSIFIED]))
     manifest["declassified"] = looks
+    manifest["ledger"] = ledger_record(root)
     write_json(root / MANIFEST, manifest)

@@ -13,6 +13,7 @@ from tallyveil.release.finished import MANIFEST, listed_files, refuse_unfinished
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.manifest_shapes import SHAPES
 from tallyveil.storage.json_files import damaged, digest_of, misfit, read_json_object
+from tallyveil.storage.paths import inside
 
 MANIFEST_FORMAT = 2
 """Format 1 said `private` where this one says `protected`, and held no digest of the ledger."""
@@ -62,9 +63,10 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
     refuse_unfinished(root)
     manifest = written_manifest(root, *kinds)
     require_ledger(root, manifest["ledger"])
-    for path in listed_files(manifest):
-        if (root / path).is_file():
-            require_run(root / path, manifest["run"])
+    for listed in listed_files(manifest):
+        path = inside(root, *listed.split("/"))
+        if path.is_file():
+            require_run(path, manifest["run"])
     return manifest
 
 

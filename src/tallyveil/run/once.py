@@ -22,7 +22,7 @@ from tallyveil.accounting.ledger import Ledger, read_ledger
 from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
-from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files
+from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files, require_ledger
 from tallyveil.release.manifest import written_manifest
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
@@ -232,6 +232,7 @@ def _require_plan(out: Path, manifest: dict[str, Any], plan_digest: str) -> Outc
             f"{out} holds a finished release of another plan. Choose another folder.",
             code="folder-taken",
         )
+    require_ledger(out, manifest["ledger"])
     return Outcome(out, manifest, already_finished=True)
 
 

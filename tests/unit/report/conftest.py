@@ -16,6 +16,8 @@ from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.release.finished import ledger_record
+from tallyveil.release.manifest import MANIFEST_FORMAT
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import write_json
 from tallyveil.universe import Schema, load_preset
@@ -144,7 +146,8 @@ def make_release(
     stages = [f"{verb} {level}" for level in strategy.geolevels for verb in ("measure", "estimate")]
     warning = "Made with an insecure test key: this release protects nobody and must not be published."
     manifest = {
-        "format": 1,
+        "format": MANIFEST_FORMAT,
+        "ledger": ledger_record(root),
         "name": name,
         "run": RUN,
         "protected": protected,

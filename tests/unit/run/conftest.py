@@ -13,6 +13,7 @@ from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger_lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.noise.key import insecure_key
+from tallyveil.release.manifest import MANIFEST_FORMAT
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.storage.write import write_parquet, write_text
 
@@ -52,7 +53,7 @@ def work(run: Run) -> dict[str, Any]:
     sizes = {name: run.stage(name, [name, f"{name}.txt"], lambda name=name: table(name)) for name in "ab"}
     run.make(["plan.json"], lambda: write_text(run.path / "plan.json", "{}"))
     return {
-        "format": 1,
+        "format": MANIFEST_FORMAT,
         "kind": "safetab",
         "run": run.run_id,
         "protected": run.secrets.protected,
