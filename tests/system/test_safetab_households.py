@@ -334,7 +334,7 @@ def test_without_noise_the_files_hold_the_truth_and_say_so(
     flags = ("--no-noise", "--i-understand-this-is-not-private", "--json")
     code, said, warned = command(monkeypatch, capsys, "households", params, data, "--out", out, *flags)
     assert code == 0
-    assert json.loads(said)["private"] is False
+    assert json.loads(said)["protected"] is False
     assert "NOT PRIVATE" in warned
     truth = slow_tables(toy, households, rows)
     for table in ("t3", "t4"):

@@ -10,6 +10,7 @@ from tallyveil.accounting.ledger import read_ledger
 from tallyveil.accounting.ledger_lines import LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.storage.paths import real
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -57,7 +58,7 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
     paths = tuple(path / LEDGER_NAME if path.is_dir() else path for path in ledgers)
     if not paths:
         raise StoreError("there is no ledger to add up. Name the folders of at least one run.")
-    resolved = [path.resolve() for path in paths]
+    resolved = [real(path) for path in paths]
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:
             raise StoreError(f"the ledger {path} is named more than once. Name every run once.")

@@ -221,16 +221,22 @@ def total(
     Looks at the true counts that a ledger records are not covered; they are named beside the total.
     """
     from tallyveil.accounting.joint import published_guarantee, read_joint, runs_in
+    from tallyveil.release.finished import refuse_unfinished
     from tallyveil.release.manifest import read_manifest
 
     ledgers: list[Path] = []
     for run in runs:  # a folder that is no run itself stands for all runs in it
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
-    for ledger in ledgers:
-        if ledger.is_dir() or ledger not in runs:  # else a ledger named by itself, which may be a copy
-            read_manifest(ledger if ledger.is_dir() else ledger.parent)
+    # A ledger that is named by itself may be a copy, and is taken as it is.
+    folders = [
+        path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
+    ]
+    for folder in folders:
+        refuse_unfinished(folder)
     joint = read_joint(ledgers)
     guarantee = published_guarantee(joint)
+    for folder in folders:
+        read_manifest(folder)
     answer = {
         "runs": [str(run) for run in ledgers],
         "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),

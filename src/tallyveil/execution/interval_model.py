@@ -18,9 +18,10 @@ from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
+from tallyveil.release.finished import LEDGER, refuse_unfinished
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.manifest import ReleaseKind, read_manifest, written_manifest
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
@@ -64,7 +65,10 @@ def open_release(root: Path) -> FinishedRelease:
     Raises:
         StoreError: the folder holds no finished release.
     """
-    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    refuse_unfinished(root)
+    # Manifest, geography and bounds are enough for a district; a ledger that is there is checked.
+    read = read_manifest if (root / LEDGER).exists() else written_manifest
+    manifest = read(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
     spine = read_geography(root)
     schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)

@@ -8,6 +8,7 @@ from tallyveil.release.manifest import ReleaseKind, read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
 from tallyveil.storage.outputs import claim_folder
+from tallyveil.storage.paths import real
 from tallyveil.storage.published import published_tags, read_published
 from tallyveil.storage.write import write_parquet
 
@@ -30,7 +31,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
         StoreError: the run is not finished, or a file cannot be read or written.
     """
     manifest = read_manifest(run, ReleaseKind.SAFETAB)
-    if out.resolve() == run.resolve():
+    if real(out) == real(run):
         raise ConfigError(
             f"--out is {out}, the folder of the run, whose tables it would replace. Choose another folder.",
             code="bad-flag",

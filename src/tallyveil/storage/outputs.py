@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.paths import real
 from tallyveil.storage.read import parquet_metadata
 from tallyveil.storage.write import FORMAT_TAG, write_text
 
@@ -23,9 +24,9 @@ def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
     Raises:
         StoreError: an input is `out` itself or lies below it, also by way of symbolic links.
     """
-    written = out.resolve()
+    written = real(out)
     for path in inputs:
-        if path.resolve().is_relative_to(written) or path.absolute().is_relative_to(out.absolute()):
+        if real(path).is_relative_to(written) or path.absolute().is_relative_to(out.absolute()):
             raise StoreError(
                 f"the input {path} lies where output is written ({out}). Outputs could replace it, and whoever "
                 "publishes the folder would publish it. Choose another --out, or move the input.",

@@ -42,6 +42,11 @@ def file_name(name: str) -> str:
     return f"{encoded[:_KEPT_OF_LONG]}%~{digest[:32]}"
 
 
+def real(path: Path) -> Path:
+    """The path without symbolic links. Unlike `Path.resolve` it fails for none, not even for a link to itself."""
+    return Path(os.path.realpath(path))
+
+
 def inside(root: Path, *parts: str) -> Path:
     """The path of a file or folder below `root`, once it is proved to lie there.
 
@@ -53,7 +58,7 @@ def inside(root: Path, *parts: str) -> Path:
     """
     path = root.joinpath(*parts)
     plain = all(part not in {"", ".", ".."} and not re.search(r"[/\0]", part) for part in parts)
-    if not plain or not path.resolve().is_relative_to(root.resolve()):
+    if not plain or not real(path).is_relative_to(real(root)):
         raise StoreError(
             f"{path!s:.200} does not lie inside {root}: a name or a symbolic link leads out of the folder. Nothing was "
             "written there. Remove the link, or choose another folder with --out.",
@@ -78,11 +83,11 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
         path_limit, name_limit = os.pathconf(here, "PC_PATH_MAX"), os.pathconf(here, "PC_NAME_MAX")
     except OSError:  # the system does not say; a path that it then refuses is a failed write
         return
-    whole = [os.fsencode(f"{root.resolve()}/{path}{ending}") for path in longest]
+    whole = [os.fsencode(f"{real(root)}/{path}{ending}") for path in longest]
     parts = [os.fsencode(part) for path in longest for part in f"{path}{ending}".split("/")]
     if any(len(path) >= path_limit for path in whole) or any(len(part) > name_limit for part in parts):
         raise StoreError(
-            f"the path of the output folder has {len(os.fsencode(root.resolve()))} bytes, so that files inside it "
+            f"the path of the output folder has {len(os.fsencode(real(root)))} bytes, so that files inside it "
             f"would have more than the {path_limit} (or {name_limit} in one name) that this system allows. Choose an "
             "--out with a shorter path. Nothing was spent.",
             code="path-too-long",

@@ -90,6 +90,7 @@ def test_the_command_needs_no_flags(monkeypatch, capsys, tmp_path):
         main()
     assert not ended.value.code
     assert {p.name for p in tmp_path.iterdir()} == {
+        ".tallyveil-output",
         "table-1.csv",
         "table-2.csv",
         "table-4.csv",
