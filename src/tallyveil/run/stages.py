@@ -61,7 +61,7 @@ class Stages:
             work: Does it.
         """
         for place in places:
-            _remove(self._inside(place))
+            remove(self._inside(place))
         made = work()
         self._files |= self._found(places)
         return made
@@ -129,7 +129,8 @@ def _file_of(stage: str) -> str:
     return hashlib.sha256(stage.encode()).hexdigest()[:32] + ".json"
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder that stands where a file of the run belongs; raises StoreError."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
