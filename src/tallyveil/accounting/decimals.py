@@ -34,7 +34,7 @@ def at_most(value: Fraction | float, digits: int = DIGITS, *, places: int | None
 
 
 def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
-    """A lower bound as text: the greatest decimal of so many digits that is not above the value; else as `at_most`."""
+    """A lower bound as text: the greatest decimal of the given number of digits that is not above it."""
     return _text(value, digits, places, up=False)
 
 

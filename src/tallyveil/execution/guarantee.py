@@ -180,7 +180,7 @@ def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
 
 
 def _short(value: Fraction | float, places: int) -> str:
-    """An upper bound with a few digits after the point, or of a number below 1 with as many digits that count."""
+    """An upper bound with `places` digits after the point; below 1, with one more significant digit than that."""
     return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
 
 

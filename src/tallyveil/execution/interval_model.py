@@ -66,7 +66,8 @@ def open_release(root: Path) -> FinishedRelease:
         StoreError: the folder holds no finished release.
     """
     refuse_unfinished(root)
-    # Manifest, geography and bounds are enough for a district; a ledger that is there is checked.
+    # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
+    # lack the ledger. If the ledger is there, it is checked.
     read = read_manifest if (root / LEDGER).exists() else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
     plan = manifest["plan"]
