@@ -16,6 +16,7 @@ MAX_NODES: Final = 4096
 
 _NEGLIGIBLE: Final = -46.0  # logarithm; with it everything left out is below 1e-18 of the sum
 _NEGLIGIBLE_IMAGE: Final = -42.0
+_IMAGES: Final = (-1, 1, -2, 2, -3, 3)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -75,7 +76,10 @@ def contour_nodes(
     variances = np.array([float(factor.variance) for factor, _ in gaussians], dtype=np.float64)
     powers = np.array([factor.multiplicity for factor, _ in gaussians], dtype=np.int64)
     threshold = _NEGLIGIBLE - math.log(n_points)
-    logs = log_magnitudes(weights, variances, powers.astype(np.float64), n_points, threshold)
+    order = np.argsort(-powers * variances, kind="stable")
+    logs = log_magnitudes(
+        weights[order], variances[order], powers[order].astype(np.float64), n_points, threshold
+    )
     kept = np.flatnonzero(logs >= threshold)
     if kept.size > MAX_NODES:
         return f"the transform counts at {kept.size} nodes, wanted at most {MAX_NODES}"
@@ -117,38 +121,28 @@ def _images(
     x: Floats, weights: Integers, variances: Floats, powers: Integers
 ) -> tuple[npt.NDArray[Any], ...]:
     """Images that count, as `contour_sum` wants them, and the roundings they add to each node."""
-    pair_starts, pair_powers, image_starts = [0], [], [0]
-    image_logs: list[float] = []
-    image_rates: list[float] = []
-    bases, slopes = np.zeros(x.shape[0]), np.zeros(x.shape[0])
-    for j in range(x.shape[0]):
-        for i, n in enumerate(powers.tolist()):
-            v, a = float(variances[i]), float(weights[i])
-            found = False
-            for k in (-1, 1, -2, 2, -3, 3):
-                log_size = -2 * math.pi * v * k * (math.pi * k + float(x[j, i]))
-                if log_size < _NEGLIGIBLE_IMAGE - math.log(n):
-                    bases[j] += 1.1 * n * math.exp(log_size) / UNIT
-                    continue
-                found = True
-                image_logs.append(log_size)
-                image_rates.append(2 * math.pi * v * a * k)
-                slopes[j] += 8 * n * abs(image_rates[-1]) * math.exp(min(log_size, 0.0))
-            bases[j] += 0.01 * n if v > 0.5 else n  # images from the fourth on
-            if found:
-                bases[j] += 60 * n
-                pair_powers.append(n)
-                image_starts.append(len(image_logs))
-        pair_starts.append(len(pair_powers))
+    k = np.array(_IMAGES)
+    log_sizes = -2 * np.pi * variances[:, None] * k * (np.pi * k + x[:, :, None])  # [nodes, factors, images]
+    counts = log_sizes >= _NEGLIGIBLE_IMAGE - np.log(powers)[:, None]
+    found = counts.any(axis=2)
+    rates = np.broadcast_to((2 * np.pi * variances * weights)[:, None] * k, log_sizes.shape)
+    small = np.where(counts, 0.0, np.exp(np.minimum(log_sizes, 0.0)))
+    slopes = np.where(counts, np.abs(rates) * np.exp(np.minimum(log_sizes, 0.0)), 0.0)
+    bases = 1.1 * small.sum(axis=2) / UNIT + np.where(variances > 0.5, 0.01, 1.0)  # images from the fourth on
     return (
-        np.array(pair_starts, dtype=np.int64),
-        np.array(pair_powers, dtype=np.int64),
-        np.array(image_starts, dtype=np.int64),
-        np.array(image_logs, dtype=np.float64),
-        np.array(image_rates, dtype=np.float64),
-        bases,
-        slopes,
+        _starts(found.sum(axis=1)),
+        np.broadcast_to(powers, found.shape)[found],
+        _starts(counts.sum(axis=2)[found]),
+        log_sizes[counts],
+        rates[counts],
+        ((bases + 60 * found) * powers).sum(axis=1),
+        (8 * powers * slopes.sum(axis=2)).sum(axis=1),
     )
+
+
+def _starts(sizes: Integers) -> Integers:
+    """Where each of consecutive pieces of these sizes begins, and where the last ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def laplace_part(laplaces: list[tuple[LaplaceLoss, int]], nodes: Integers, n_points: int) -> LaplacePart:

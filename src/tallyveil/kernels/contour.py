@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.kernels.compiled import part
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
@@ -36,7 +38,7 @@ def log_magnitudes(
     It bounds the transform on every shifted contour too, in units of exp(V tau^2 / 2).
 
     Args:
-        weights: a, [factors].
+        weights: a, [factors]; the work is least where n v falls along the factors.
         variances: v, [factors], at least 1/4.
         multiplicities: n, [factors].
         n_points: N, odd.
@@ -46,27 +48,45 @@ def log_magnitudes(
     turn = 2.0 * math.pi / n_points
     # A factor adds at most n ln c: with c for v = 1/4 no later factor can lift a value by more than this.
     rise = multiplicities.sum() * 0.0144
+    first_step, first_place = weights[0] % n_points if weights.size else 0, 0
     for j in range(out.size):
-        total = 0.0
+        # Of nearly all points the first factor alone says that they are negligible; its place needs no division.
+        bound, place = rise, first_place
         for i in range(weights.size):
-            place = weights[i] % n_points * j % n_points
+            if i > 0:
+                place = weights[i] % n_points * j % n_points
             x = turn * min(place, n_points - place)
-            v = variances[i]
-            most = total + multiplicities[i] * (0.7 - v * x * x / 2.0)
-            if most + rise < negligible:  # the images add at most ln 2.0002, where x = pi and v = 1/4
-                total = most
+            # the images add at most ln 2.0002, where x = pi and v = 1/4
+            bound += multiplicities[i] * (0.7 - variances[i] * x * x / 2.0)
+            if bound < negligible:
                 break
-            images = 1e-17
-            for k in range(1, 4):
-                near = math.exp(-2.0 * math.pi * v * k * (math.pi * k - x))
-                images += near + math.exp(-2.0 * math.pi * v * k * (math.pi * k + x))
-                if near < 1e-18:
-                    break
-            total += multiplicities[i] * (math.log1p(images) - v * x * x / 2.0)
-            if total + rise < negligible:
-                break
-        out[j] = total if total + rise >= negligible else total + rise
+        out[j] = bound
+        if bound >= negligible:
+            total = _log_magnitude(j, weights, variances, multiplicities, n_points)
+            out[j] = total if total + rise >= negligible else total + rise
+        first_place += first_step
+        if first_place >= n_points:
+            first_place -= n_points
     return out
+
+
+@part
+def _log_magnitude(
+    j: int, weights: Integers, variances: Floats, multiplicities: Floats, n_points: int
+) -> float:
+    """ln of C |transform of the Gaussian part| on the imaginary axis at theta_j."""
+    total = 0.0
+    for i in range(weights.size):
+        place = weights[i] % n_points * j % n_points
+        x, v = 2.0 * math.pi / n_points * min(place, n_points - place), variances[i]
+        images = 1e-17
+        for k in range(1, 4):
+            near = math.exp(-2.0 * math.pi * v * k * (math.pi * k - x))
+            images += near + math.exp(-2.0 * math.pi * v * k * (math.pi * k + x))
+            if near < 1e-18:
+                break
+        total += multiplicities[i] * (math.log1p(images) - v * x * x / 2.0)
+    return total
 
 
 @njit(nogil=True, cache=True)

@@ -47,6 +47,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.kernels.threshold_coverage import interval_chance, mean_squared_error
 from tallyveil.safetab.estimates import (
     NEAR,
     UNIT,
@@ -136,60 +137,38 @@ class _Sum:
     stage_1: NoiseSum
     step: int
 
-    def coverage(self, count: int, margins: tuple[float, float]) -> float:
-        """P(low <= e <= high | choice) at a true count."""
-        y1, chances = self._chosen(count)
-        rest, weights = self.others
-        low, high = self._ends(count, y1[:, None], rest[None, :], margins)
-        inside = self._at_most(np.floor(high)) - self._at_most(np.ceil(low) - 1)
-        return float(chances @ np.maximum(inside, 0.0) @ weights)
+    def coverage(
+        self, count: float, stage_1: tuple[Floats, Floats, Floats], margins: tuple[float, float]
+    ) -> float:
+        """P(low <= e <= high | choice) at a true count, whose `chosen` stage 1 is given."""
+        slack = 2 * self.parts / UNIT  # shifts are rounded to whole multiples of 1/4096
+        ends = margins[0] + slack, margins[1] - slack
+        share, knots = self.parts / self.estimator.n, self._levels()
+        return float(interval_chance(count, *ends, share, *stage_1, *self.others, self.below, *knots))
 
     def mean_square(self, count: int) -> float:
         """E[e**2 | choice] at a true count; of the total only."""
-        y1, chances = self._chosen(count)
+        y1, chances, weights = self.chosen(count)
         one = self.estimator
         if not one.gaussian:  # S is independent of Y1, and the estimate is linear in it
-            a = self._weights(y1)
-            return float(chances @ ((1 - a) ** 2 * one.measured(one.n).variance + (a * (y1 - count)) ** 2))
-        knots, of_knots = _levels(one, one.n)
-        sums, weights = self.sums
-        totals = (1 - one.weight) * (count + sums[None, :]) + one.weight * y1[:, None]
-        return float(chances @ (np.interp(totals, knots, of_knots) - count) ** 2 @ weights)
+            measured = one.measured(one.n).variance
+            return float(chances @ ((1 - weights) ** 2 * measured + (weights * (y1 - count)) ** 2))
+        return float(mean_squared_error(count, one.weight, y1, chances, *self.sums, *self._levels()))
 
-    def _chosen(self, count: int) -> tuple[Floats, Floats]:
-        y1, chances = chosen_law(self.stage_1, count, self.estimator.lowest, self.estimator.highest)
-        kept = chances > _NEGLIGIBLE * chances.max()
-        return _stepped(y1[kept].astype(np.float64), chances[kept] / chances[kept].sum(), self.step)
-
-    def _ends(
-        self, count: int, y1: Floats, rest: Floats, margins: tuple[float, float]
-    ) -> tuple[Floats, Floats]:
-        """Real bounds of z within which low <= e <= high."""
+    def chosen(self, count: int) -> tuple[Floats, Floats, Floats]:
+        """Stage-1 counts that choose the detail, their chances given the choice, and the weight of stage 1 at each."""
         one = self.estimator
-        share = self.parts / one.n
-        slack = 2 * self.parts / UNIT  # shifts are rounded to whole multiples of 1/4096
-        low, high = margins[0] + slack, margins[1] - slack
+        whole, chances = chosen_law(self.stage_1, count, one.lowest, one.highest)
+        kept = chances > _NEGLIGIBLE * chances.max()
+        y1, chances = _stepped(whole[kept].astype(np.float64), chances[kept] / chances[kept].sum(), self.step)
         if one.gaussian:
-            w = one.weight
-            knots, of_knots = _levels(one, self.parts)
-            at = count + rest + (1 - share) * w / (1 - w) * y1
-            totals = [np.interp(at + end, of_knots, knots) for end in (low, high)]
-            ends = [(total - w * y1) / (1 - w) - rest - count for total in totals]
-            return ends[0], ends[1]
-        a = self._weights(y1)
-        moved = share * a * (y1 - rest - count)
-        return (low - moved) / (1 - share * a), (high - moved) / (1 - share * a)
+            return y1, chances, np.full(len(y1), one.weight)
+        fade = fade_of(one)
+        faded = fade.of(np.rint(y1).astype(np.int64), one.lowest, one.highest)
+        return y1, chances, one.weight * faded / fade.width
 
-    def _weights(self, y1: Floats) -> Floats:
-        fade = fade_of(self.estimator)
-        whole = fade.of(
-            np.rint(y1).astype(np.int64).reshape(-1), self.estimator.lowest, self.estimator.highest
-        )
-        return self.estimator.weight * whole.reshape(y1.shape) / fade.width
-
-    def _at_most(self, z: Floats) -> Floats:
-        place = np.clip(z + self.own.reach + 1, 0, len(self.below) - 1).astype(np.int64)
-        return self.below[place]
+    def _levels(self) -> tuple[Floats, Floats]:
+        return _levels(self.estimator, self.parts) if self.estimator.gaussian else (np.empty(0), np.empty(0))
 
 
 @lru_cache(maxsize=256)
@@ -279,9 +258,10 @@ def _quantiles(own: _Sum, counts: Floats, level: float, guess: float) -> Floats:
     wanted = level + (min(_STEPPED, (1 - level) / 5) if stepped else _TOLERANCE)
     found, steps = np.empty(len(counts)), max(1, round(guess * MARGIN_STEPS))
     for place, count in enumerate(counts):
+        stage_1 = own.chosen(int(count))
 
-        def enough(steps: int, count: int = int(count)) -> bool:
-            return own.coverage(count, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
+        def enough(steps: int, count: float = count, given: tuple[Floats, Floats, Floats] = stage_1) -> bool:
+            return own.coverage(count, given, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
 
         jump, low, high = 1, 0, steps
         if enough(steps):

@@ -79,3 +79,14 @@ def test_saddle(target: float) -> None:
     tau = kernels.saddle(target, 0.0, part.weights, part.log_masses, masses)
     slope, curvature = kernels.tilted_laplace(tau, part.weights, part.log_masses, masses)
     assert abs(slope - target) <= 0.05 * math.sqrt(curvature) * (1 + 1e-9)
+
+
+def test_log_magnitudes_that_are_negligible_are_upper_bounds_below_the_limit() -> None:
+    a, v, n = np.array([3, 7, 20]), np.array([2.0, 0.9, 0.25]), np.array([9.0, 4.0, 2.0])
+    limit = -12.0
+    exact = kernels.log_magnitudes(a, v, n, 4001, -1e6)
+    bounds = kernels.log_magnitudes(a, v, n, 4001, limit)
+    counts = bounds >= limit
+    assert 0 < counts.sum() < counts.size / 2
+    np.testing.assert_array_equal(bounds[counts], exact[counts])
+    assert (bounds[~counts] >= exact[~counts]).all()
