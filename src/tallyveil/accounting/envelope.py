@@ -24,11 +24,17 @@ from scipy.special import ndtri_exp
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
-from tallyveil.accounting.factors import LossFactor, lattice_of
-from tallyveil.accounting.greatest import greatest_loss
-from tallyveil.accounting.log_moments import certified_log_moment
-from tallyveil.accounting.loss_transform import UNIT
-from tallyveil.accounting.tilted_fft import MAX_LENGTH, TiltedFFT, TiltedLaw, estimated_length, tilt_grid
+from tallyveil.accounting.engines.loss_transform import UNIT
+from tallyveil.accounting.engines.tilted_fft import (
+    MAX_LENGTH,
+    TiltedFFT,
+    TiltedLaw,
+    estimated_length,
+    tilt_grid,
+)
+from tallyveil.accounting.losses.factors import LossFactor, lattice_of
+from tallyveil.accounting.losses.largest_loss import greatest_loss
+from tallyveil.accounting.losses.moments import certified_log_moment
 
 _STRETCHES = 120  # of two standard deviations each, over which every knot is looked at
 _FEW = 8  # knots in a stretch up to which each is evaluated by itself

@@ -8,7 +8,7 @@ skipped, since a skipped event would be a spend nobody counts.
 Sensitivities and multiplicities are those under the neighbours the reader of the event works with: the event
 itself names none (`accounting/translation.py` turns one relation into the other).
 
-Costs (`accounting/zcdp.py`, `accounting/renyi.py`) and exact loss laws (`accounting/flatten.py`) are computed
+Costs (`accounting/zcdp.py`, `accounting/renyi.py`) and exact loss laws (`accounting/losses/loss_laws.py`) are computed
 elsewhere, from these descriptions alone.
 """
 
@@ -130,9 +130,9 @@ class AdaptiveEvent:
 
     def __post_init__(self) -> None:
         # The laws are computed from events, so their module cannot be imported before this one.
-        from tallyveil.accounting.flatten import factors_of
+        from tallyveil.accounting.losses.loss_laws import loss_law_of
 
-        laws = {factors_of(branch) for branch in _branches("AdaptiveEvent", self.branches)}
+        laws = {loss_law_of(branch) for branch in _branches("AdaptiveEvent", self.branches)}
         if len(laws) > 1:
             raise BudgetError(
                 f"the {len(self.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; the "

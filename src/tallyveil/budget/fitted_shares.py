@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.decimals import at_least, at_most
-from tallyveil.budget.precision import precision_of
-from tallyveil.budget.spine_variance import SpineVariances, entity_variances, spine_variances
+from tallyveil.budget.spine.precision import precision_of
+from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.geography import EntityFamily, Spine

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import BudgetError
-from tallyveil.kernels.family_answers import add_counts
+from tallyveil.kernels.family.answers import add_counts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_measure import ANSWERS_AT_ONCE, GROUPS_AT_ONCE, AddressedNoise
 from tallyveil.confidential.safetab_records import Columns, ConfidentialPersons, read_coded_records
-from tallyveil.kernels.safetab_groups import count_tables
+from tallyveil.kernels.records.safetab_groups import count_tables
 from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
 from tallyveil.safetab.household_tables import ListedGroups
 from tallyveil.safetab.households import HOUSEHOLDS as FORM

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_records import ConfidentialPersons
-from tallyveil.kernels.safetab_groups import (
+from tallyveil.kernels.records.safetab_groups import (
     choose_detail,
     count_tables,
     count_totals,

@@ -20,8 +20,8 @@ from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProble
 from tallyveil.estimation.program import BlockProgram, centred
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
 from tallyveil.estimation.solution import EstimateStatus, least_certain
-from tallyveil.kernels.family_certificate import squared_deviation
-from tallyveil.kernels.family_solver import solve_pass
+from tallyveil.kernels.family.certificate import squared_deviation
+from tallyveil.kernels.family.solver import solve_pass
 
 LIMIT_PERSONS = 1e-4
 ZERO_PERSONS = 1e-9

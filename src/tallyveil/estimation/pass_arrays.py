@@ -8,7 +8,7 @@ import numpy as np
 
 from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProblem
 from tallyveil.estimation.reduction import Bounds
-from tallyveil.kernels.family_program import PassArrays
+from tallyveil.kernels.family.program import PassArrays
 
 
 def pass_arrays(

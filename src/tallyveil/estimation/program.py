@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.problem import BoolArray, FloatArray, Int64Array
-from tallyveil.kernels.family_program import SOFTEST
+from tallyveil.kernels.family.program import SOFTEST
 
 ROOM: Final = 2.0**14
 """Persons by which a count may fall below a close point of it."""

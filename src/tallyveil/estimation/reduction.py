@@ -32,7 +32,7 @@ from tallyveil.estimation.problem import (
     Int64Array,
 )
 from tallyveil.estimation.program import BlockProgram, Partition, RowSet
-from tallyveil.kernels.family_ridge import RIDGE
+from tallyveil.kernels.family.ridge import RIDGE
 
 __all__ = ["RIDGE", "Bounds", "Merging", "constraint_bounds", "reduce_pass"]
 

@@ -33,8 +33,8 @@ from tallyveil.estimation.problem import (
 from tallyveil.estimation.rounding_flow import FlowAnswer, FlowFailure, solve_flow
 from tallyveil.estimation.rounding_program import Fixing, Snapped, aimed, stage_program
 from tallyveil.estimation.solution import RoundingMethod, RoundingOutcome, StageOutcome
-from tallyveil.kernels.laminar_forest import laminar_forest
-from tallyveil.kernels.rounding_arrays import ONE
+from tallyveil.kernels.rounding.arrays import ONE
+from tallyveil.kernels.rounding.laminar_forest import laminar_forest
 
 
 @dataclass(frozen=True, slots=True)

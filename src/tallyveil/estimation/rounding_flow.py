@@ -12,9 +12,9 @@ from tallyveil.errors import SolverError
 from tallyveil.estimation.problem import BoolArray, FamilyProblem, Int64Array
 from tallyveil.estimation.rounding_program import Snapped
 from tallyveil.estimation.solution import RoundingMethod
-from tallyveil.kernels.network_simplex import INFEASIBLE, STOPPED, TOO_LARGE
-from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries
-from tallyveil.kernels.rounding_flow import CROSSED, SETTLED, UNPROVED, attained, round_by_flow
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.flow import CROSSED, SETTLED, UNPROVED, attained, round_by_flow
+from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, STOPPED, TOO_LARGE
 
 
 @dataclass(frozen=True, slots=True)

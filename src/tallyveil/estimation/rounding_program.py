@@ -23,7 +23,7 @@ from tallyveil.estimation.problem import (
     Int64Array,
     RoundingStage,
 )
-from tallyveil.kernels.rounding_arrays import ONE
+from tallyveil.kernels.rounding.arrays import ONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def find_artefacts(
         groups.
     Privacy: none; whatever shows these numbers must say that they come from the true counts.
     """
-    groups = factors_of(schema, queries)
+    groups = loss_law_of(schema, queries)
     emptiness = _Emptiness()
     only = [np.zeros((2, group.size), dtype=np.int64) for group in groups]
     for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
@@ -111,7 +111,7 @@ def find_artefacts(
     return pl.DataFrame(rows, schema=ARTEFACT_COLUMNS, orient="row")
 
 
-def factors_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
+def loss_law_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
     """The attributes and recodes that queries name, each as a query of its own, in the schema's order."""
     named = {name for query in queries for name in schema.query(query).factor_names}
     groups = (schema.query(name) for name in schema.factor_names if name in named)

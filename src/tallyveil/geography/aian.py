@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import Rows
-from tallyveil.geography.reshape import DraftLevel, Reshaped, draft_level, reshape
+from tallyveil.geography.respine import DraftLevel, Reshaped, draft_level, respine
 from tallyveil.geography.spine import Spine
 
 
@@ -65,9 +65,9 @@ def branch_spine(
     levels = [draft_level(spine, level) for level in range(spine.finest)]
     cut = [_cut(level, inside, name) for level in levels[top:]]
     if parts is None:
-        return reshape(spine, [*levels[:top], *cut])[0]
+        return respine(spine, [*levels[:top], *cut])[0]
     renamed = DraftLevel(parts, cut[0].codes, cut[0].geounit_of)
-    return reshape(spine, [*levels[: top + 1], renamed, *cut[1:]])[0]
+    return respine(spine, [*levels[: top + 1], renamed, *cut[1:]])[0]
 
 
 def _cut(level: DraftLevel, inside: NDArray[np.bool_], name: str) -> DraftLevel:

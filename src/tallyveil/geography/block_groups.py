@@ -8,14 +8,14 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.distance import require_same_spine
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.fan_out import FanOutLimit
-from tallyveil.geography.reshape import (
+from tallyveil.geography.respine import (
     DraftLevel,
     Reshaped,
     draft_level,
     draft_levels,
     first_appearance,
     numbered_codes,
-    reshape,
+    respine,
 )
 from tallyveil.geography.spine import Spine
 
@@ -100,7 +100,7 @@ def insert_groups(
     codes = numbered_codes(outer.codes, container_of_group)
     groups = DraftLevel(geolevel, codes, group_of[spine.ancestors(child_level)])
     drafts = draft_levels(spine)
-    return reshape(spine, [*drafts[: outer_level + 1], groups, *drafts[child_level:]])[0]
+    return respine(spine, [*drafts[: outer_level + 1], groups, *drafts[child_level:]])[0]
 
 
 def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: int) -> Rows:

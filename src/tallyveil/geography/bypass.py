@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import Rows
-from tallyveil.geography.reshape import DraftLevel, Reshaped, geocode_series, reshape
+from tallyveil.geography.respine import DraftLevel, Reshaped, geocode_series, respine
 from tallyveil.geography.shares import GeounitShares, path_total
 from tallyveil.geography.spine import Spine
 
@@ -166,7 +166,7 @@ def _finished(spine: Spine, levels: list[_Level], values: list[Fraction]) -> tup
             offsets = lower.child_offsets[offsets]
         geounit_of = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
         drafts.append(DraftLevel(spine.geolevels[level], levels[level].codes, geounit_of))
-    made, numbers = reshape(spine, drafts)
+    made, numbers = respine(spine, drafts)
     used = sorted({values[p] for level in levels for p in np.unique(level.positions).tolist()})
     place = np.array([used.index(value) if value in used else -1 for value in values], dtype=np.int32)
     order = [*numbers, made.rows]

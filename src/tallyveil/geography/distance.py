@@ -11,7 +11,7 @@ from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.spine import Spine
 
 if TYPE_CHECKING:
-    from tallyveil.kernels.off_spine_distance import Touched
+    from tallyveil.kernels.tree.off_spine_distance import Touched
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched",
     Raises:
         GeographyError: the family is of another spine.
     """
-    from tallyveil.kernels.off_spine_distance import Touched, raise_level
+    from tallyveil.kernels.tree.off_spine_distance import Touched, raise_level
 
     require_same_spine(spine, family)
     ones, zeros = np.ones(len(family.members), dtype=np.int64), np.zeros(len(family.members), dtype=np.int64)

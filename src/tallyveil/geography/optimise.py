@@ -9,12 +9,12 @@ import numpy as np
 from tallyveil.errors import GeographyError
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.block_groups import group_by_membership
+from tallyveil.geography.branch_by_entities import cut_by_entities
 from tallyveil.geography.bypass import BypassRule, bypass
-from tallyveil.geography.cut import cut_by_entities
 from tallyveil.geography.distance import require_same_spine
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT, FanOutLimit
-from tallyveil.geography.reshape import Reshaped
+from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tract_groups import group_by_distance

@@ -9,7 +9,7 @@ from tallyveil.geography.block_groups import group_levels, insert_groups
 from tallyveil.geography.distance import near_and_far, touched_levels
 from tallyveil.geography.entities import EntityFamily, Rows
 from tallyveil.geography.fan_out import FanOutLimit
-from tallyveil.geography.reshape import Reshaped, draft_levels, first_appearance, reshape
+from tallyveil.geography.respine import Reshaped, draft_levels, first_appearance, respine
 from tallyveil.geography.spine import Spine
 
 
@@ -52,7 +52,7 @@ def group_by_distance(
     without = spine
     if outer_level == child_level - 2:
         drafts = draft_levels(spine)
-        taken = reshape(spine, [*drafts[: outer_level + 1], *drafts[child_level:]])[0]
+        taken = respine(spine, [*drafts[: outer_level + 1], *drafts[child_level:]])[0]
         without, families = taken.spine, [family.reordered(taken.rows) for family in families]
         child_level -= 1
         group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
@@ -66,7 +66,7 @@ def _group_of(
     spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
 ) -> tuple[Rows, Rows]:
     """Group of every geounit of a level, and the parent of each group."""
-    from tallyveil.kernels.sibling_merging import Entries, Siblings, merge_siblings
+    from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings
 
     family = together(families)
     levels = touched_levels(spine, family)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.intervals.axis import DENSE, Axis, derive_axis, factor_blocks
-from tallyveil.kernels.tree_transform import Basis, Floats, Int64s, reflect
+from tallyveil.kernels.tree.transform import Basis, Floats, Int64s, reflect
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 

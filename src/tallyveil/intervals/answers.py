@@ -23,8 +23,8 @@ from tallyveil.intervals.fit import (
 )
 from tallyveil.intervals.questions import Questions
 from tallyveil.intervals.regions import Region, region_covariance, region_unknown
-from tallyveil.kernels.tree_sweep import add_measured, add_products
-from tallyveil.kernels.tree_transform import Floats, Int64s
+from tallyveil.kernels.tree.sweep import add_measured, add_products
+from tallyveil.kernels.tree.transform import Floats, Int64s
 
 PAIRS_AT_ONCE = 1024
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallyveil.kernels.tree_transform import Cascade, Floats, Int64s
+from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s
 from tallyveil.universe.query_group import QueryGroup
 
 

@@ -24,7 +24,7 @@ from tallyveil.intervals.filtering import (
     sum_below,
 )
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree_transform import Floats, Int64s
+from tallyveil.kernels.tree.transform import Floats, Int64s
 
 ROWS = 512
 """Geounits treated at once: their blocks fit a core's cache several times over."""

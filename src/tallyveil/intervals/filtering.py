@@ -22,7 +22,7 @@ from tallyveil.intervals.block_linear import (
     times,
 )
 from tallyveil.intervals.model import LevelModel
-from tallyveil.kernels.tree_transform import Floats
+from tallyveil.kernels.tree.transform import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,8 @@ from tallyveil.errors import ConstraintError
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.intervals.rows import AnswerArray, AnswerRows
-from tallyveil.kernels.tree_sweep import Groups, add_measured, add_products, answer_rows, finest_rows
-from tallyveil.kernels.tree_transform import Cascade, Floats, Int64s
+from tallyveil.kernels.tree.sweep import Groups, add_measured, add_products, answer_rows, finest_rows
+from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s
 
 FINEST_PER_CHUNK = 2048
 """Finest geounits whose answers are held at once."""

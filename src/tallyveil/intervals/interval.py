@@ -13,9 +13,9 @@ from scipy.special import ndtri
 
 from tallyveil.errors import ConfigError
 from tallyveil.intervals.answers import Answers
+from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.model import TreeModel
-from tallyveil.intervals.unified import unified_belt
-from tallyveil.kernels.tree_transform import Floats
+from tallyveil.kernels.tree.transform import Floats
 
 IntervalKind = Literal["unified", "normal"]
 

@@ -12,7 +12,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
-from tallyveil.kernels.tree_transform import Floats, Int64s
+from tallyveil.kernels.tree.transform import Floats, Int64s
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 

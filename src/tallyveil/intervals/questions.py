@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from tallyveil.errors import SchemaError
 from tallyveil.intervals.algebra import BlockAlgebra, coefficients, gram
 from tallyveil.intervals.cascade import cascade_of
-from tallyveil.kernels.tree_sweep import answer_rows
-from tallyveil.kernels.tree_transform import Cascade, Floats, Int64s, straight_answers
+from tallyveil.kernels.tree.sweep import answer_rows
+from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s, straight_answers
 from tallyveil.universe.query_group import QueryGroup
 
 ROWS_AT_ONCE = 256

@@ -15,8 +15,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import BlockAlgebra
 from tallyveil.intervals.block_linear import times, transposed
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
-from tallyveil.kernels.tree_regions import Entries, Parents, Slopes, step_up
-from tallyveil.kernels.tree_transform import Floats, Int64s
+from tallyveil.kernels.tree.regions import Entries, Parents, Slopes, step_up
+from tallyveil.kernels.tree.transform import Floats, Int64s
 
 PARENTS_PER_CALL = 512
 

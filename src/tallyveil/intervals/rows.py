@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree_transform import Int64s
+from tallyveil.kernels.tree.transform import Int64s
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.storage.published import published_columns, published_height, read_published

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from tallyveil.kernels.compiled import part
+from tallyveil.kernels.compiled import internal
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def log_magnitudes(
     return out
 
 
-@part
+@internal
 def _log_magnitude(
     j: int, weights: Integers, variances: Floats, multiplicities: Floats, n_points: int
 ) -> float:

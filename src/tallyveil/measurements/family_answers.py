@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from tallyveil.kernels.family_answers import Booleans, list_answers, spread_answers
-from tallyveil.kernels.family_answers import Labels as Int32Array
+from tallyveil.kernels.family.answers import Booleans, list_answers, spread_answers
+from tallyveil.kernels.family.answers import Labels as Int32Array
 from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
 from tallyveil.universe.query_group import QueryGroup
 

@@ -16,7 +16,7 @@ from tallyveil.safetab.files import (
     RACE_ITERATIONS,
     read_file,
 )
-from tallyveil.safetab.problems import raise_all, some
+from tallyveil.safetab.input_errors import raise_all, some
 
 Shorts = NDArray[np.int16]
 

@@ -11,10 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError, SchemaError
-from tallyveil.kernels.safetab_groups import order_by_region
+from tallyveil.kernels.records.safetab_groups import order_by_region
 from tallyveil.safetab.config import GEOGRAPHIES, SafetabConfig
 from tallyveil.safetab.files import GEOGRAPHY, read_file
-from tallyveil.safetab.problems import some
+from tallyveil.safetab.input_errors import some
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]

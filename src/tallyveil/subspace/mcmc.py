@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_chain import jump_sweeps, slice_sweeps
+from tallyveil.kernels.subspace.chain import jump_sweeps, slice_sweeps
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, SliceMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream

@@ -12,7 +12,7 @@ from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.storage.read import read_table
 from tallyveil.studies.drawing import Box, BoxPanel, BoxPlot, BoxSeries, Role
 from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.subspace.exact.choose import SamplerChoice, choose_sampler
+from tallyveil.subspace.exact.choose_sampler import SamplerChoice, choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc_examples import (

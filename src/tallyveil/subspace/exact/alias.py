@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tallyveil.kernels.subspace_alias import FRACTION_BITS, fill_alias, split_by_alias
+from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
 
 Integers = npt.NDArray[np.int64]

@@ -26,9 +26,9 @@ from flint import arb
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.subspace.exact.choice import ChoiceTable
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.inversion_table import ChoiceTable
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 

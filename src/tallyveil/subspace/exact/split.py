@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_sums import split_sums
+from tallyveil.kernels.subspace.sums import split_sums
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, alias_tables
 from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, FloatTables, SumLaws

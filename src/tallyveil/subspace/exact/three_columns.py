@@ -18,7 +18,7 @@ import numpy.typing as npt
 from flint import fmpz_poly
 
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_pairs import ring_cell, split_pairs
+from tallyveil.kernels.subspace.pairs import ring_cell, split_pairs
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix

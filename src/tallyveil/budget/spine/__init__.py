@@ -1,0 +1,1 @@
+"""Budgets on a spine: exact variances of areas, and spines that make them small."""

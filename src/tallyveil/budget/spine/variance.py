@@ -1,0 +1,157 @@
+"""Variance of every geounit's and every entity's answer, by generalised least squares on the tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import BudgetError
+from tallyveil.geography import EntityFamily, Spine
+from tallyveil.geography.distance import require_same_spine
+
+if TYPE_CHECKING:
+    from tallyveil.kernels.tree.variance import Family, Parts
+
+Rows = NDArray[np.int64]
+Numbers = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpineVariances:
+    """Variances of one answer (such as the total) of every geounit, when all measurements are used together.
+
+    The estimator is the best linear unbiased one: counts of a geounit are the sum of its children's, each geounit
+    is measured with the precision given, and nothing else is known (no bound from below, no rounding).
+
+    Attributes:
+        spine: The spine.
+        precisions: For each geolevel, 1 / variance of each geounit's own measurement: 0 where there is none,
+            infinite where the answer is known exactly.
+        below: Variance of each geounit from the measurements in its own subtree alone.
+        variance: Variance of each geounit from all measurements; infinite where it cannot be told.
+    """
+
+    spine: Spine
+    precisions: tuple[Numbers, ...]
+    below: tuple[Numbers, ...]
+    variance: tuple[Numbers, ...]
+
+    def family(self, level: int) -> "Family":
+        """The children of every geounit of a geolevel, for the kernels."""
+        from tallyveil.kernels.tree.variance import Family
+
+        offsets, below = self.spine.child_offsets[level], self.below[level + 1]
+        total, unknown = _sums(below, offsets)
+        return Family(self.spine.parents(level + 1), below, total, unknown, np.diff(offsets))
+
+
+def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVariances:
+    """Variances of every geounit, in one pass up the tree and one down.
+
+    Args:
+        spine: The spine.
+        precisions: For each geolevel, precision of each geounit's measurement, 0 or more; real, or complex to
+            take a derivative.
+
+    Raises:
+        BudgetError: precisions of another spine, or one below 0.
+    Source: Cumings-Menon et al. 2023, equation 19, for one answer; docs/spine.md derives the passes.
+    """
+    kept = tuple(np.asarray(one) for one in precisions)
+    sizes = tuple(spine.n_geounits(level) for level in range(spine.n_levels))
+    if tuple(len(one) for one in kept) != sizes or any(bool(np.any(one.real < 0)) for one in kept):
+        raise BudgetError(
+            f"precisions of {', '.join(str(len(one)) for one in kept) or 'no'} geounits by geolevel; wanted 0 or more "
+            f"for each of {', '.join(map(str, sizes))}. Take them from answer_precisions of this spine."
+        )
+    below: list[Numbers] = [_inverse(kept[-1])]
+    for level in range(spine.finest - 1, -1, -1):
+        total, unknown = _sums(below[0], spine.child_offsets[level])
+        from_children = np.where(unknown == 0, _inverse(total), 0)
+        below.insert(0, _inverse(kept[level] + from_children))
+    variance = [below[0]]
+    for level in range(spine.finest):
+        variance.append(_down(spine, level, variance[level], below[level + 1]))
+    for array in (*kept, *below, *variance):
+        array.flags.writeable = False
+    return SpineVariances(spine, kept, tuple(below), tuple(variance))
+
+
+def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
+    """Variance of every entity of a family, from all measurements; shape (n_entities,).
+
+    The cost is that of what the entities touch. An entity that cannot be told has an infinite variance.
+
+    Raises:
+        GeographyError: the family is of another spine.
+    """
+    roots = entity_parts(found, family)[0][0]
+    above = found.variance[0][roots.geounit]
+    # A slope of 0 times an unknown root is nothing.
+    from_root = np.where(roots.slope == 0, 0, roots.slope**2 * np.where(roots.slope == 0, 0, above))
+    values = roots.spread + from_root
+    if family.n_entities == 0:
+        return values
+    summed: Numbers = np.add.reduceat(values, roots.begin[:-1])
+    return summed
+
+
+def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Parts, Rows | None], ...]":
+    """What every entity touches at each geolevel, root first, as `raise_parts` has it.
+
+    Returns:
+        For each geolevel its entries and, below the root, the entry above that holds each.
+
+    Raises:
+        GeographyError: the family is of another spine.
+    """
+    from tallyveil.kernels.tree.variance import Parts, raise_parts
+
+    spine = found.spine
+    require_same_spine(spine, family)
+    kind = found.below[0].dtype
+    ones, zeros = np.ones(len(family.members), dtype=kind), np.zeros(len(family.members), dtype=kind)
+    parts = Parts(family.offsets.copy(), family.members.copy(), ones, zeros)
+    levels: list[tuple[Parts, Rows | None]] = []
+    for level in range(spine.finest, 0, -1):
+        raised, above = raise_parts(parts, _writeable(found.family(level - 1)))
+        levels.append((parts, above))
+        parts = raised
+    return (*[(parts, None)], *levels[::-1])
+
+
+def _writeable(family: "Family") -> "Family":
+    # Read-only arrays would be another type to the compiler, and a second compilation.
+    return family._replace(below=family.below.copy())
+
+
+def _inverse(values: Numbers) -> Numbers:
+    known, unknown = np.isinf(values.real), values == 0
+    safe = np.where(known | unknown, 1, values)
+    found: Numbers = np.where(known, 0, np.where(unknown, np.inf, 1 / safe))
+    return found
+
+
+def _sums(below: Numbers, offsets: Rows) -> tuple[Numbers, Rows]:
+    """Sum of the finite ones, and number of the others, among the children of each geounit."""
+    infinite = ~np.isfinite(below.real)
+    total: Numbers = np.add.reduceat(np.where(infinite, 0, below), offsets[:-1])
+    return total, np.add.reduceat(infinite.astype(np.int64), offsets[:-1])
+
+
+def _down(spine: Spine, level: int, variance: Numbers, below: Numbers) -> Numbers:
+    """Variances of the children of a geolevel from those of their parents."""
+    offsets = spine.child_offsets[level]
+    total, unknown = _sums(below, offsets)
+    parent = spine.parents(level + 1)
+    n_unknown, whole = unknown[parent], total[parent]
+    above = np.where(n_unknown < 2, variance[parent], np.inf)
+    infinite = ~np.isfinite(below.real)
+    own = np.where(infinite, 0, below)
+    # Where all children are known exactly the gain does not matter.
+    gain = np.where(n_unknown > 0, 0, own / np.where(whole == 0, 1, whole))
+    informed = own * (1 - gain) + gain**2 * np.where(n_unknown > 0, 0, above)
+    found: Numbers = np.where(infinite, above + whole, informed)
+    return found
