@@ -23,7 +23,14 @@ SOURCE = PROJECT / "src" / "tallyveil"
 TESTS = PROJECT / "tests"
 CORE = ("noise", "accounting", "confidential", "run")
 WANTED = 95.0
-SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+SILENT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 def lines_of_code(path: Path) -> int:
