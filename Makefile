@@ -22,6 +22,17 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
 
+# The oldest version that pyproject.toml allows of every dependency, in an environment of its own.
+OLDEST := .venv-oldest
+$(OLDEST)/.installed: pyproject.toml tests/oldest.py
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python tests/oldest.py > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/oldest.txt -e '.[dev]'
+	@touch $@
+
+test-oldest: $(OLDEST)/.installed
+	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
+
 # `make coverage COVERED=tests/unit` measures every room; without it, the privacy core is measured by its own unit tests.
 COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/run
 coverage: $(VENV)/.installed-dev
@@ -42,4 +53,4 @@ benchmark: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/noise.py
 
 clean:
-	rm -rf $(VENV) demo-release build dist
+	rm -rf $(VENV) $(OLDEST) demo-release build dist
