@@ -49,8 +49,13 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Small sizes, some minutes; `make benchmark NAMES="noise spine"` runs only those.
 benchmark: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/run_all.py $(NAMES)
+
+# The sizes of benchmarks/README.md, many hours.
+benchmark-long: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
 	rm -rf $(VENV) $(OLDEST) demo-release build dist
