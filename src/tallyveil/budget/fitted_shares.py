@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.arrays import Floats
 from tallyveil.budget.spine.precision import precision_of
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.geography import EntityFamily, Spine
 
-Reals = NDArray[np.float64]
 DENOMINATOR = 10_000
 LEAST_SHARE = 1e-4
 KNOWN = 1e15
@@ -99,7 +99,7 @@ def fit_shares(
         ]
     )
 
-    def ratios(shares: NDArray[np.complex128] | Reals) -> NDArray[np.complex128] | Reals:
+    def ratios(shares: NDArray[np.complex128] | Floats) -> NDArray[np.complex128] | Floats:
         return _ratios(spine, families, targets, exact, shares * rates)
 
     given = np.array([float(share) for _, share in strategy.geolevel_shares])
@@ -151,8 +151,8 @@ def _ratios(
     families: Sequence[EntityFamily],
     targets: Sequence[AccuracyTarget],
     exact: Sequence[str],
-    precisions: NDArray[np.complex128] | Reals,
-) -> NDArray[np.complex128] | Reals:
+    precisions: NDArray[np.complex128] | Floats,
+) -> NDArray[np.complex128] | Floats:
     """Variance over its target, squared, for every target."""
     # What is known exactly gets a precision far above any other: derivatives need finite numbers.
     largest = KNOWN * float(np.abs(precisions).max())
@@ -187,16 +187,16 @@ def _one(values: NDArray[np.complex128], target: AccuracyTarget) -> complex:
 
 
 def _cutting_planes(
-    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Reals],
-    start: Reals,
+    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Floats],
+    start: Floats,
     gap: float,
     most_rounds: int,
-) -> tuple[Reals, float]:
+) -> tuple[Floats, float]:
     """Shares with the least greatest ratio, and a lower bound for it."""
     from scipy.optimize import linprog
 
     n = len(start)
-    cuts: list[Reals] = []  # slope, then value - slope point, of every tangent
+    cuts: list[Floats] = []  # slope, then value - slope point, of every tangent
     point, best, best_value, bound = np.maximum(start, LEAST_SHARE), start, np.inf, 0.0
     for _ in range(most_rounds):
         point = point / point.sum()
@@ -229,8 +229,8 @@ def _cutting_planes(
 
 
 def _tangents(
-    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Reals], point: Reals
-) -> tuple[Reals, Reals]:
+    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Floats], point: Floats
+) -> tuple[Floats, Floats]:
     """Values of shape (n_targets,) and exact slopes of shape (n_targets, n_geolevels) at a point."""
     columns = []
     for place in range(len(point)):
@@ -240,7 +240,7 @@ def _tangents(
     return columns[0].real, np.stack([one.imag / STEP for one in columns], axis=1)
 
 
-def _rounded(shares: Reals) -> tuple[Fraction, ...]:
+def _rounded(shares: Floats) -> tuple[Fraction, ...]:
     """Fractions over 10,000 that sum to exactly 1, none of them 0."""
     parts = np.maximum(np.floor(shares * DENOMINATOR).astype(np.int64), 1)
     missing = DENOMINATOR - int(parts.sum())

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.respine import DraftLevel, Reshaped, draft_level, respine
 from tallyveil.geography.spine import Spine
 
@@ -76,7 +76,7 @@ def _cut(level: DraftLevel, inside: NDArray[np.bool_], name: str) -> DraftLevel:
     is_cut = (n_inside > 0) & (n_inside < np.bincount(level.geounit_of, minlength=n))
     # Parts are numbered n_before + side: cut geounits have two, the others one.
     first = np.concatenate([[0], np.cumsum(1 + is_cut)]).astype(np.int64)
-    part_of: Rows = first[level.geounit_of] + (is_cut[level.geounit_of] & ~inside)
+    part_of: Integers = first[level.geounit_of] + (is_cut[level.geounit_of] & ~inside)
     source = np.repeat(np.arange(n, dtype=np.int64), 1 + is_cut)
     is_second = np.arange(len(source)) > first[source]
     ending = np.where(is_cut[source], np.where(is_second, f"-{name}", f"+{name}"), "")

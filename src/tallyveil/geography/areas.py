@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.shares import GeounitShares
@@ -176,7 +177,7 @@ def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
     codes, offsets = spine.geocodes[level].text, spine.finest_offsets(level)
     order = codes.arg_sort().to_numpy().astype(np.int64)
     sizes = np.diff(offsets)[order]
-    begin: Rows = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    begin: Integers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     n_finest = spine.n_geounits(spine.finest)
     members = np.arange(n_finest, dtype=np.int64) + np.repeat(offsets[:-1][order] - begin[:-1], sizes)
     return EntityFamily(

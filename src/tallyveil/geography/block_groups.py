@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.respine import (
     DraftLevel,
@@ -84,7 +85,12 @@ def group_levels(spine: Spine, geolevel: str, children: str) -> tuple[int, int]:
 
 
 def insert_groups(
-    spine: Spine, geolevel: str, child_level: int, outer_level: int, group_of: Rows, container_of_group: Rows
+    spine: Spine,
+    geolevel: str,
+    child_level: int,
+    outer_level: int,
+    group_of: Integers,
+    container_of_group: Integers,
 ) -> Reshaped:
     """The spine with groups of children as a geolevel of their own, in the place of what lay between.
 
@@ -103,7 +109,7 @@ def insert_groups(
     return respine(spine, [*drafts[: outer_level + 1], groups, *drafts[child_level:]])[0]
 
 
-def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: int) -> Rows:
+def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: int) -> Integers:
     """A number for each geounit of a geolevel; equal where they lie in the same entities.
 
     The whole is parted by one entity after the other, so that the cost is that of the entities' members
@@ -126,7 +132,7 @@ def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: in
     return number
 
 
-def _groups(container_of: Rows, alike: Rows, limit: FanOutLimit) -> tuple[Rows, Rows]:
+def _groups(container_of: Integers, alike: Integers, limit: FanOutLimit) -> tuple[Integers, Integers]:
     """Group of every child, and what holds each group; groups are numbered by container, then first child."""
     n = len(container_of)
     limits = limit.limits(np.bincount(container_of, minlength=1))

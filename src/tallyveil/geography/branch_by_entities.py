@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.block_groups import membership_classes
 from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.respine import DraftLevel, Reshaped, draft_levels, first_appearance, respine
 from tallyveil.geography.spine import Spine
 
@@ -61,7 +62,7 @@ def cut_by_entities(
     return respine(spine, [*above, named, *parts[1:]])[0]
 
 
-def _endings(families: Sequence[EntityFamily], alike: Rows) -> pl.Series:
+def _endings(families: Sequence[EntityFamily], alike: Integers) -> pl.Series:
     """The entities of each class, written out: families apart by "/", several of one family by "&"."""
     _, first = np.unique(alike, return_index=True)
     n = len(first)
@@ -78,7 +79,7 @@ def _endings(families: Sequence[EntityFamily], alike: Rows) -> pl.Series:
     return pl.Series(["+" + "/".join(parts) for parts in zip(*columns, strict=True)], dtype=pl.String)
 
 
-def _cut(draft: DraftLevel, alike: Rows, ending: pl.Series) -> DraftLevel:
+def _cut(draft: DraftLevel, alike: Integers, ending: pl.Series) -> DraftLevel:
     part_of, first = first_appearance(draft.geounit_of * len(ending) + alike)
     source = draft.geounit_of[first]
     is_cut = np.bincount(source, minlength=len(draft.codes))[source] > 1

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.respine import DraftLevel, Reshaped, geocode_series, respine
 from tallyveil.geography.shares import GeounitShares, path_total
 from tallyveil.geography.spine import Spine
@@ -30,7 +30,7 @@ class _Level:
 
     codes: pl.Series
     positions: NDArray[np.int64]  # of shares, in the growing list of fractions
-    child_offsets: Rows  # into the geolevel below; rows of the finest geolevel for the finest itself
+    child_offsets: Integers  # into the geolevel below; rows of the finest geolevel for the finest itself
 
 
 def bypass(
@@ -145,7 +145,7 @@ def _position(values: list[Fraction], value: Fraction) -> int:
 
 
 def _new_codes(
-    here: pl.Series, below: pl.Series, source: Rows, child: Rows, from_child: NDArray[np.bool_]
+    here: pl.Series, below: pl.Series, source: Integers, child: Integers, from_child: NDArray[np.bool_]
 ) -> pl.Series:
     if not bool(from_child.any()):
         return here.gather(source)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class OffSpineDistances:
 
     family: str
     codes: tuple[str, ...]
-    distance: Rows
-    complement: Rows
+    distance: Integers
+    complement: Integers
 
     @property
     def mean(self) -> float:
@@ -77,7 +78,7 @@ def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances
     return OffSpineDistances(family.name, family.codes, distance, complement)
 
 
-def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched", Rows | None], ...]:
+def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched", Integers | None], ...]:
     """What every entity touches at each geolevel, root first.
 
     Returns:
@@ -92,7 +93,7 @@ def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched",
     ones, zeros = np.ones(len(family.members), dtype=np.int64), np.zeros(len(family.members), dtype=np.int64)
     # Read-only arrays would be another type to the compiler, and a second compilation.
     touched = Touched(family.offsets.copy(), family.members.copy(), ones, zeros)
-    levels: list[tuple[Touched, Rows | None]] = []
+    levels: list[tuple[Touched, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
         raised, above = raise_level(touched, spine.parents(level), np.diff(spine.child_offsets[level - 1]))
         levels.append((touched, above))
@@ -100,10 +101,10 @@ def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched",
     return (*[(touched, None)], *levels[::-1])
 
 
-def near_and_far(touched: "Touched") -> tuple[Rows, Rows]:
+def near_and_far(touched: "Touched") -> tuple[Integers, Integers]:
     """Distance of an entity's part of each touched geounit, and of the rest of the geounit."""
-    near: Rows = np.minimum(touched.inner, touched.outer + 1)
-    far: Rows = np.minimum(touched.outer, touched.inner + 1)
+    near: Integers = np.minimum(touched.inner, touched.outer + 1)
+    far: Integers = np.minimum(touched.outer, touched.inner + 1)
     return near, far
 
 
@@ -122,7 +123,7 @@ def require_same_spine(spine: Spine, family: EntityFamily) -> None:
         )
 
 
-def _by_entity(begin: Rows, values: Rows) -> Rows:
+def _by_entity(begin: Integers, values: Integers) -> Integers:
     total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
     found: NDArray[np.int64] = total[begin[1:]] - total[begin[:-1]]
     return found

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +38,8 @@ class EntityFamily:
 
     name: str
     codes: tuple[str, ...]
-    offsets: Rows
-    members: Rows
+    offsets: Integers
+    members: Integers
     n_finest: int
 
     def __post_init__(self) -> None:
@@ -68,7 +67,7 @@ class EntityFamily:
         return len(self.codes)
 
     @property
-    def sizes(self) -> Rows:
+    def sizes(self) -> Integers:
         """Number of finest geounits of each entity; shape (n_entities,)."""
         return np.diff(self.offsets)
 
@@ -92,7 +91,7 @@ class EntityFamily:
             )
         return place
 
-    def members_of(self, entity: int) -> Rows:
+    def members_of(self, entity: int) -> Integers:
         """Rows of an entity's finest geounits, rising."""
         return self.members[self.offsets[entity] : self.offsets[entity + 1]]
 
@@ -149,7 +148,7 @@ class EntityFamily:
             self.n_finest,
         )
 
-    def reordered(self, rows: Rows) -> "EntityFamily":
+    def reordered(self, rows: Integers) -> "EntityFamily":
         """The same entities on a spine whose finest geounits stand in another order.
 
         Args:
@@ -172,7 +171,7 @@ class EntityFamily:
         return f"EntityFamily({self.name}: {self.n_entities} entities over {self.n_finest} finest geounits)"
 
 
-def _rises_within(offsets: Rows, members: Rows) -> bool:
+def _rises_within(offsets: Integers, members: Integers) -> bool:
     rises = members[1:] > members[:-1]
     rises[offsets[1:-1] - 1] = True  # the first member of an entity need not follow the last of another
     return bool(rises.all())

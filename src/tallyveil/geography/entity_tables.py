@@ -7,9 +7,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import text_columns
 
@@ -110,7 +111,7 @@ def entities_from_pairs(
     return _family(spine, name, rows, entity)
 
 
-def _family(spine: Spine, name: str, rows: Rows, entity: pl.Series) -> EntityFamily:
+def _family(spine: Spine, name: str, rows: Integers, entity: pl.Series) -> EntityFamily:
     if bool((entity == "").any()):
         raise GeographyError(
             f"entity family {name} has an entity whose name is empty. Name it, or write null for 'in none'.",
@@ -129,7 +130,7 @@ def _family(spine: Spine, name: str, rows: Rows, entity: pl.Series) -> EntityFam
     return EntityFamily(name, tuple(codes.to_list()), offsets, rows[order], n_finest)
 
 
-def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Rows:
+def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
     rows = spine.locate(spine.finest, codes)
     lost = codes.filter(pl.Series(rows < 0))
     if len(lost):

@@ -5,8 +5,8 @@ from math import isqrt
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class FanOutLimit:
         bound = isqrt(n) + self.cutoff
         return bound if self.at_most is None else min(bound, self.at_most)
 
-    def limits(self, sizes: Rows) -> Rows:
+    def limits(self, sizes: Integers) -> Integers:
         """The limit for each number of siblings; same shape."""
         distinct, inverse = np.unique(sizes, return_inverse=True)
         found = np.array([self.limit(n) for n in distinct.tolist()], dtype=np.int64)

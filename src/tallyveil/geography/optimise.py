@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.geography.branch_by_entities import cut_by_entities
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT, FanOutLimit
 from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
@@ -113,8 +114,8 @@ class OptimisedSpine:
     """
 
     spine: Spine
-    rows: Rows
-    origins: tuple[Rows, ...]
+    rows: Integers
+    origins: tuple[Integers, ...]
     shares: GeounitShares | None
 
     def keeps(self, level: int) -> bool:
@@ -219,7 +220,7 @@ def families_of(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in named for name in names))
 
 
-def origins_of(original: Spine, made: Spine, rows: Rows) -> tuple[Rows, ...]:
+def origins_of(original: Spine, made: Spine, rows: Integers) -> tuple[Integers, ...]:
     """For each geolevel of a spine, the original geounit of the geolevel of that name that holds each, or -1."""
     found = []
     for level, name in enumerate(made.geolevels):

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.geography.distance import off_spine_distances, touched_levels
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 
 
@@ -21,9 +22,9 @@ class Recipe:
         signs: +1 to add it, -1 to subtract it; read-only.
     """
 
-    levels: Rows
-    geounits: Rows
-    signs: Rows
+    levels: Integers
+    geounits: Integers
+    signs: Integers
 
     def __len__(self) -> int:
         return len(self.signs)
@@ -36,7 +37,7 @@ class Recipe:
             for sign, level, geounit in steps
         )
 
-    def sums(self, spine: Spine) -> Rows:
+    def sums(self, spine: Spine) -> Integers:
         """What the signed sum counts every finest geounit for; shape (n_finest,)."""
         steps = np.zeros(spine.n_geounits(spine.finest) + 1, dtype=np.int64)
         for level in np.unique(self.levels).tolist():
@@ -83,11 +84,11 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
 def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
     """From the roots down, keep for each touched geounit whether it is counted in so far."""
     levels = touched_levels(spine, alone)
-    found_levels: list[Rows] = []
-    found_geounits: list[Rows] = []
-    found_signs: list[Rows] = []
+    found_levels: list[Integers] = []
+    found_geounits: list[Integers] = []
+    found_signs: list[Integers] = []
 
-    def emit(level: int, geounits: Rows, signs: Rows) -> None:
+    def emit(level: int, geounits: Integers, signs: Integers) -> None:
         found_levels.append(np.full(len(geounits), level, dtype=np.int64))
         found_geounits.append(geounits)
         found_signs.append(signs)
@@ -107,7 +108,9 @@ def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
     return _recipe(found_levels, found_geounits, found_signs)
 
 
-def _wanted(inner: Rows, outer: Rows, counted: NDArray[np.bool_], *, finest: bool) -> NDArray[np.bool_]:
+def _wanted(
+    inner: Integers, outer: Integers, counted: NDArray[np.bool_], *, finest: bool
+) -> NDArray[np.bool_]:
     """Whether each touched geounit is to be counted in, below which children are subtracted."""
     if finest:
         return np.ones(len(inner), dtype=np.bool_)
@@ -116,7 +119,7 @@ def _wanted(inner: Rows, outer: Rows, counted: NDArray[np.bool_], *, finest: boo
     return np.where(counted, kept, taken)
 
 
-def _untouched_children(spine: Spine, level: int, parents: Rows, touched: Rows) -> Rows:
+def _untouched_children(spine: Spine, level: int, parents: Integers, touched: Integers) -> Integers:
     offsets = spine.child_offsets[level - 1]
     counts = offsets[parents + 1] - offsets[parents]
     first = np.repeat(offsets[parents] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
@@ -124,7 +127,7 @@ def _untouched_children(spine: Spine, level: int, parents: Rows, touched: Rows) 
     return np.setdiff1d(children, touched, assume_unique=True)
 
 
-def _recipe(levels: list[Rows], geounits: list[Rows], signs: list[Rows]) -> Recipe:
+def _recipe(levels: list[Integers], geounits: list[Integers], signs: list[Integers]) -> Recipe:
     empty = np.zeros(0, dtype=np.int64)
     columns = [np.concatenate([empty, *parts]) for parts in (levels, geounits, signs)]
     order = np.lexsort((columns[1], columns[0]))

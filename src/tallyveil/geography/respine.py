@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.spine import Spine
 
 
@@ -23,7 +23,7 @@ class Reshaped:
     """
 
     spine: Spine
-    rows: Rows
+    rows: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class DraftLevel:
 
     name: str
     codes: pl.Series
-    geounit_of: Rows
+    geounit_of: Integers
 
 
 def draft_levels(spine: Spine) -> list[DraftLevel]:
@@ -56,7 +56,7 @@ def geocode_series(spine: Spine, level: int) -> pl.Series:
     return spine.geocodes[level].text
 
 
-def numbered_codes(containers: pl.Series, container_of: Rows) -> pl.Series:
+def numbered_codes(containers: pl.Series, container_of: Integers) -> pl.Series:
     """Geocodes of groups: that of what holds them, a dot, and a number from 1 on, padded so that text sorts.
 
     Args:
@@ -70,7 +70,7 @@ def numbered_codes(containers: pl.Series, container_of: Rows) -> pl.Series:
     return containers.gather(container_of) + "." + text
 
 
-def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[Rows, ...]]:
+def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[Integers, ...]]:
     """The spine of the drafted geolevels over the finest geounits of a spine.
 
     Args:
@@ -98,7 +98,7 @@ def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[
     return Reshaped(made, rows), numbers
 
 
-def first_appearance(labels: NDArray[np.int64]) -> tuple[Rows, Rows]:
+def first_appearance(labels: NDArray[np.int64]) -> tuple[Integers, Integers]:
     """Number labels from 0 in the order in which they first appear.
 
     Returns:

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import BudgetError
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.spine import Spine
 
 
@@ -100,7 +100,7 @@ def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShare
     )
 
 
-def distinct_pairs(first: Rows, second: NDArray[np.int32], width: int) -> tuple[Rows, Rows]:
+def distinct_pairs(first: Integers, second: NDArray[np.int32], width: int) -> tuple[Integers, Integers]:
     """Pairs of small numbers that occur, as first * width + second, rising; and the place of each entry's pair.
 
     What np.unique does with its inverse, without a sort of millions of entries.
@@ -127,7 +127,7 @@ def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
             "Take the shares that were made with it."
         )
     sums: list[Fraction] = [Fraction(0)]
-    sum_of: Rows = np.zeros(spine.n_geounits(0), dtype=np.int64)
+    sum_of: Integers = np.zeros(spine.n_geounits(0), dtype=np.int64)
     for level in range(spine.n_levels):
         above = sum_of if level == 0 else sum_of[spine.parents(level)]
         # Few pairs of (sum so far, share here) occur: only those are added as fractions.

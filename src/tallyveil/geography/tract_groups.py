@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.block_groups import group_levels, insert_groups
 from tallyveil.geography.distance import near_and_far, touched_levels
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.respine import Reshaped, draft_levels, first_appearance, respine
 from tallyveil.geography.spine import Spine
@@ -64,7 +65,7 @@ def group_by_distance(
 
 def _group_of(
     spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
-) -> tuple[Rows, Rows]:
+) -> tuple[Integers, Integers]:
     """Group of every geounit of a level, and the parent of each group."""
     from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings
 
@@ -116,15 +117,15 @@ def together(families: Sequence[EntityFamily]) -> EntityFamily:
     return EntityFamily("all", codes, offsets, members, families[0].n_finest)
 
 
-def _above(above: Rows | None) -> Rows:
+def _above(above: Integers | None) -> Integers:
     if above is None:
         raise GeographyError("roots have nothing above them; give a geolevel below the root.")
     return above
 
 
-def _entity_of(begin: Rows) -> Rows:
+def _entity_of(begin: Integers) -> Integers:
     return np.repeat(np.arange(len(begin) - 1, dtype=np.int64), np.diff(begin))
 
 
-def _begin(labels: Rows, n: int) -> Rows:
+def _begin(labels: Integers, n: int) -> Integers:
     return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)

@@ -6,18 +6,17 @@ B is A of the spine a release is published on. `dense()` builds a matrix, for sm
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Numbers
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
 from tallyveil.geography.shares import distinct_pairs
 from tallyveil.universe import QueryGroup
 
-Numbers = NDArray[Any]
 MOST_ENTRIES = 50_000_000
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.caps import FIRST_WEIGHT, Trial, excess, limiting_weights, over
 from tallyveil.budget.spine.search import search_containers
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
@@ -15,8 +16,6 @@ from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
 from tallyveil.geography.block_groups import insert_groups
 from tallyveil.geography.respine import first_appearance
 
-Rows = NDArray[np.int64]
-Reals = NDArray[np.float64]
 POWER = 8
 FRACTIONS = (1.0, 0.5, 0.2, 0.05)
 GIVEN = "given "
@@ -79,7 +78,7 @@ class Regrouped:
     """
 
     spine: Spine
-    rows: Rows
+    rows: Integers
     before: tuple[PartVariance, ...]
     after: tuple[PartVariance, ...]
     rounds: int
@@ -92,7 +91,7 @@ class _State:
 
     made: Reshaped
     found: SpineVariances
-    values: dict[str, Reals]
+    values: dict[str, Floats]
 
     def deviations(self) -> dict[str, float]:
         """Mean standard deviation of each."""
@@ -278,7 +277,7 @@ def _first_scale(task: _Task) -> dict[str, float]:
 
 def _searched(
     task: _Task, state: _State, scale: Mapping[str, float], *, from_classes: bool
-) -> tuple[Rows, Reals]:
+) -> tuple[Integers, Floats]:
     moved = [family.reordered(state.made.rows) for family in task.families]
     weights = _weights(task, state, scale)
     own = task.precisions[state.made.spine.geolevels[task.level]]
@@ -298,7 +297,7 @@ def _score(task: _Task, state: _State) -> float:
     )
 
 
-def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Reals]:
+def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Floats]:
     """Weight of every single variance in the sum that is searched."""
     weights = dict((*task.aim.families, *task.aim.geolevels))
     summed = task.aim.measure is Measure.SUM
@@ -319,7 +318,7 @@ def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str
 
 
 def _best_of(
-    task: _Task, current: _State, groups: Rows, gains: Reals
+    task: _Task, current: _State, groups: Integers, gains: Floats
 ) -> tuple[_State | None, tuple[str, ...]]:
     """The first trial that is better, changing all containers or those that gain most; else the parts that grew."""
     worse: tuple[str, ...] = ()
@@ -358,14 +357,14 @@ def _is_better(task: _Task, trial: _State, current: _State) -> bool:
     return _score(task, trial) < _score(task, current) * (1 - 1e-9)
 
 
-def _tried(task: _Task, state: _State, groups: Rows, changed: NDArray[np.bool_]) -> _State:
+def _tried(task: _Task, state: _State, groups: Integers, changed: NDArray[np.bool_]) -> _State:
     """The state with the groups of some containers replaced."""
     levels = [name for name in state.values if name in state.made.spine.geolevels]
     made = _regrouped(state, task.level, groups, changed)
     return _evaluated(made, task.families, task.precisions, levels)
 
 
-def _regrouped(state: _State, level: int, groups: Rows, changed: NDArray[np.bool_]) -> Reshaped:
+def _regrouped(state: _State, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
     """The state's spine with the groups of some containers replaced."""
     spine = state.made.spine
     parent = spine.parents(level + 1)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.spine.surroundings import carried_weights, outside_of
 from tallyveil.budget.spine.variance import SpineVariances, entity_parts
 from tallyveil.errors import BudgetError, GeographyError
@@ -17,8 +17,6 @@ from tallyveil.geography.tract_groups import together
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.regrouping import Container
 
-Rows = NDArray[np.int64]
-Reals = NDArray[np.float64]
 MOST_PASSES = 6
 
 
@@ -35,16 +33,16 @@ class FixedTerms:
         outside: Weight and precision from outside, own precision and own weight of every container.
     """
 
-    below: Reals
-    carried: Reals
-    alike: Rows | None
-    begin_child: Rows
-    entry: Rows
-    slope: Reals
-    begin_outer: Rows
-    weight: Reals
-    outside_slope: Reals
-    outside: tuple[Reals, Reals, Reals, Reals]
+    below: Floats
+    carried: Floats
+    alike: Integers | None
+    begin_child: Integers
+    entry: Integers
+    slope: Floats
+    begin_outer: Integers
+    weight: Floats
+    outside_slope: Floats
+    outside: tuple[Floats, Floats, Floats, Floats]
 
     def container(self, u: int, children: slice, group_precision: float, limit: int) -> "Container":
         """One container for the kernel."""
@@ -77,7 +75,7 @@ class FixedTerms:
 
 
 def fixed_terms(
-    found: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Reals], level: int
+    found: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Floats], level: int
 ) -> FixedTerms:
     """Lay out what stays fixed while the groups of a geolevel change.
 
@@ -128,13 +126,13 @@ def fixed_terms(
 def search_containers(
     found: SpineVariances,
     families: Sequence[EntityFamily],
-    weights: Mapping[str, Reals],
+    weights: Mapping[str, Floats],
     level: int,
     limit: FanOutLimit,
     group_precision: float,
     *,
     from_classes: bool = True,
-) -> tuple[Rows, Reals]:
+) -> tuple[Integers, Floats]:
     """Search every container's groups, all else held fixed.
 
     Args:
@@ -163,7 +161,7 @@ def search_containers(
     return group_of, gains
 
 
-def _searched(container: "Container", here: Rows, by_class: bool) -> tuple[Rows, float]:
+def _searched(container: "Container", here: Integers, by_class: bool) -> tuple[Integers, float]:
     """The best groups found for one container, from those it has and from classes of children that are alike."""
     from tallyveil.kernels.tree.regrouping import regroup
 
@@ -177,7 +175,7 @@ def _searched(container: "Container", here: Rows, by_class: bool) -> tuple[Rows,
     return best, start - least
 
 
-def _classes(alike: Rows, limit: int) -> Rows:
+def _classes(alike: Integers, limit: int) -> Integers:
     """Children of a kind together, in the fewest even parts that keep the limit."""
     order = np.argsort(alike, kind="stable")
     size = np.bincount(alike)
@@ -187,8 +185,8 @@ def _classes(alike: Rows, limit: int) -> Rows:
     return _numbered(alike * len(alike) + rank * parts[alike] // size[alike])
 
 
-def _numbered(labels: Rows) -> Rows:
-    found: Rows = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+def _numbered(labels: Integers) -> Integers:
+    found: Integers = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
     return found
 
 
@@ -197,5 +195,5 @@ def _nothing(spine: Spine) -> EntityFamily:
     return EntityFamily("none", (), np.zeros(1, dtype=np.int64), none, spine.n_geounits(spine.finest))
 
 
-def _begin(labels: Rows, n: int) -> Rows:
+def _begin(labels: Integers, n: int) -> Integers:
     return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)

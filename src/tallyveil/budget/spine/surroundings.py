@@ -4,15 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.spine.variance import SpineVariances
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import Parts
-
-Rows = NDArray[np.int64]
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,12 +25,12 @@ class Surroundings:
         outside_slope: For every entry of the geolevel (an entity in a geounit), the slope of its part outside.
     """
 
-    precision: Reals
-    weight: Reals
-    outside_slope: Reals
+    precision: Floats
+    weight: Floats
+    outside_slope: Floats
 
 
-def carried_weights(found: SpineVariances, weights: tuple[Reals, ...]) -> tuple[Reals, ...]:
+def carried_weights(found: SpineVariances, weights: tuple[Floats, ...]) -> tuple[Floats, ...]:
     """For every geounit, by how much the weighted sum of variances in its subtree grows with its own variance."""
     carried = [weights[-1]]
     for level in range(found.spine.finest - 1, -1, -1):
@@ -47,9 +44,9 @@ def carried_weights(found: SpineVariances, weights: tuple[Reals, ...]) -> tuple[
 
 def outside_of(
     found: SpineVariances,
-    levels: "tuple[tuple[Parts, Rows | None], ...]",
-    entity_weights: Reals,
-    weights: tuple[Reals, ...],
+    levels: "tuple[tuple[Parts, Integers | None], ...]",
+    entity_weights: Floats,
+    weights: tuple[Floats, ...],
     level: int,
 ) -> Surroundings:
     """Go down from the roots to a geolevel.
@@ -76,9 +73,9 @@ def _down(
     found: SpineVariances,
     parents: "Parts",
     children: "Parts",
-    above: Rows,
-    entity_weights: Reals,
-    weighing: tuple[tuple[Reals, ...], tuple[Reals, ...]],
+    above: Integers,
+    entity_weights: Floats,
+    weighing: tuple[tuple[Floats, ...], tuple[Floats, ...]],
     level: int,
     here: Surroundings,
 ) -> Surroundings:
@@ -117,6 +114,6 @@ def _down(
     return Surroundings(precision, _over(outside, d**2), outside_slope)
 
 
-def _over(numerator: Reals, denominator: Reals) -> Reals:
-    found: Reals = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
+def _over(numerator: Floats, denominator: Floats) -> Floats:
+    found: Floats = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
     return found

@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import BudgetError
 from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.distance import require_same_spine
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import Family, Parts
-
-Rows = NDArray[np.int64]
-Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +95,7 @@ def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
     return summed
 
 
-def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Parts, Rows | None], ...]":
+def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Parts, Integers | None], ...]":
     """What every entity touches at each geolevel, root first, as `raise_parts` has it.
 
     Returns:
@@ -114,7 +111,7 @@ def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Pa
     kind = found.below[0].dtype
     ones, zeros = np.ones(len(family.members), dtype=kind), np.zeros(len(family.members), dtype=kind)
     parts = Parts(family.offsets.copy(), family.members.copy(), ones, zeros)
-    levels: list[tuple[Parts, Rows | None]] = []
+    levels: list[tuple[Parts, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
         raised, above = raise_parts(parts, _writeable(found.family(level - 1)))
         levels.append((parts, above))
@@ -134,7 +131,7 @@ def _inverse(values: Numbers) -> Numbers:
     return found
 
 
-def _sums(below: Numbers, offsets: Rows) -> tuple[Numbers, Rows]:
+def _sums(below: Numbers, offsets: Integers) -> tuple[Numbers, Integers]:
     """Sum of the finite ones, and number of the others, among the children of each geounit."""
     infinite = ~np.isfinite(below.real)
     total: Numbers = np.add.reduceat(np.where(infinite, 0, below), offsets[:-1])

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
@@ -39,7 +40,6 @@ from tallyveil.subspace.exact.proposals import Proposal, single_mass
 from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 
-Integers = npt.NDArray[np.int64]
 MakeProposal = Callable[[SumLaws], Proposal]
 
 CUT_BITS: Final = 62

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
@@ -31,8 +32,6 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.inversion_table import ChoiceTable
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
-
-Integers = npt.NDArray[np.int64]
 
 _FIRST_CANDIDATES_BITS = 72
 
