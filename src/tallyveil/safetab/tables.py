@@ -136,11 +136,12 @@ class SetTables:
     def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[_Groups, str, pl.Series, bool]]:
         """Groups of every detail: (groups, geography, region ids by position, whether they are a twin's)."""
         own = self.set.geography
+        names = self.regions.names(own)
         for parts in self._parts:
             if not parts:
                 continue
             groups = _joined(parts)
-            yield groups, own, self.regions.names(own), False
+            yield groups, own, names, False
             for geography in dict.fromkeys(twin.geography for twin in twins):
                 of_geography = [twin for twin in twins if twin.geography == geography]
                 for copied in self._copied(groups, of_geography):
@@ -303,7 +304,7 @@ def _joined(parts: list[_Groups]) -> _Groups:
 
 
 def _constant(text: str, n: int) -> pl.Series:
-    return pl.select(pl.repeat(text, n, dtype=pl.String)).to_series()
+    return pl.Series([text], dtype=pl.String).new_from_index(0, n)
 
 
 def _tiled(values: list[str], times: int) -> pl.Series:
