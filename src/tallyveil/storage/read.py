@@ -181,8 +181,9 @@ def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> Non
 
 
 def require_counts(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
-    """Refuse a column of counts that contains neither numbers nor text. A date, for example, would become a number of
-    days.
+    """Refuse a column of counts that contains neither numbers nor text.
+
+    A date, for example, would become a number of days.
 
     Raises:
         SchemaError: the column contains anything else.

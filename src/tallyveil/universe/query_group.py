@@ -142,9 +142,9 @@ class QueryGroup:
         Args:
             rows: Row (geounit) of each count, in [0, n_rows).
             cells: Cell of each count.
-            counts: The counts; a (row, cell) met twice is added up.
-            n_rows: Number of rows.
             counts: The counts. Counts of the same (row, cell) pair are added up.
+            n_rows: Number of rows.
+        Returns:
             Shape (n_rows, size), int64.
         Raises:
             SchemaError: the lengths differ, or a row or cell is out of range.
