@@ -77,7 +77,7 @@ class TripletSum:
             self._merge()
             self._limit = self._pending + ENTRIES_PENDING
 
-    def finish(self) -> tuple[Integers, Int32s, Int32s]:
+    def finish(self) -> tuple[Integers, NarrowArray, NarrowArray]:
         """Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,); cells increase within a row."""
         self._merge()
         lengths = np.zeros(self._n_rows + 1, dtype=np.int64)
@@ -142,7 +142,7 @@ def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Integers, I
 
 def compress_rows(
     n_rows: int, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]
-) -> tuple[Integers, Int32s, Int32s]:
+) -> tuple[Integers, NarrowArray, NarrowArray]:
     """Sum (row, cell, count) triplets into compressed rows. Zero sums are dropped.
 
     Returns:
@@ -155,8 +155,8 @@ def compress_rows(
 
 
 def sum_families(
-    offsets: Integers, cells: Int32s, counts: Int32s, child_offsets: Integers, n_cells: int
-) -> tuple[Integers, Int32s, Int32s]:
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, child_offsets: Integers, n_cells: int
+) -> tuple[Integers, NarrowArray, NarrowArray]:
     """Compressed rows of the parents: for each parent, the sum over its children. It works on some families at a time.
 
     Args:
@@ -179,7 +179,7 @@ def sum_members(
     area_offsets: Integers,
     members: Integers,
     n_cells: int,
-) -> tuple[Integers, Int32s, Int32s]:
+) -> tuple[Integers, NarrowArray, NarrowArray]:
     """Compressed rows of areas: for each area, the sum over its members. It works on some areas at a time.
 
     Args:
@@ -245,7 +245,7 @@ class PublicCounts:
 
 
 def rows_between(
-    offsets: Integers, cells: Int32s, counts: Int32s, start: int, stop: int
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
 ) -> tuple[Integers, Integers, Integers]:
     """Compressed rows start to stop - 1 by themselves: offsets from 0, cells and counts, as writable int64 copies."""
     own = np.array(offsets[start : stop + 1], dtype=np.int64)
@@ -254,7 +254,7 @@ def rows_between(
 
 
 def triplets_of(
-    offsets: Integers, cells: Int32s, counts: Int32s, start: int, stop: int
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
 ) -> tuple[Integers, Integers, Integers]:
     """Triplets (row counted from `start`, cell, count) of compressed rows start to stop - 1, int64."""
     begin, end = int(offsets[start]), int(offsets[stop])
