@@ -105,6 +105,11 @@ def write_small_inputs(folder: Path, release: str = SMALL_RELEASE) -> Path:
     return path
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests, so that no worker is left with one when the others have finished."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def small_release(tmp_path: Path) -> Path:
     """A release file with all its inputs, in a folder of its own."""
