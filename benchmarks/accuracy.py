@@ -47,11 +47,11 @@ from accuracy_alternatives import (
 from scipy import sparse
 
 from tallyveil.evaluation.size_class import SizeClass, size_classes
-from tallyveil.execution.plan import GeolevelEstimation, ReleasePlan
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plan.release import GeolevelEstimation, ReleasePlan
 from tallyveil.release.histograms import read_histogram
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"

@@ -19,12 +19,12 @@ from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
-from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plan.release import ReleasePlan
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
 

@@ -41,8 +41,8 @@ from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import BlockProgram
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
-from tallyveil.kernels.family_program import PassArrays
-from tallyveil.kernels.family_solver import Answer, solve_arrays, solve_pass
+from tallyveil.kernels.family.program import PassArrays
+from tallyveil.kernels.family.solver import Answer, solve_arrays, solve_pass
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 SAME_PERSONS = 0.01
@@ -79,11 +79,11 @@ def last_pass(problem: FamilyProblem) -> Instance:
         carried = ladder._carried(problem, current, estimate)
         bounds, allowed = (*bounds, *carried), ladder._narrow(allowed, carried)
     start = time.perf_counter()
-    one = written_out(problem, allowed, bounds)
+    one = inlined(problem, allowed, bounds)
     return dataclasses.replace(one, build=time.perf_counter() - start)
 
 
-def written_out(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[Bounds, ...]) -> Instance:
+def inlined(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[Bounds, ...]) -> Instance:
     """The last pass as sparse matrices."""
     current = problem.passes[-1]
     arrays = pass_arrays(problem, allowed, current, bounds)

@@ -23,10 +23,8 @@ import polars as pl
 from intervals import ENTITY_COLUMNS, part_of
 
 from tallyveil.config.load import load_plan
-from tallyveil.execution.guarantee import guarantee_of
-from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.interval_model import open_release, published_invariants, release_model
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.intervals import (
     StoredRows,
     fit_tree,
@@ -36,6 +34,8 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.fit import chunks_of, finest_coefficients
+from tallyveil.plan.guarantee import guarantee_of
+from tallyveil.postprocess.interval_model import open_release, published_invariants, release_model
 from tallyveil.release.histograms import read_histogram
 
 QUERIES = ("total", "votingage", "hispanic*cenrace", "detailed")

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.config.load import load_plan
-from tallyveil.execution.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.answers import Answers, level_answers, region_coefficients, region_variances
 from tallyveil.intervals.covariance import tree_covariance

@@ -16,14 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tallyveil.config.load import load_plan
-from tallyveil.execution.inputs import read_hierarchies
-from tallyveil.execution.interval_model import (
-    measured_rows,
-    open_release,
-    plan_model,
-    published_invariants,
-    release_model,
-)
+from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.intervals import (
     KeptRows,
     fit_tree,
@@ -32,6 +25,13 @@ from tallyveil.intervals import (
     region_variances,
     stream_answers,
     tree_covariance,
+)
+from tallyveil.postprocess.interval_model import (
+    measured_rows,
+    open_release,
+    plan_model,
+    published_invariants,
+    release_model,
 )
 
 GEOUNITS_AT_ONCE = 8192

@@ -12,15 +12,16 @@ from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.estimation import FamilyProblem
-from tallyveil.execution.constraints import ConstraintTable, compile_constraints
-from tallyveil.execution.families import FamilyBuilder
-from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.level import estimate_level
-from tallyveil.execution.observer import SilentObserver
-from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.level import estimate_level
+from tallyveil.run.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts
 
 

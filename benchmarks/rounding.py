@@ -31,8 +31,8 @@ from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
 from tallyveil.estimation.rounding import round_counts, snap
 from tallyveil.estimation.rounding_flow import _arrays
 from tallyveil.estimation.rounding_program import Fixing, Snapped, stage_program
-from tallyveil.kernels.rounding_arrays import ONE, Bounds, Entries
-from tallyveil.kernels.rounding_flow import round_by_flow
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.flow import round_by_flow
 
 Family = tuple[FamilyProblem, np.ndarray, np.ndarray]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.execution.safetab import run_safetab
+from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.noise import insecure_key
 from tallyveil.safetab import read_config
 from tallyveil.safetab.iterations import read_iterations

@@ -21,9 +21,9 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.declassify import declassify_groups
-from tallyveil.execution.safetab import (
+from tallyveil.execution.safetab.run import (
     SafetabInputs,
     declaration_of,
     measurer_of,
@@ -33,12 +33,20 @@ from tallyveil.execution.safetab import (
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.config import NATIONWIDE
 from tallyveil.safetab.coterminous import tabulate_all
+from tallyveil.safetab.declassified import (
+    CELL_KEYS,
+    KEYS,
+    TRUE,
+    TrueGroups,
+    true_tables,
+    true_totals,
+    with_truth,
+)
 from tallyveil.safetab.estimates import combined_coverage, quality_of
 from tallyveil.safetab.expected import detail_estimator, publication_chance
 from tallyveil.safetab.plan import LevelSet, read_plan
 from tallyveil.safetab.sums import coverage_of_sum, noise_sum
 from tallyveil.safetab.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
-from tallyveil.safetab.truth import CELL_KEYS, KEYS, TRUE, TrueGroups, true_tables, true_totals, with_truth
 from tallyveil.synthetic import write_safetab_country
 
 CLASS = ["where", "LEVEL", "number", "DETAIL"]

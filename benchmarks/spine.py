@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from tallyveil.budget import load_strategy_preset
-from tallyveil.budget.precision import precision_of, totals_summed
-from tallyveil.budget.regroup import Aim, group_by_variance
-from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
+from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
+from tallyveil.budget.spine.precision import precision_of, totals_summed
+from tallyveil.budget.spine.regroup import Aim, group_by_variance
 from tallyveil.geography import (
     Branch,
     BypassRule,

@@ -17,7 +17,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.diagnostics import effective_size
-from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import check_lattice, lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps

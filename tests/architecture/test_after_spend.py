@@ -20,14 +20,14 @@ import pytest
 REGISTER = Path(__file__).with_name("raises_after_spend.toml")
 PACKAGE = "tallyveil."
 ROOTS = (
-    "execution.run:_Release.release",
-    "execution.intervals:add_planned_intervals",
-    "execution.safetab:_tabulate",
-    "execution.safetab_households:tables_of_households",
+    "execution.topdown.run:_Release.release",
+    "postprocess.intervals:add_planned_intervals",
+    "execution.safetab.run:_tabulate",
+    "execution.safetab.households:tables_of_households",
     "safetab.household_tables:write_household_tables",
     "safetab.household_tables:check_household_tables",
     "safetab.outputs:require_passed",
-    "execution.subspace_release:_Work.release",
+    "execution.table.run:_Work.release",
     "confidential.subspace_table:release_table",
     "subspace.noise_plan:NoisePlan.draw",
     "run.once:_require_one_spend",

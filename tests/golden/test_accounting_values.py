@@ -136,8 +136,8 @@ def test_engines_agree_where_delta_has_no_float() -> None:
 
 def test_epsilon_at_300_zeros_is_proved() -> None:
     """Exact integer arithmetic agrees on one level at delta 1e-300."""
-    from tallyveil.accounting.factors import GaussianLoss
-    from tallyveil.accounting.proved import Proved
+    from tallyveil.accounting.engines.integer_polynomial import Proved
+    from tallyveil.accounting.losses.factors import GaussianLoss
 
     found = level("5", "tilted_fft").epsilon("1e-300")
     assert found.width < WIDEST

@@ -9,7 +9,7 @@ import pytest
 from tallyveil.accounting import rho_of, zcdp_to_epsilon
 from tallyveil.budget import load_strategy_preset
 from tallyveil.config.load import load_plan
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
 RHO = Fraction(12343, 3379) ** -2

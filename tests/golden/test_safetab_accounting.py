@@ -27,7 +27,7 @@ from tallyveil.accounting import (
     alternatives_of,
     compose,
     epsilon_of,
-    factors_of,
+    loss_law_of,
     renyi_divergence,
     renyi_epsilon,
     rho_of,
@@ -239,4 +239,4 @@ def test_gaussian_groups_of_both_kinds_are_compared_record_by_record() -> None:
 def test_a_record_meets_126_independent_answers() -> None:
     """Seven levels, nine groups, two stages: whatever tables the first stage chooses."""
     for base, budgets in ((gaussian, TOTAL_RHO), (geometric, TOTAL_EPSILON)):
-        assert sum(factor.multiplicity for factor in factors_of(safetab(base, budgets))) == 7 * GROUPS * 2
+        assert sum(factor.multiplicity for factor in loss_law_of(safetab(base, budgets))) == 7 * GROUPS * 2

@@ -8,13 +8,12 @@ import pytest
 
 from tallyveil.budget import load_strategy_preset
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.precision import precision_of, totals_summed
-from tallyveil.budget.regroup import Aim, Measure, group_by_variance
-from tallyveil.budget.spine_accuracy import family_accuracies, measured_variances
-from tallyveil.budget.spine_measures import TotalMeasures
-from tallyveil.execution.plan import Regroup
-from tallyveil.execution.spine_changes import area_changes, warnings_of
-from tallyveil.execution.spine_groups import choose_groups
+from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
+from tallyveil.budget.spine.measures import TotalMeasures
+from tallyveil.budget.spine.precision import precision_of, totals_summed
+from tallyveil.budget.spine.regroup import Aim, Measure, group_by_variance
+from tallyveil.execution.topdown.spine_changes import area_changes, warnings_of
+from tallyveil.execution.topdown.spine_groups import choose_groups
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -29,6 +28,7 @@ from tallyveil.geography import (
     spine_from_prefixes,
 )
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.plan.inputs import Regroup
 from tallyveil.universe import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")

@@ -29,8 +29,8 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.factors import LaplaceLoss, merged
-from tallyveil.accounting.flatten import dominates
+from tallyveil.accounting.losses.factors import LaplaceLoss, merged
+from tallyveil.accounting.losses.loss_laws import dominates
 from tallyveil.errors import StoreError
 
 # The same examples every time, and no time limit an occupied machine could exceed.

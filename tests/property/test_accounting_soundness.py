@@ -7,12 +7,12 @@ from fractions import Fraction
 import pytest
 from flint import arb, arb_poly, ctx, fmpq
 
-from tallyveil.accounting.closed_form import ClosedForm
-from tallyveil.accounting.direct import Direct
-from tallyveil.accounting.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
-from tallyveil.accounting.proved import Proved
-from tallyveil.accounting.quadrature import Quadrature
-from tallyveil.accounting.tilted_fft import TiltedFFT
+from tallyveil.accounting.engines.closed_form import ClosedForm
+from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.integer_polynomial import Proved
+from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
 
 
 def ball(value: Fraction) -> arb:

@@ -18,7 +18,7 @@ from tallyveil.estimation import (
     least_squares,
 )
 from tallyveil.estimation.least_squares import solve_passes
-from tallyveil.kernels.family_solver import solve_pass
+from tallyveil.kernels.family.solver import solve_pass
 
 SEEDS = range(50)
 LONGEST_SECONDS = 20.0

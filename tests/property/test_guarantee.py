@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.composition import compose
+from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
-from tallyveil.accounting.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.rounded_fft import RoundedFFT
-from tallyveil.accounting.tilted_fft import TiltedFFT
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
 
 STEADY = settings(derandomize=True, deadline=None, max_examples=15)
 DEPTH = 900  # atoms below exp(-900) are left out of the oracle; every tail compared is above exp(-700)

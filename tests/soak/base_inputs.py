@@ -309,7 +309,7 @@ def spine(scratch: Path) -> Folder:
 def finished(scratch: Path) -> Folder:
     """A finished release with its inputs, for the commands that read one."""
     from tallyveil.config.load import load_plan
-    from tallyveil.execution.run import run_release
+    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_report
 
@@ -345,7 +345,7 @@ def interrupted(scratch: Path, writes: int) -> Folder:
     """A release that ended at once before its n-th file was written, with its inputs."""
     import tallyveil.storage.write as writing
     from tallyveil.config.load import load_plan
-    from tallyveil.execution.run import run_release
+    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
 
     folder = scratch / f"interrupted-{writes}"

@@ -35,10 +35,10 @@ from fork_server import forked, prepare
 from tallyveil.config.load import load_plan
 from tallyveil.config.subspace import load_subspace_plan
 from tallyveil.errors import TallyveilError
-from tallyveil.execution.run import run_release
-from tallyveil.execution.safetab import run_safetab
-from tallyveil.execution.safetab_households import run_households
-from tallyveil.execution.subspace_release import run_subspace
+from tallyveil.execution.safetab.households import run_households
+from tallyveil.execution.safetab.run import run_safetab
+from tallyveil.execution.table.run import run_subspace
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.run.folder import RunFolder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil.execution.safetab import measurer_of, read_safetab_inputs
+from tallyveil.execution.safetab.run import measurer_of, read_safetab_inputs
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.coterminous import tabulate_all
 from tallyveil.safetab.tables import SetTables

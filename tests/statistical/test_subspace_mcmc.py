@@ -15,7 +15,7 @@ from tallyveil.subspace.diagnostics import (
     sweeps_until,
     total_variation_bound,
 )
-from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps

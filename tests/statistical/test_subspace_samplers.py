@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
-from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.mixture import mixture_sampler

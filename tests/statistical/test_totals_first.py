@@ -11,10 +11,10 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.config.load import load_plan
-from tallyveil.execution import run
-from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.plan import ReleasePlan
+from tallyveil.execution.topdown import run
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.noise.key import insecure_key
+from tallyveil.plan.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.counts import PublicCounts
 

@@ -12,7 +12,7 @@ import pytest
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
 KEY_TEXT = "interruption"

@@ -10,10 +10,7 @@ from scipy.special import ndtri
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.execution.district import district_answers
-from tallyveil.execution.interval_model import open_release, plan_model, release_model
-from tallyveil.execution.intervals import make_intervals
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.intervals import (
     answer_covariance,
     level_variances,
@@ -21,6 +18,9 @@ from tallyveil.intervals import (
     region_of,
     tree_covariance,
 )
+from tallyveil.postprocess.district import district_answers
+from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
+from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.report import write_report
 
 COLUMNS = ["geocode", "answer", "published", "estimate", "standard_error", "lower", "upper"]

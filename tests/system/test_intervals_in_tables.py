@@ -8,15 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-import tallyveil.execution.intervals as making
+import tallyveil.postprocess.intervals as making
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError
-from tallyveil.execution.district import district_answers
-from tallyveil.execution.expected_deviations import expected_deviations
-from tallyveil.execution.inputs import read_hierarchies
-from tallyveil.execution.intervals import make_intervals
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.postprocess.district import district_answers
+from tallyveil.postprocess.expected_deviations import expected_deviations
+from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.report import write_report
 from tallyveil.storage.write import file_digest
 

@@ -9,10 +9,10 @@ import pytest
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, SchemaError, SolverError, StoreError, TallyveilError
-from tallyveil.execution import run as run_module
-from tallyveil.execution.before_spend import refuse_many_people
-from tallyveil.execution.inputs import read_hierarchies
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown import run as run_module
+from tallyveil.execution.topdown.before_spend import refuse_many_people
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.storage import paths, write
 from tallyveil.storage.paths import file_name
 

@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "redistricting"

@@ -11,16 +11,16 @@ import pytest
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.constraints import compile_constraints
-from tallyveil.execution.families import FamilyBuilder
-from tallyveil.execution.inputs import read_histograms, read_spine
-from tallyveil.execution.level import estimate_level
-from tallyveil.execution.observer import SilentObserver
-from tallyveil.execution.plan import ReleasePlan
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.level import estimate_level
 from tallyveil.release.histograms import read_histogram
+from tallyveil.run.observer import SilentObserver
 from tallyveil.storage.write import file_digest
 
 KEY = insecure_key("system test")

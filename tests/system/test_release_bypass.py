@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.event_json import event_from_mapping
+from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
 from tallyveil.cli.plan import plan_record
@@ -18,16 +18,16 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
-from tallyveil.execution.constraints import compile_constraints
-from tallyveil.execution.district import district_answers
-from tallyveil.execution.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.interval_model import open_release, plan_model, release_model
-from tallyveil.execution.intervals import make_intervals
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.intervals import SourceRows, StoredRows
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.postprocess.district import district_answers
+from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
+from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
 from tallyveil.report import write_report
@@ -386,7 +386,7 @@ def test_an_invariant_of_bypassed_geounits_is_refused(release):
 
 
 def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(release, tmp_path, monkeypatch):
-    import tallyveil.execution.spine_making as module
+    import tallyveil.execution.topdown.spine_making as module
     from tallyveil.geography import GeounitShares
 
     original = module.bypass
@@ -447,7 +447,7 @@ def test_accounting_for_the_release_file_knows_the_paths(release, outcome):
 
 
 def test_many_kinds_of_paths_are_bounded_by_what_they_cost(release, outcome, monkeypatch):
-    import tallyveil.execution.guarantee as module
+    import tallyveil.plan.guarantee as module
 
     plan = load_plan(release)
     made = read_hierarchies(plan)

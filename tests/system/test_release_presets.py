@@ -7,21 +7,21 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import tallyveil.execution.spine_making as making
-from tallyveil.budget.precision import totals_summed
-from tallyveil.budget.spine_accuracy import measured_variances
-from tallyveil.budget.spine_presets import load_spine_preset, spine_preset_names
-from tallyveil.budget.spine_variance import entity_variances
+import tallyveil.execution.topdown.spine_making as making
+from tallyveil.budget.spine.accuracy import measured_variances
+from tallyveil.budget.spine.precision import totals_summed
+from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
+from tallyveil.budget.spine.variance import entity_variances
 from tallyveil.cli.main import app
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
-from tallyveil.execution.inputs import read_hierarchies
-from tallyveil.execution.observer import SilentObserver
-from tallyveil.execution.run import run_release
-from tallyveil.execution.spine_changes import is_worse
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.execution.topdown.spine_changes import is_worse
 from tallyveil.noise.key import insecure_key
 from tallyveil.report import write_report
+from tallyveil.run.observer import SilentObserver
 
 KEY = insecure_key("presets")
 SHORT = (("State", 2), ("County", 5), ("Tract", 11), ("Block_Group", 12))

@@ -10,9 +10,9 @@ import pytest
 import tallyveil.storage.write as writing
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
-from tallyveil.execution.evaluate import evaluate_release
-from tallyveil.execution.inputs import read_hierarchies
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.evaluate import evaluate_release
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.report import write_evaluation_report, write_report
@@ -146,7 +146,7 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
 
 
 def test_a_changed_entity_table_is_noticed(spine_release, tmp_path, monkeypatch):
-    import tallyveil.execution.run as running
+    import tallyveil.execution.topdown.run as running
 
     original = running.check_release
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.config.load import load_plan
-from tallyveil.execution.evaluate import evaluate_release
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.evaluate import evaluate_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "rhode_island"

@@ -176,7 +176,7 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
 
 @pytest.mark.parametrize("before", [True, False])
 def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
-    from tallyveil.execution.safetab import run_safetab
+    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
     key = insecure_key(KEY)
@@ -199,13 +199,16 @@ def arguments(inputs, out: Path) -> list[str]:
 
 
 POINTS = [
-    ("tallyveil.accounting.ledger Ledger spend", 1),
-    ("tallyveil.execution.safetab write_json", 1),  # the ledger has the spend, the plan is not written yet
+    ("tallyveil.accounting.ledger.file Ledger spend", 1),
+    (
+        "tallyveil.execution.safetab.run write_json",
+        1,
+    ),  # the ledger has the spend, the plan is not written yet
     (
         "tallyveil.confidential.safetab_measure choose_detail",
         5,
     ),  # stage 1 of a level set measured, stage 2 not
-    ("tallyveil.execution.safetab write_tables", 1),
+    ("tallyveil.execution.safetab.run write_tables", 1),
     ("tallyveil.safetab.outputs write_parquet", 2),  # some tables written
     ("tallyveil.run.folder RunFolder seal", 1),
     ("tallyveil.run.folder RunFolder finish", 1),  # the manifest is sealed, the key still there
@@ -217,7 +220,7 @@ POINTS = [
 @pytest.mark.parametrize(("where", "number"), POINTS)
 def test_killed_by_the_system_at_chosen_points(inputs_of_one_level, tmp_path, fork_server, where, number):
     """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
-    from tallyveil.execution.safetab import run_safetab
+    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
     inputs = inputs_of_one_level

@@ -15,8 +15,8 @@ from tallyveil.accounting import rho_of
 from tallyveil.cli.main import main
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.errors import BudgetError, SchemaError, StoreError
-from tallyveil.execution import safetab_households as running
-from tallyveil.execution.safetab_households import run_households, tables_of_households
+from tallyveil.execution.safetab import households as running
+from tallyveil.execution.safetab.households import run_households, tables_of_households
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.household_tables import listed_groups, read_group_totals
 from tallyveil.safetab.households import read_household_plan
@@ -215,7 +215,7 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     params, data, *_ = inputs
     (data / "pop-group-totals.txt").unlink()
     people = toy.write_data(tmp_path / "people", toy.person_rows(1500))
-    from tallyveil.execution.safetab import run_safetab
+    from tallyveil.execution.safetab.run import run_safetab
 
     first = run_safetab(toy.write_params(tmp_path / "q"), people, tmp_path / "first", test_key=KEY).path
     words = ("households", params, data, "--out", tmp_path / "out")

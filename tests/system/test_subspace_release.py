@@ -13,7 +13,7 @@ import pytest
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rhode_island" / "integer_subspace.toml"
@@ -85,7 +85,7 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
 
 
 def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monkeypatch):
-    import tallyveil.execution.run as running
+    import tallyveil.execution.topdown.run as running
 
     whole = run_release(load_plan(with_subspace), tmp_path / "whole", test_key=insecure_key("b")).path
     estimate = running.estimate_level

@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
 KEY = insecure_key("unfinished")

@@ -6,9 +6,9 @@ import pytest
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError
-from tallyveil.execution import chunks, level, unsolved
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess import chunks, level, unsolved
 
 KEY = insecure_key("unsolved")
 

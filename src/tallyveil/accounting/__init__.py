@@ -9,7 +9,6 @@ from tallyveil.accounting.costs import (
     rho_of,
     total_variation_of,
 )
-from tallyveil.accounting.event_json import event_from_mapping
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
@@ -22,8 +21,9 @@ from tallyveil.accounting.events import (
     WorstEvent,
 )
 from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.flatten import alternatives_of, factors_of, invariants_of
-from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry
+from tallyveil.accounting.ledger.event_json import event_from_mapping
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
+from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of, loss_law_of
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.renyi import Conversion, RenyiBound, renyi_delta, renyi_divergence, renyi_epsilon
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration, calibrate
     from tallyveil.accounting.composition import compose
     from tallyveil.accounting.guarantee import Guarantee
-    from tallyveil.accounting.ledger import Ledger, read_ledger
+    from tallyveil.accounting.ledger.file import Ledger, read_ledger
 
 # Engines bring compilers and transforms along, files a table reader; describing an event should start at once.
 _HEAVY = {
     "Calibration": "calibration",
     "Guarantee": "guarantee",
-    "Ledger": "ledger",
-    "read_ledger": "ledger",
+    "Ledger": "ledger.file",
+    "read_ledger": "ledger.file",
     "calibrate": "calibration",
     "compose": "composition",
 }
@@ -74,9 +74,9 @@ __all__ = [
     "epsilon_of",
     "event_from_mapping",
     "exact_text",
-    "factors_of",
     "group_privacy",
     "invariants_of",
+    "loss_law_of",
     "read_ledger",
     "renyi_delta",
     "renyi_divergence",

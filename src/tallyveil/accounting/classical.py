@@ -3,9 +3,9 @@
 from fractions import Fraction
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import DiscreteGaussian, PrivacyEvent, parts_of
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon
-from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
 

@@ -2,8 +2,8 @@
 
 from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
-from tallyveil.accounting.flatten import alternatives_of, invariants_of
 from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of
 from tallyveil.accounting.neighbours import Neighbours
 
 

@@ -13,10 +13,10 @@ from fractions import Fraction
 from scipy.special import log_ndtr
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds
 from tallyveil.accounting.exact import exact_number
-from tallyveil.accounting.factors import GaussianLoss, LossFactor
-from tallyveil.accounting.greatest import greatest_loss
-from tallyveil.accounting.tails import LossEngine, Tails, float_bounds, fraction_bounds
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
+from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 

@@ -18,8 +18,8 @@ from scipy.special import ndtri
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import log_bounds_of
-from tallyveil.accounting.factors import GaussianLoss, LossFactor, lattice_of
-from tallyveil.accounting.tails import LossEngine, down, fraction_bounds, up
+from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds, up
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 
 _FINEST = Fraction(1, 10**9)
 """Losses are looked for at least this far apart; chords this short bend by less than 1e-18."""

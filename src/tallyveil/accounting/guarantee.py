@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import beta_at, knot_at
-from tallyveil.accounting.engines import choose_engine
+from tallyveil.accounting.engines.choose import choose_engine
+from tallyveil.accounting.engines.tails import LossEngine, down, up
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.factors import LossFactor, merged
+from tallyveil.accounting.losses.factors import LossFactor, merged
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.tails import LossEngine, down, up
 from tallyveil.errors import BudgetError
 
 Number = Fraction | float | str

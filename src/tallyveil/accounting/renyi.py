@@ -8,7 +8,7 @@ alpha k is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alp
 sum of exp(-(j - alpha k)^2 / (2 v)) over the integers j, over that of exp(-j^2 / (2 v)); the former sum is
 largest where its centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
 
-One discrete Laplace answer moved by k loses (k - 2 j) / t with the probabilities in `accounting/factors.py`.
+One discrete Laplace answer moved by k loses (k - 2 j) / t with the probabilities in `accounting/losses/factors.py`.
 With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j exp((alpha - 1) (k - 2 j) / t) over
 j = 0..k is a geometric series, and the divergence is
 

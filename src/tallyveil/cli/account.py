@@ -220,7 +220,7 @@ def total(
 
     Looks at the true counts that a ledger records are not covered; they are named beside the total.
     """
-    from tallyveil.accounting.joint import published_guarantee, read_joint, runs_in
+    from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
     from tallyveil.release.finished import refuse_unfinished
     from tallyveil.release.manifest import read_manifest
 
@@ -264,7 +264,7 @@ def _guarantee(
         loaded = load_plan(plan)
         event = loaded.event()
         if loaded.spine is not None and loaded.spine.bypassing is not None:
-            from tallyveil.execution.inputs import read_allocation
+            from tallyveil.execution.topdown.inputs import read_allocation
 
             # What bypassing does follows from the geography, which is public.
             event = loaded.event(read_allocation(loaded).event())

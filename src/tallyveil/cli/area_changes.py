@@ -18,7 +18,7 @@ def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> Non
         changes: What the spine changes, by family and geolevel.
         quiet: Print the warnings only.
     """
-    from tallyveil.execution.spine_changes import warnings_of
+    from tallyveil.execution.topdown.spine_changes import warnings_of
 
     if changes and not quiet:
         _show_table(changes)
@@ -52,8 +52,8 @@ def _show_table(changes: "Sequence[AreaChange]") -> None:
 
 def changes_record(changes: "Sequence[AreaChange]") -> dict[str, Any]:
     """The same as plain data under `spine`; nothing where no step changes the spine."""
-    from tallyveil.execution.spine_changes import warnings_of
-    from tallyveil.execution.spine_record import change_records
+    from tallyveil.execution.topdown.spine_changes import warnings_of
+    from tallyveil.execution.topdown.spine_record import change_records
 
     if not changes:
         return {}

@@ -38,7 +38,7 @@ def evaluate(
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
-    from tallyveil.execution.evaluate import evaluate_release
+    from tallyveil.execution.topdown.evaluate import evaluate_release
     from tallyveil.report import write_evaluation_report, write_report
 
     write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry

@@ -10,7 +10,7 @@ from tallyveil.cli.arguments import AsJson, Quiet, Workers, split_names
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.execution.district import District
+    from tallyveil.postprocess.district import District
 
 LINES_SHOWN = 40
 
@@ -98,8 +98,8 @@ def intervals(
     if minus is not None:
         raise ConfigError("--minus FILE goes with --district FILE.", code="bad-flag")
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.interval_areas import read_entity_table
-    from tallyveil.execution.intervals import make_intervals
+    from tallyveil.postprocess.interval_areas import read_entity_table
+    from tallyveil.postprocess.intervals import make_intervals
     from tallyveil.report import write_report
 
     columns = split_names(families) if families else None
@@ -171,7 +171,7 @@ def _district(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    from tallyveil.execution.district import district_answers
+    from tallyveil.postprocess.district import district_answers
     from tallyveil.storage.read import read_table, require_text, scan_table
 
     for path in paths:

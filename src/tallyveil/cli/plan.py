@@ -16,9 +16,9 @@ from tallyveil.cli.terminal import say
 if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation
     from tallyveil.budget.expected import ExpectedError
-    from tallyveil.execution.plan import ReleasePlan
-    from tallyveil.execution.resources import Resources
     from tallyveil.geography.areas import AreaChange
+    from tallyveil.plan.release import ReleasePlan
+    from tallyveil.plan.resources import Resources
 
 CONFIDENCE = Fraction(95, 100)
 
@@ -121,7 +121,7 @@ def plan(
 def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
     """What every geounit is measured with, and what the spine changes for every kind of area."""
     from tallyveil.budget.allocation import allocation_of
-    from tallyveil.execution.inputs import read_hierarchies
+    from tallyveil.execution.topdown.inputs import read_hierarchies
 
     made = read_hierarchies(loaded)
     return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
@@ -131,7 +131,7 @@ def _predicted(
     loaded: "ReleasePlan", blocks: int | None, people: int | None, allocation: "Allocation | None"
 ) -> "Resources | None":
     """What a run will need, for the sizes asked for; None where none are."""
-    from tallyveil.execution.resources import predict, sizes_of_blocks, sizes_of_spine
+    from tallyveil.plan.resources import predict, sizes_of_blocks, sizes_of_spine
 
     if blocks is not None:
         return predict(loaded, sizes_of_blocks(len(loaded.geolevels), blocks, people))
@@ -145,7 +145,7 @@ def plan_record(
 ) -> dict[str, Any]:
     """Cost and expected error of a plan as plain data, and what a run needs where that is predicted."""
     from tallyveil.budget.expected import expected_errors
-    from tallyveil.execution.guarantee import guarantee_of
+    from tallyveil.plan.guarantee import guarantee_of
 
     record: dict[str, Any] = {
         "name": loaded.name,
@@ -181,7 +181,7 @@ def plan_record(
 
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.execution.resources import in_gib, warn_small_machine
+    from tallyveil.plan.resources import in_gib, warn_small_machine
 
     console = Screen()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
@@ -211,8 +211,8 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.accounting.decimals import at_most
     from tallyveil.budget.expected import expected_errors
     from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.execution.guarantee import guarantee_of
-    from tallyveil.execution.plan import STEP_KINDS
+    from tallyveil.plan.guarantee import guarantee_of
+    from tallyveil.plan.inputs import STEP_KINDS
 
     console = Screen()
     guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.execution.plan import ReleasePlan
+    from tallyveil.plan.release import ReleasePlan
 
 
 def advice_record(loaded: "ReleasePlan") -> dict[str, Any]:
     """The advice as plain data, under the keys it has in `--json`."""
-    from tallyveil.execution.plan_advice import fixed_shares, spine_advice
+    from tallyveil.plan.advice import fixed_shares, spine_advice
 
     return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}
 

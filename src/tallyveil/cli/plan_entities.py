@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.execution.expected_deviations import AreaDeviations
-    from tallyveil.execution.plan import ReleasePlan
+    from tallyveil.plan.release import ReleasePlan
+    from tallyveil.postprocess.expected_deviations import AreaDeviations
 
 ENTITIES_SHOWN = 12
 
@@ -22,9 +22,9 @@ def deviations_of(
         families: Families to show.
         queries: Queries; None for the plan's tables.
     """
-    from tallyveil.execution.expected_deviations import expected_deviations
-    from tallyveil.execution.inputs import read_hierarchies
-    from tallyveil.execution.interval_areas import entity_families, read_entity_table
+    from tallyveil.execution.topdown.inputs import read_hierarchies
+    from tallyveil.postprocess.expected_deviations import expected_deviations
+    from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 
     hierarchies = read_hierarchies(loaded)
     if path is None:

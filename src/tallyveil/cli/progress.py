@@ -8,8 +8,8 @@ from typing import Self
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tallyveil.cli.terminal import Screen, headed, say
-from tallyveil.execution.observer import Observer, SilentObserver
 from tallyveil.printable import shown
+from tallyveil.run.observer import Observer, SilentObserver
 
 
 class BarObserver:

@@ -36,7 +36,7 @@ def make_release(
 ) -> None:
     """Run a plan with progress, write the report, print the closing summary."""
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.run import run_release
+    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None

@@ -91,7 +91,7 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
-    from tallyveil.execution.safetab import read_safetab_inputs
+    from tallyveil.execution.safetab.run import read_safetab_inputs
     from tallyveil.release.manifest import ReleaseKind, read_manifest
     from tallyveil.safetab.outputs import check_outputs, require_passed
 
@@ -141,12 +141,12 @@ def run(
     same command goes on and gives the same tables at no new cost.
     """
     if _exactly(no_noise, not_private, insecure_test_key):
-        from tallyveil.execution.safetab_exact import tabulate_exactly
+        from tallyveil.execution.safetab.exact import tabulate_exactly
 
         _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab import describe_safetab, run_safetab
+    from tallyveil.execution.safetab.run import describe_safetab, run_safetab
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_safetab_report
     from tallyveil.safetab.plan import read_plan
@@ -195,8 +195,8 @@ def evaluate(
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
-    from tallyveil.execution.safetab_evaluate import evaluate_safetab
-    from tallyveil.execution.safetab_evaluate_households import evaluate_households
+    from tallyveil.execution.safetab.evaluate import evaluate_safetab
+    from tallyveil.execution.safetab.evaluate_households import evaluate_households
     from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
@@ -241,13 +241,13 @@ def households(
 ) -> None:
     """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
     if _exactly(no_noise, not_private, insecure_test_key):
-        from tallyveil.execution.safetab_exact import tabulate_households_exactly
+        from tallyveil.execution.safetab.exact import tabulate_households_exactly
 
         manifest = tabulate_households_exactly(params, data, out, published=published)
         _show_exact(manifest, out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab_households import describe_households, run_households
+    from tallyveil.execution.safetab.households import describe_households, run_households
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_households_report
     from tallyveil.safetab.households import read_household_plan
@@ -280,7 +280,7 @@ def consistent(
     quiet: Quiet = False,
 ) -> None:
     """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
-    from tallyveil.execution.safetab_consistent import write_consistent
+    from tallyveil.postprocess.safetab_consistent import write_consistent
     from tallyveil.storage.outputs import refuse_inputs
 
     refuse_inputs(out, [params, run])

@@ -118,7 +118,7 @@ def build(
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
     from tallyveil.budget.caps import Reference
-    from tallyveil.budget.spine_matrices import require_affordable
+    from tallyveil.budget.spine.matrices import require_affordable
     from tallyveil.cli.area_changes import show_changes
     from tallyveil.cli.spine_build import BuildFlags, built
     from tallyveil.geography.spine_files import write_spine

@@ -7,16 +7,15 @@ from pathlib import Path
 
 from tallyveil.budget.caps import Reference
 from tallyveil.budget.fractions import parse_fraction
-from tallyveil.budget.precision import totals_summed
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.budget.regroup import Measure, Regrouped
-from tallyveil.budget.spine_measures import TotalMeasures
-from tallyveil.budget.spine_presets import SpinePreset, load_spine_preset
+from tallyveil.budget.spine.measures import TotalMeasures
+from tallyveil.budget.spine.precision import totals_summed
+from tallyveil.budget.spine.presets import SpinePreset, load_spine_preset
+from tallyveil.budget.spine.regroup import Measure, Regrouped
 from tallyveil.cli.spine_inputs import read_families, read_geography, weights
 from tallyveil.errors import ConfigError
-from tallyveil.execution.plan import Regroup
-from tallyveil.execution.spine_changes import area_changes
-from tallyveil.execution.spine_groups import choose_groups, with_protected
+from tallyveil.execution.topdown.spine_changes import area_changes
+from tallyveil.execution.topdown.spine_groups import choose_groups, with_protected
 from tallyveil.geography import (
     EntityFamily,
     FanOutLimit,
@@ -29,6 +28,7 @@ from tallyveil.geography.areas import AreaChange
 from tallyveil.geography.bypass import bypass
 from tallyveil.geography.entity_tables import family_columns
 from tallyveil.geography.optimise import further
+from tallyveil.plan.inputs import Regroup
 from tallyveil.universe import load_preset
 
 PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")

@@ -113,7 +113,7 @@ def read_strategy(name: str, schema_name: str) -> "tuple[Strategy, dict[str, int
         BudgetError, SchemaError: there is no such preset, or it does not fit the schema.
     """
     from tallyveil.budget import load_strategy_preset
-    from tallyveil.budget.precision import totals_summed
+    from tallyveil.budget.spine.precision import totals_summed
     from tallyveil.universe import load_preset
 
     strategy = load_strategy_preset(name).strategy

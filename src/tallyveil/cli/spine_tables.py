@@ -15,9 +15,9 @@ from tallyveil.cli.terminal import say
 from tallyveil.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
-    from tallyveil.budget.spine_accuracy import AreaAccuracy
-    from tallyveil.budget.spine_measures import TotalMeasures
-    from tallyveil.budget.spine_variance import SpineVariances
+    from tallyveil.budget.spine.accuracy import AreaAccuracy
+    from tallyveil.budget.spine.measures import TotalMeasures
+    from tallyveil.budget.spine.variance import SpineVariances
     from tallyveil.geography import EntityFamily, Recipe, Spine
 
 MEASURES = ("mean", "median", "q90", "greatest")
@@ -41,7 +41,7 @@ def comparison(
         GeographyError: the spines are not over the same blocks.
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
-    from tallyveil.budget.spine_accuracy import (
+    from tallyveil.budget.spine.accuracy import (
         family_accuracies,
         geolevel_accuracies,
         measured_variances,
@@ -81,7 +81,7 @@ def _each(
     kind: str, family: "EntityFamily", first: "SpineVariances", second: "SpineVariances", rows: Any
 ) -> pl.DataFrame:
     """Standard deviation of every area of a family on the first spine, on both."""
-    from tallyveil.budget.spine_variance import entity_variances
+    from tallyveil.budget.spine.variance import entity_variances
 
     names = {"kind": [kind] * family.n_entities, "name": [family.name] * family.n_entities}
     return pl.DataFrame(
@@ -108,7 +108,7 @@ def _rows(first: "Spine", second: "Spine") -> Any:
 def _row(
     part: str, one: "AreaAccuracy | None", two: "AreaAccuracy", aimed: AbstractSet[str]
 ) -> dict[str, Any]:
-    from tallyveil.execution.spine_changes import is_worse
+    from tallyveil.execution.topdown.spine_changes import is_worse
 
     row: dict[str, Any] = {"part": part, "kind": two.kind, "name": two.name, "areas": two.areas}
     for measure in MEASURES:
@@ -194,7 +194,7 @@ def fitted(
     """
     from tallyveil.budget.fitted_shares import AccuracyTarget, fit_shares
     from tallyveil.budget.fractions import parse_fraction
-    from tallyveil.budget.spine_measures import TotalMeasures
+    from tallyveil.budget.spine.measures import TotalMeasures
     from tallyveil.geography.spine_files import read_spine_file
 
     if any(not item.partition("=")[2] for item in targets):
@@ -230,8 +230,8 @@ def _losses(
     made: "Spine", families: "Sequence[EntityFamily]", own: "TotalMeasures", fitted: "TotalMeasures"
 ) -> list[str]:
     """A sentence for every family and geolevel that fitted shares make less exact, with the same budget."""
-    from tallyveil.budget.spine_accuracy import family_accuracies, geolevel_accuracies
-    from tallyveil.execution.spine_changes import is_worse
+    from tallyveil.budget.spine.accuracy import family_accuracies, geolevel_accuracies
+    from tallyveil.execution.topdown.spine_changes import is_worse
 
     one, two = (
         [*family_accuracies(found, families), *geolevel_accuracies(found)]

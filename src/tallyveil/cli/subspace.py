@@ -13,7 +13,7 @@ from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    from tallyveil.execution.subspace_plan import SubspacePlan
+    from tallyveil.plan.table import SubspacePlan
     from tallyveil.subspace.noise_plan import NoisePlan
 
 subspace = typer.Typer(
@@ -55,7 +55,7 @@ def release(
     """
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
-    from tallyveil.execution.subspace_release import noise_of, run_subspace
+    from tallyveil.execution.table.run import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
@@ -92,8 +92,8 @@ def diagnose(
     A chain's distance from its law is measured on pairs of chains, and refused where it costs more delta than allowed.
     """
     from tallyveil.config.subspace import load_subspace_plan
-    from tallyveil.execution.subspace_record import noise_record
-    from tallyveil.execution.subspace_release import noise_of
+    from tallyveil.execution.table.run import noise_of
+    from tallyveil.execution.topdown.lattice_record import noise_record
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.events import NonPrivateEvent
-from tallyveil.accounting.ledger import Ledger
+from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.confidential.safetab_households import HouseholdMeasurer
@@ -18,11 +18,11 @@ from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.laws import Law
 from tallyveil.safetab.ages import FINEST_CELLS
+from tallyveil.safetab.declassified import TrueGroups, joined_groups
 from tallyveil.safetab.household_tables import ListedGroups
 from tallyveil.safetab.households import HouseholdSet
 from tallyveil.safetab.plan import LevelSet
 from tallyveil.safetab.regions import Regions
-from tallyveil.safetab.truth import TrueGroups, joined_groups
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
 

@@ -4,15 +4,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import (
-    ENTRIES_AT_ONCE,
-    Int64Array,
-    NarrowArray,
-    compress_rows,
-    sum_families,
-    triplets_of,
-)
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, compress_rows, sum_families, triplets_of
 from tallyveil.universe.query_group import QueryGroup
 
 REDACTED: Final = "<redacted>"
@@ -30,7 +24,7 @@ class ConfidentialHistogram:
     """
 
     geolevel: str
-    offsets: Int64Array
+    offsets: Integers
     cells: NarrowArray
     counts: NarrowArray
 
@@ -47,11 +41,11 @@ class ConfidentialHistogram:
         """Persons of all geounits. Confidential."""
         return int(self.counts.sum(dtype="int64"))
 
-    def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def rows(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
         """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)
 
-    def answers(self, query: QueryGroup, start: int, stop: int) -> Int64Array:
+    def answers(self, query: QueryGroup, start: int, stop: int) -> Integers:
         """True answers of a query for geounits start..stop, shape (stop - start, query.size)."""
         rows, cells, counts = self.rows(start, stop)
         return query.apply(rows, cells, counts, stop - start)
@@ -67,7 +61,7 @@ class ConfidentialHistogram:
 
 
 def histogram_from_triplets(
-    geolevel: str, n_geounits: int, rows: Int64Array, cells: Int64Array, counts: Int64Array
+    geolevel: str, n_geounits: int, rows: Integers, cells: Integers, counts: Integers
 ) -> ConfidentialHistogram:
     """Sort and sum (geounit, cell, count) triplets; zero counts are dropped."""
     return ConfidentialHistogram(geolevel, *compress_rows(n_geounits, rows, cells, counts))

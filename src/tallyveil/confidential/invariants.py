@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import ConstraintError
-from tallyveil.universe.counts import ENTRIES_AT_ONCE, Int64Array, NarrowArray, row_ranges
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, row_ranges
 from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.query_group import QueryGroup
 
 
-def invariant_values(histogram: ConfidentialHistogram, query: QueryGroup) -> Int64Array:
+def invariant_values(histogram: ConfidentialHistogram, query: QueryGroup) -> Integers:
     """True answers of an invariant query, shape (n_geounits, query.size).
 
     Privacy: these leave the wall without noise. The ledger names them, and the guarantee holds only between

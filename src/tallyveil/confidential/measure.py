@@ -5,15 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import BudgetError
-from tallyveil.kernels.family_answers import add_counts
+from tallyveil.kernels.family.answers import add_counts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.counts import Int64Array, rows_between
+from tallyveil.universe.counts import rows_between
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -44,7 +45,7 @@ class Measurer:
         return f"Measurer(geolevels={self.allocation.spine.geolevels!r}, histograms={REDACTED}, noise={REDACTED})"
 
     def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
     ) -> NoisyMeasurements:
         """Noisy values of the listed answers for geounits start..stop of a geolevel.
 
@@ -82,7 +83,7 @@ class Measurer:
         q: int,
         position: NDArray[np.int32],
         number: tuple[int, int],
-        out: Int64Array,
+        out: Integers,
     ) -> None:
         """Noise of the values wanted of one query; `number` is that of its geolevel and its own."""
         geounits, answers = wanted.addresses(q)
@@ -100,15 +101,15 @@ class Measurer:
             raise _unmeasured(wanted.geolevel)
 
     def _noise(
-        self, law: Law, number: tuple[int, int], geounits: Int64Array, size: int, answers: Int64Array
-    ) -> Int64Array:
+        self, law: Law, number: tuple[int, int], geounits: Integers, size: int, answers: Integers
+    ) -> Integers:
         """Noise of some answers of a query of so many; `number` is that of its geolevel and its own."""
         if len(answers) == size:
             return self.noise.dense(law, *number, geounits, size).astype(np.int64, copy=False)
         grid = np.repeat(geounits, len(answers)), np.tile(answers, len(geounits))
         return self.noise.at(law, *number, *grid).reshape(len(geounits), len(answers))
 
-    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that consecutive families need: those of `measure`, in bulk.
 
         Args:
@@ -143,13 +144,13 @@ class Measurer:
 
 
 def _add_true_answers(
-    values: Int64Array,
+    values: Integers,
     histogram: ConfidentialHistogram,
     group: QueryGroup,
     start: int,
     stop: int,
-    answers: Int64Array,
-    wanted: Int64Array,
+    answers: Integers,
+    wanted: Integers,
 ) -> None:
     """Add the true answers of some of the geounits start..stop in place, in integers.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import StoreError
-from tallyveil.kernels.text_records import parse_rows
+from tallyveil.kernels.records.text_records import parse_rows
 from tallyveil.safetab.files import FileFormat, Word, collect_file, scan_file, unreadable
 
 PIECE: Final = 1 << 23

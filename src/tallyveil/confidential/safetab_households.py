@@ -7,17 +7,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_measure import ANSWERS_AT_ONCE, GROUPS_AT_ONCE, AddressedNoise
 from tallyveil.confidential.safetab_records import Columns, ConfidentialPersons, read_coded_records
-from tallyveil.kernels.safetab_groups import count_tables
+from tallyveil.kernels.records.safetab_groups import count_tables
 from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
 from tallyveil.safetab.household_tables import ListedGroups
 from tallyveil.safetab.households import HOUSEHOLDS as FORM
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdSet
 from tallyveil.safetab.regions import Regions
-
-Int64Array = NDArray[np.int64]
 
 
 def read_households(
@@ -56,7 +55,7 @@ class HouseholdMeasurer:
     def __repr__(self) -> str:
         return f"HouseholdMeasurer(households={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Int64Array, ...]:
+    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
         """Noisy cells of the groups of each detail, in the order of `groups`."""
         finest = self._count(one, groups)
         return tuple(
@@ -64,7 +63,7 @@ class HouseholdMeasurer:
             for number in range(len(one.table.details))
         )
 
-    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Int64Array:
+    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Integers:
         """True finest cells of every group, some regions at a time."""
         homes = self.households[one.table.name]
         blocks = self.regions.blocks_of(one.geography)
@@ -83,7 +82,7 @@ class HouseholdMeasurer:
             count_tables(*people, *maps, slots, finest)
         return finest[:-1]
 
-    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Int64Array) -> Int64Array:
+    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Integers) -> Integers:
         detail = one.table.details[number]
         values = np.zeros((len(finest), detail.n_cells), np.int64)
         for cell, into in enumerate(detail.cell_of):

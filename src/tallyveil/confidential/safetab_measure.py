@@ -7,9 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_records import ConfidentialPersons
-from tallyveil.kernels.safetab_groups import (
+from tallyveil.kernels.records.safetab_groups import (
     choose_detail,
     count_tables,
     count_totals,
@@ -26,7 +27,7 @@ from tallyveil.safetab.addresses import (
     query_number,
 )
 from tallyveil.safetab.ages import DETAILS, FINEST_CELLS
-from tallyveil.safetab.measurements import GroupMeasurements, Int64Array, TableMeasurements
+from tallyveil.safetab.measurements import GroupMeasurements, TableMeasurements
 from tallyveil.safetab.plan import LevelSet
 from tallyveil.safetab.regions import BlocksOf, Regions
 
@@ -72,7 +73,7 @@ class GroupMeasurer:
     def __repr__(self) -> str:
         return f"GroupMeasurer(run={self.regions.run!r}, persons={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: LevelSet, regions: Int64Array) -> Iterator[GroupMeasurements]:
+    def measure(self, one: LevelSet, regions: Integers) -> Iterator[GroupMeasurements]:
         """Measure all groups of some regions of a level set, in parts of bounded size.
 
         Args:
@@ -84,7 +85,7 @@ class GroupMeasurer:
         for first in range(0, len(regions), n_rows):
             yield self._part(one, np.ascontiguousarray(regions[first : first + n_rows]), blocks)
 
-    def _part(self, one: LevelSet, regions: Int64Array, blocks: BlocksOf) -> GroupMeasurements:
+    def _part(self, one: LevelSet, regions: Integers, blocks: BlocksOf) -> GroupMeasurements:
         view, n_adaptive = one.view, one.view.n_adaptive
         people = (regions, *blocks, *self.persons.coded())
         maps = (view.alone_of, view.combination_of, view.ethnicity_of)
@@ -109,14 +110,14 @@ class GroupMeasurer:
         return GroupMeasurements(regions, stage_1, detail, totals, listed, tables, total_only)
 
     def _add(
-        self, one: LevelSet, measured: int, law: Law, regions: Int64Array, counts: NDArray[np.int64]
+        self, one: LevelSet, measured: int, law: Law, regions: Integers, counts: NDArray[np.int64]
     ) -> None:
         if counts.size:
             query = query_number(one.level, measured)
             self.noise.add_dense(law, GEOLEVELS[one.geography], query, regions, counts)
 
     def _tables(
-        self, one: LevelSet, regions: Int64Array, detail: NDArray[np.int8], finest: Int64Array
+        self, one: LevelSet, regions: Integers, detail: NDArray[np.int8], finest: Integers
     ) -> tuple[TableMeasurements, TableMeasurements, TableMeasurements]:
         """Noisy tables of the groups with detail 1, 2 and 3; `finest` has a row for each, in order."""
         chosen = np.flatnonzero(detail)
@@ -128,7 +129,7 @@ class GroupMeasurer:
         return first, second, third
 
     def _table(
-        self, one: LevelSet, number: int, regions: Int64Array, places: Int64Array, finest: Int64Array
+        self, one: LevelSet, number: int, regions: Integers, places: Integers, finest: Integers
     ) -> TableMeasurements:
         detail = DETAILS[number - 1]
         values = detail.collapse(finest)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.record_stream import ParsedRecords, most_records, parsed_records
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
-from tallyveil.kernels.coded_records import COUNTIES, check_lists, code_rows, order_lists
-from tallyveil.kernels.safetab_groups import order_by_region
+from tallyveil.kernels.records.coded_records import COUNTIES, check_lists, code_rows, order_lists
+from tallyveil.kernels.records.safetab_groups import order_by_region
 from tallyveil.safetab.ages import cells_by_age
 from tallyveil.safetab.config import SafetabConfig
 from tallyveil.safetab.files import BLOCK, PERSONS, RECORD_CODES, FileFormat, find_file
+from tallyveil.safetab.input_errors import raise_all
 from tallyveil.safetab.iterations import IterationFiles
-from tallyveil.safetab.problems import raise_all
 from tallyveil.safetab.regions import Regions
 
 logger = logging.getLogger(__name__)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.invariants import invariant_values
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 
 
-def noisy_answers(histogram: ConfidentialHistogram, query: QueryGroup, noise: Int64Array) -> Int64Array:
+def noisy_answers(histogram: ConfidentialHistogram, query: QueryGroup, noise: Integers) -> Integers:
     """Answers of a query at every geounit with integer-subspace noise added.
 
     Args:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.table import TableConstraints
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.schema import Schema
 
 LARGEST_COUNT = 1 << 40
@@ -30,7 +30,7 @@ class ConfidentialTable:
         counts: int64 [n_cells], in the order of the schema's cells.
     """
 
-    counts: Int64Array
+    counts: Integers
 
     def __repr__(self) -> str:
         return f"ConfidentialTable(counts={REDACTED})"
@@ -131,7 +131,7 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
         )
 
 
-def release_table(table: ConfidentialTable, noise: Int64Array, system: ConstraintSystem) -> Int64Array:
+def release_table(table: ConfidentialTable, noise: Integers, system: ConstraintSystem) -> Integers:
     """The table with noise added, after checking that the noise leaves every invariant alone.
 
     Args:
@@ -154,6 +154,6 @@ def release_table(table: ConfidentialTable, noise: Int64Array, system: Constrain
     return noisy
 
 
-def keeps_invariants(table: ConfidentialTable, noisy: Int64Array, system: ConstraintSystem) -> bool:
+def keeps_invariants(table: ConfidentialTable, noisy: Integers, system: ConstraintSystem) -> bool:
     """Whether a published table has the invariants of the true one: pass or fail."""
     return bool(np.array_equal(system.totals(noisy), system.totals(table.counts)))

@@ -23,15 +23,11 @@ from tallyveil.config.models import (
 from tallyveil.config.schema import require_size, schema_of
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
-from tallyveil.execution.plan import (
-    Bounds,
-    GeographyInput,
-    Invariant,
-    RecordsInput,
-    ReleasePlan,
-)
-from tallyveil.execution.subspace_query import SubspaceQuery
 from tallyveil.geography.optimise import geolevels_after
+from tallyveil.plan.constraints import Bounds, Invariant
+from tallyveil.plan.inputs import GeographyInput, RecordsInput
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.plan.subspace_query import SubspaceQuery
 from tallyveil.universe.names import check_areas
 from tallyveil.universe.schema import Schema
 

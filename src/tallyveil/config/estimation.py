@@ -8,7 +8,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import by_geolevel, known_query
 from tallyveil.config.models import ReleaseFile
 from tallyveil.errors import ConfigError
-from tallyveil.execution.plan import GeolevelEstimation
+from tallyveil.plan.release import GeolevelEstimation
 from tallyveil.universe.schema import Schema
 
 DEFAULT_PASSES = [["*"]]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from tallyveil.config.domain import plan_of
 from tallyveil.config.models import ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.execution.plan import ReleasePlan
+from tallyveil.plan.release import ReleasePlan
 from tallyveil.storage.text_files import read_text_file
 
 File = TypeVar("File", bound=BaseModel)

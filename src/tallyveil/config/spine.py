@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.regroup import Measure
-from tallyveil.budget.spine_presets import SpinePreset, load_spine_preset
+from tallyveil.budget.spine.presets import SpinePreset, load_spine_preset
+from tallyveil.budget.spine.regroup import Measure
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.config.models import ReleaseFile
 from tallyveil.config.spine_tables import (
@@ -18,8 +18,7 @@ from tallyveil.config.spine_tables import (
     StepTable,
 )
 from tallyveil.errors import ConfigError
-from tallyveil.execution.plan import Regroup, SpineInput
-from tallyveil.execution.spine_groups import with_protected
+from tallyveil.execution.topdown.spine_groups import with_protected
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.optimise import (
@@ -30,6 +29,7 @@ from tallyveil.geography.optimise import (
     Step,
     geolevels_after,
 )
+from tallyveil.plan.inputs import Regroup, SpineInput
 
 
 def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:

@@ -18,8 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.evaluation.metrics import ENTRIES_PER_CHUNK, shared_chunks
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -52,7 +53,7 @@ class _Emptiness:
     emptied: int = 0
     emptied_of: int = 0
 
-    def add(self, true: Int64Array, published: Int64Array) -> None:
+    def add(self, true: Integers, published: Integers) -> None:
         """Add the totals of some geounits."""
         filled, emptied = (true == 0) & (published > 0), (true > 0) & (published == 0)
         self.truly += int((true == 0).sum())
@@ -96,7 +97,7 @@ def find_artefacts(
         groups.
     Privacy: none; whatever shows these numbers must say that they come from the true counts.
     """
-    groups = factors_of(schema, queries)
+    groups = loss_law_of(schema, queries)
     emptiness = _Emptiness()
     only = [np.zeros((2, group.size), dtype=np.int64) for group in groups]
     for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
@@ -111,21 +112,21 @@ def find_artefacts(
     return pl.DataFrame(rows, schema=ARTEFACT_COLUMNS, orient="row")
 
 
-def factors_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
+def loss_law_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
     """The attributes and recodes that queries name, each as a query of its own, in the schema's order."""
     named = {name for query in queries for name in schema.query(query).factor_names}
     groups = (schema.query(name) for name in schema.factor_names if name in named)
     return tuple(group for group in groups if group.size > 1)
 
 
-def _totals(offsets: Int64Array, counts: Int64Array) -> Int64Array:
+def _totals(offsets: Integers, counts: Integers) -> Integers:
     """Records of each geounit."""
     sums = np.concatenate([[0], np.cumsum(counts)])
-    found: Int64Array = sums[offsets[1:]] - sums[offsets[:-1]]
+    found: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
     return found
 
 
-def _single_groups(group: QueryGroup, offsets: Int64Array, cells: Int64Array) -> NDArray[np.int64]:
+def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:
     """By group, geounits that are not empty and whose records are all of it; every entry is above zero."""
     starts = offsets[:-1][np.diff(offsets) > 0]
     if not len(starts):

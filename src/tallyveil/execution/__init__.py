@@ -1,1 +1,1 @@
-"""The level loop: from a plan to a release folder, interruptible at any moment."""
+"""Runs of each product, from the reading of records to the finished folder."""

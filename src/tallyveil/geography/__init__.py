@@ -1,12 +1,12 @@
-"""Geocodes and spines: the tree of geounits every release is built on, and how to optimise it."""
+"""Geocodes and spines: the tree of geounits on which every release is built, and the steps that optimise it."""
 
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.areas import Hierarchies, area_spine, hierarchies_of, plain_hierarchies
 from tallyveil.geography.block_groups import group_by_membership
+from tallyveil.geography.branch_by_entities import cut_by_entities
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.columns import TextColumn
-from tallyveil.geography.cut import cut_by_entities
 from tallyveil.geography.distance import OffSpineDistances, off_spine_distances
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
@@ -21,7 +21,7 @@ from tallyveil.geography.optimise import (
     optimise_spine,
 )
 from tallyveil.geography.recipe import Recipe, recipe_of
-from tallyveil.geography.reshape import Reshaped
+from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tract_groups import group_by_distance

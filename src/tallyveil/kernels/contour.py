@@ -14,13 +14,10 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from tallyveil.kernels.compiled import part
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.compiled import internal
 
 FIRST: Final = 0
 SECOND: Final = 1
@@ -70,7 +67,7 @@ def log_magnitudes(
     return out
 
 
-@part
+@internal
 def _log_magnitude(
     j: int, weights: Integers, variances: Floats, multiplicities: Floats, n_points: int
 ) -> float:

@@ -19,15 +19,13 @@ moves forward.
 import math
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from tallyveil.kernels.compiled import part
+from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import internal
 
-Floats = npt.NDArray[np.float64]
 
-
-@part
+@internal
 def _between(at: float, knots: Floats, heights: Floats, place: int) -> tuple[float, int]:
     """A straight line between knots, read off at `at`, and the knot before it; the search begins at `place`."""
     last = knots.size - 1
@@ -41,7 +39,7 @@ def _between(at: float, knots: Floats, heights: Floats, place: int) -> tuple[flo
     return heights[place] + along * (heights[place + 1] - heights[place]), place
 
 
-@part
+@internal
 def _at_most(end: int, below: Floats, reach: int) -> float:
     """P(z <= end)."""
     return float(below[min(max(end + reach + 1, 0), below.size - 1)])

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tallyveil.kernels.family_answers import Booleans, list_answers, spread_answers
-from tallyveil.kernels.family_answers import Labels as Int32Array
-from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
+from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.family.answers import list_answers, spread_answers
+from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -29,14 +29,14 @@ class FamilyAnswers:
 
     geolevel: str
     queries: tuple[QueryGroup, ...]
-    child_begin: Int64Array
-    answers: Int64Array
-    begin: Int64Array
-    columns: Int32Array
-    value_begin: Int64Array
+    child_begin: Integers
+    answers: Integers
+    begin: Integers
+    columns: Int32s
+    value_begin: Integers
 
     @property
-    def widths(self) -> Int64Array:
+    def widths(self) -> Integers:
         """Answers of each query and family, shape (Q, F)."""
         return np.diff(self.begin, axis=1)
 
@@ -45,7 +45,7 @@ class FamilyAnswers:
         """Number of values."""
         return int(self.value_begin[-1, -1]) if len(self.queries) else 0
 
-    def addresses(self, query: int) -> tuple[Int64Array, Int64Array]:
+    def addresses(self, query: int) -> tuple[Integers, Integers]:
         """Geounit and answer of every value of one query, in order."""
         n = int(self.value_begin[query, -1] - self.value_begin[query, 0])
         geounits, answers = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -57,12 +57,12 @@ class MeasurementSource(Protocol):
     """Where noisy answers come from: behind the wall on request, or files written earlier. Both agree exactly."""
 
     def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
     ) -> NoisyMeasurements:
         """Noisy values of the listed answers for geounits start..stop of a geolevel."""
         ...
 
-    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, laid out as `wanted` says; all writable."""
         ...
 
@@ -70,10 +70,10 @@ class MeasurementSource(Protocol):
 def answers_on_support(
     geolevel: str,
     queries: Sequence[QueryGroup],
-    child_begin: Int64Array,
-    offsets: Int64Array,
-    cells: Int64Array,
-    settled: Booleans,
+    child_begin: Integers,
+    offsets: Integers,
+    cells: Integers,
+    settled: Bools,
 ) -> FamilyAnswers:
     """The answers that the supports of consecutive families reach.
 
@@ -94,13 +94,13 @@ def answers_on_support(
     return FamilyAnswers(geolevel, tuple(queries), child_begin, answers, begin, columns, value_begin)
 
 
-def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32Array:
+def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32s:
     """Answer that each cell of the schema counts in, -1: none; shape (Q, n_cells), int32."""
     cells = np.arange(n_cells, dtype=np.int64)
     return np.array([group.answers_of(cells) for group in queries], np.int32).reshape(len(queries), n_cells)
 
 
-def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Int64Array:
+def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Integers:
     """Values of all answers wanted, asked for family by family: the specification of `measure_families`."""
     values = np.empty(wanted.n_values, np.int64)
     for q, group in enumerate(wanted.queries):

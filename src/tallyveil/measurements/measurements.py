@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Int64Array = NDArray[np.int64]
+from tallyveil.arrays import Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +25,6 @@ class NoisyMeasurements:
     geolevel: str
     query: str
     first_geounit: int
-    answers: Int64Array
-    values: Int64Array
+    answers: Integers
+    values: Integers
     variances: NDArray[np.float64]

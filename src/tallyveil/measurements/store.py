@@ -17,12 +17,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
-from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
+from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
@@ -85,7 +86,7 @@ def write_support_measurements(
     root: Path,
     part: int,
     wanted: FamilyAnswers,
-    values: Int64Array,
+    values: Integers,
     variances: NDArray[np.float64],
     spine: Spine,
     metadata: Mapping[str, str],
@@ -122,14 +123,14 @@ def write_support_measurements(
         write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
 
 
-def _whole_numbers(values: Int64Array) -> type[pl.DataType]:
+def _whole_numbers(values: Integers) -> type[pl.DataType]:
     """Four bytes a value where they fit, as they nearly always do: files are smaller by a quarter, and read faster."""
     limits = np.iinfo(np.int32)
     fits = not values.size or (limits.min <= values.min() and values.max() <= limits.max)
     return pl.Int32 if fits else pl.Int64
 
 
-def _lists(flat: Int64Array, lengths: Int64Array, kind: type[pl.DataType]) -> pl.Series:
+def _lists(flat: Integers, lengths: Integers, kind: type[pl.DataType]) -> pl.Series:
     """A column of lists from their joined values and their lengths."""
     rows = pl.Series("row", np.repeat(np.arange(len(lengths)), lengths)).set_sorted()
     frame = pl.DataFrame({"row": rows, "value": pl.Series(flat).cast(kind)})
@@ -155,12 +156,12 @@ def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapp
 class _Stored:
     """One query at one geolevel, as read: the answers kept of geounit g are offsets[g]:offsets[g + 1]."""
 
-    offsets: Int64Array
-    answers: Int64Array
-    values: Int64Array
+    offsets: Integers
+    answers: Integers
+    values: Integers
     variances: NDArray[np.float64]
 
-    def rows(self, start: int, stop: int, answers: Int64Array) -> Int64Array | None:
+    def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
         found = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
@@ -192,7 +193,7 @@ class StoredMeasurements:
         self._loaded: dict[tuple[str, str], _Stored] = {}
 
     def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
     ) -> NoisyMeasurements:
         """Noisy values as written; same signature and same values as the source that wrote them.
 
@@ -210,7 +211,7 @@ class StoredMeasurements:
             )
         return NoisyMeasurements(geolevel, query, start, answers, values, stored.variances[start:stop])
 
-    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
         return measure_one_by_one(self, wanted)
 
@@ -256,7 +257,7 @@ class StoredMeasurements:
         return np.ones(self._spine.n_geounits(level), dtype=np.bool_)
 
 
-def _joined_lists(column: pl.Series) -> Int64Array:
+def _joined_lists(column: pl.Series) -> Integers:
     return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.kernels.address import (
     dense_addresses,
     dense_refinement,
@@ -20,8 +21,6 @@ from tallyveil.kernels.inversion import look_up_dense, look_up_scattered
 from tallyveil.noise.address import LANES
 from tallyveil.noise.keystream import Workspace
 from tallyveil.noise.table import InversionTable
-
-Integers = npt.NDArray[np.int64]
 
 
 class Draws(Protocol):

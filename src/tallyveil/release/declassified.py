@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent
-from tallyveil.accounting.ledger_lines import LedgerEntry
+from tallyveil.accounting.ledger.lines import LedgerEntry
 from tallyveil.release.finished import MANIFEST, ledger_record
 from tallyveil.release.manifest import read_manifest
 from tallyveil.storage.write import write_json

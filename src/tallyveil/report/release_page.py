@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from tallyveil.execution.plan_advice import fixed_shares
+from tallyveil.plan.advice import fixed_shares
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
-from tallyveil.report.drawn_counts import drawn_counts
-from tallyveil.report.making import file_lines, solver_table, stages, total_time
+from tallyveil.report.lattice_counts import drawn_counts
 from tallyveil.report.page import write_page
 from tallyveil.report.population import attribute_names, geolevel_sizes
 from tallyveil.report.privacy import privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_plots import budget_plot, margin_plot, sizes_plot
+from tallyveil.report.run_summary import file_lines, solver_table, stages, total_time
 from tallyveil.report.spine import spine_view
 from tallyveil.report.uncertainty import uncertainty_of
 from tallyveil.report.wording import geolevel_title, listed, query_title

@@ -18,8 +18,8 @@ from typing import Any
 
 from tallyveil.accounting.events import TEST_KEY, PrivacyEvent
 from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.ledger import Ledger, read_ledger
-from tallyveil.accounting.ledger_lines import Declaration, LedgerEntry, spent
+from tallyveil.accounting.ledger.file import Ledger, read_ledger
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
 from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files, require_ledger

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.exact import fraction_of
-from tallyveil.safetab.problems import some
+from tallyveil.safetab.input_errors import some
 from tallyveil.storage.text_files import read_text_file
 
 CONFIG: Final = "config.json"

@@ -16,7 +16,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
-from tallyveil.safetab.problems import raise_all, some
+from tallyveil.safetab.input_errors import raise_all, some
 from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"

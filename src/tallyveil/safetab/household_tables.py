@@ -15,8 +15,8 @@ from tallyveil.safetab.config import GEOGRAPHIES
 from tallyveil.safetab.estimates import Quality
 from tallyveil.safetab.files import find_file, read_file, read_rows
 from tallyveil.safetab.households import GROUP_TOTALS, TABLES, HouseholdPlan, HouseholdSet, HouseholdTable
+from tallyveil.safetab.input_errors import some
 from tallyveil.safetab.outputs import OutputCheck
-from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.sums import margin_of_sum, noise_sum, raised_margin
 from tallyveil.storage.paths import inside

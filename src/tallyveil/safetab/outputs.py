@@ -15,8 +15,8 @@ import polars as pl
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.safetab.ages import DETAILS, OLDEST, SEXES
 from tallyveil.safetab.config import GEOGRAPHIES
+from tallyveil.safetab.input_errors import some
 from tallyveil.safetab.plan import SafetabPlan
-from tallyveil.safetab.problems import some
 from tallyveil.safetab.regions import ID_DIGITS, base_name
 from tallyveil.safetab.tables import ANY, T1_COLUMNS, T2_COLUMNS
 from tallyveil.storage.paths import inside

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.renyi import renyi_epsilon
-from tallyveil.accounting.tails import fraction_bounds
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tallyveil.subspace.constraints import ConstraintSystem
-    from tallyveil.subspace.exact.choose import SamplerChoice, choose_sampler
+    from tallyveil.subspace.exact.choose_sampler import SamplerChoice, choose_sampler
     from tallyveil.subspace.exact.digits import NoiseAddress
     from tallyveil.subspace.guarantee import (
         SmoothGuarantee,

@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_chain import ABSOLUTE
-from tallyveil.kernels.subspace_chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
-from tallyveil.subspace.mcmc import Integers, Observer, chain_start, sweep_chain
+from tallyveil.kernels.subspace.chain import ABSOLUTE
+from tallyveil.kernels.subspace.chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
+from tallyveil.subspace.mcmc import Observer, chain_start, sweep_chain
 from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 

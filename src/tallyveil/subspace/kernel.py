@@ -9,16 +9,15 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from flint import fmpz, fmpz_mat
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.smith import hermite_columns, independent_columns, smith_form
 from tallyveil.subspace.structure import Structure, StructureKind
 
-Integers = npt.NDArray[np.int64]
 Entries: TypeAlias = list[tuple[int, int]]
 """(cell, value) of one basis vector."""
 

@@ -13,14 +13,13 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_chain import jump_sweeps, slice_sweeps
+from tallyveil.kernels.subspace.chain import jump_sweeps, slice_sweeps
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, SliceMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
 from tallyveil.subspace.mechanisms import LatticeLaw
-
-Integers = npt.NDArray[np.int64]
 
 _WARM_UP_SWEEPS: Final = 400
 _WARM_UP_ROUNDS: Final = 14

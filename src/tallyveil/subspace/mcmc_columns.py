@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.structure import Structure, StructureKind
 
-Integers = npt.NDArray[np.int64]
 Entries: TypeAlias = list[tuple[int, int]]
 
 

@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_tables import ChainTarget, JumpLaws, chain_target, jump_laws
 from tallyveil.subspace.mechanisms import LatticeLaw
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

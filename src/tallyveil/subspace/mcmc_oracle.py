@@ -10,11 +10,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.subspace.mechanisms import LatticeLaw
-
-Integers = npt.NDArray[np.int64]
 
 
 def log_density(law: LatticeLaw, z: Integers) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from flint import arb
 
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_chain import ABSOLUTE, ROOT, SQUARES
+from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT, SQUARES
 from tallyveil.noise.balls import certified_floor, precision, rational
 from tallyveil.subspace.mechanisms import LatticeLaw
 
@@ -35,7 +35,7 @@ class ChainTarget:
     """A law on a lattice in whole numbers: weight exp(-rate * F(z)), zero where the size passes `limit`.
 
     Attributes:
-        kind: How F follows from z (`tallyveil.kernels.subspace_chain`).
+        kind: How F follows from z (`tallyveil.kernels.subspace.chain`).
         scale: A power of two; the l2 norm is counted in units of 1 / scale.
         rate: Exact; that of the law, divided by `scale`.
         limit: Greatest size (sum of absolute values or of squares) a chain may reach.

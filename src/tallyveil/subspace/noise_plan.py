@@ -6,16 +6,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.tails import fraction_bounds
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.guarantee import chain_condition, chain_guarantee, gaussian_delta, laplace_guarantee
 from tallyveil.subspace.lattice import Lattice
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tallyveil.subspace.mcmc import Observer
     from tallyveil.subspace.mcmc_moves import ChainPlan
 
-Integers = npt.NDArray[np.int64]
 SamplerWish = Literal["auto", "exact", "chain"]
 
 PUBLIC_KEY: Final = insecure_key("tallyveil subspace diagnostics")

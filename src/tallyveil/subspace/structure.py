@@ -12,12 +12,10 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.smith import independent_columns
-
-Integers = npt.NDArray[np.int64]
 
 
 class StructureKind(StrEnum):

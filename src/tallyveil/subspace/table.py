@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import require_totals
 from tallyveil.universe.schema import Schema
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ millions of entries. What is handed out entry by entry (`rows`, `entries`) is in
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-Int64Array = NDArray[np.int64]
-NarrowArray: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
-"""Whole numbers as int32 where all fit, else as int64."""
+from tallyveil.arrays import Integers, NarrowArray
 
 LARGEST_INT32: Final = 2**31 - 1
 LARGEST_INT64: Final = 2**63 - 1
@@ -30,7 +28,7 @@ def narrow(values: NDArray[Any]) -> NarrowArray:
     return array
 
 
-def row_ranges(offsets: Int64Array, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[int, int]]:
+def row_ranges(offsets: Integers, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of rows, each of at most about `entries` entries and rows, and of one row at least.
 
     Args:
@@ -78,7 +76,7 @@ class TripletSum:
             self._merge()
             self._limit = self._pending + ENTRIES_PENDING
 
-    def finish(self) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+    def finish(self) -> tuple[Integers, NarrowArray, NarrowArray]:
         """Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,); cells rise within a row."""
         self._merge()
         lengths = np.zeros(self._n_rows + 1, dtype=np.int64)
@@ -108,7 +106,7 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 def sum_triplets(
     rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any], n_cells: int | None = None
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+) -> tuple[Integers, Integers, Integers]:
     """Sorted (row, cell, count) triplets with equal places added up, int64; sums of zero are dropped.
 
     Args:
@@ -133,7 +131,7 @@ def sum_triplets(
     return (*np.divmod(places[starts], width), sums)
 
 
-def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Int64Array, Int64Array]:
+def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Integers, Integers]:
     """Start and sum of every run of equal places whose sum is not zero."""
     starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
     sums = np.add.reduceat(counts, starts, dtype=np.int64)
@@ -143,7 +141,7 @@ def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Int64Array,
 
 def compress_rows(
     n_rows: int, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]
-) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+) -> tuple[Integers, NarrowArray, NarrowArray]:
     """Sum (row, cell, count) triplets into compressed rows; zero sums are dropped.
 
     Returns:
@@ -156,8 +154,8 @@ def compress_rows(
 
 
 def sum_families(
-    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, child_offsets: Int64Array, n_cells: int
-) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, child_offsets: Integers, n_cells: int
+) -> tuple[Integers, NarrowArray, NarrowArray]:
     """Compressed rows of the parents: the sum over each one's children, a stretch of families at a time.
 
     Args:
@@ -174,13 +172,13 @@ def sum_families(
 
 
 def sum_members(
-    offsets: Int64Array,
+    offsets: Integers,
     cells: NarrowArray,
     counts: NarrowArray,
-    area_offsets: Int64Array,
-    members: Int64Array,
+    area_offsets: Integers,
+    members: Integers,
     n_cells: int,
-) -> tuple[Int64Array, NarrowArray, NarrowArray]:
+) -> tuple[Integers, NarrowArray, NarrowArray]:
     """Compressed rows of areas: the sum over each one's members, a stretch of areas at a time.
 
     Args:
@@ -212,7 +210,7 @@ class PublicCounts:
     """
 
     geolevel: str
-    offsets: Int64Array
+    offsets: Integers
     cells: NarrowArray
     counts: NarrowArray
 
@@ -222,7 +220,7 @@ class PublicCounts:
         return len(self.offsets) - 1
 
     @property
-    def geounits(self) -> Int64Array:
+    def geounits(self) -> Integers:
         """Row of every entry, shape (n_entries,)."""
         return np.repeat(np.arange(self.n_geounits), np.diff(self.offsets))
 
@@ -231,23 +229,23 @@ class PublicCounts:
         """Persons of all geounits."""
         return int(self.counts.sum(dtype=np.int64))
 
-    def entries(self, geounit: int) -> tuple[Int64Array, Int64Array]:
+    def entries(self, geounit: int) -> tuple[Integers, Integers]:
         """Cells and counts of one geounit, int64."""
         begin, end = int(self.offsets[geounit]), int(self.offsets[geounit + 1])
         return self.cells[begin:end].astype(np.int64), self.counts[begin:end].astype(np.int64)
 
-    def slice(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def slice(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
         """Offsets from 0, cells and counts of geounits start..stop; writable copies, as kernels want them."""
         return rows_between(self.offsets, self.cells, self.counts, start, stop)
 
-    def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def rows(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
         """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)
 
 
 def rows_between(
-    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
+) -> tuple[Integers, Integers, Integers]:
     """Compressed rows start..stop by themselves: offsets from 0, cells, counts; writable int64 copies."""
     own = np.array(offsets[start : stop + 1], dtype=np.int64)
     begin, end = int(own[0]), int(own[-1])
@@ -255,8 +253,8 @@ def rows_between(
 
 
 def triplets_of(
-    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
+) -> tuple[Integers, Integers, Integers]:
     """Triplets (row counted from `start`, cell, count) of compressed rows start..stop, int64."""
     begin, end = int(offsets[start]), int(offsets[stop])
     rows = np.repeat(np.arange(stop - start), np.diff(offsets[start : stop + 1]))

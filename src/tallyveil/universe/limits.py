@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.universe.counts import LARGEST_INT32, Int64Array, NarrowArray
+from tallyveil.arrays import Integers, NarrowArray
+from tallyveil.universe.counts import LARGEST_INT32
 
 LARGEST_COUNT: Final = 2**32
 """The most that a count, and all counts of a release together, may be: three times the people of any country.
@@ -46,7 +47,7 @@ def narrow_limits(values: NDArray[Any]) -> NarrowArray:
     return array
 
 
-def widen_limits(values: NDArray[Any]) -> Int64Array:
+def widen_limits(values: NDArray[Any]) -> Integers:
     """The same bounds as int64, with `NO_LIMIT` where there is none."""
     if values.dtype != np.int32:
         return values.astype(np.int64, copy=False)

@@ -16,10 +16,10 @@ from tallyveil.accounting import (
     WorstEvent,
     calibrate,
     compose,
-    factors_of,
+    loss_law_of,
     translate,
 )
-from tallyveil.accounting.flatten import dominates
+from tallyveil.accounting.losses.loss_laws import dominates
 from tallyveil.errors import BudgetError
 
 BOUNDED, UNBOUNDED = Neighbours.BOUNDED, Neighbours.UNBOUNDED
@@ -102,7 +102,7 @@ def test_describing_and_pricing_an_event_loads_no_engine() -> None:
 )
 def test_a_law_seen_to_dominate_has_the_larger_profile_everywhere(larger, smaller) -> None:
     more, less = (SequentialEvent(events) for events in (larger, smaller))
-    assert dominates(factors_of(more), factors_of(less))
+    assert dominates(loss_law_of(more), loss_law_of(less))
     above, below = compose(more, neighbours=UNBOUNDED), compose(less, neighbours=UNBOUNDED)
     for tenths in range(-20, 40):
         epsilon = f"{tenths}/10"

@@ -8,10 +8,10 @@ import pytest
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.composition import compose
-from tallyveil.accounting.engines import ENGINES, choose_engine
+from tallyveil.accounting.engines.choose import ENGINES, choose_engine
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
-from tallyveil.accounting.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError, SolverError
 
 GAUSSIAN = DiscreteGaussian(Fraction(5), 1, 10)

@@ -10,7 +10,7 @@ import pytest
 from tallyveil.accounting import compose
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.events import DiscreteGaussian, ParallelEvent, SequentialEvent
-from tallyveil.accounting.flatten import alternatives_of
+from tallyveil.accounting.losses.loss_laws import alternatives_of
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget import Mechanism, Strategy
 from tallyveil.budget.fitted_shares import AccuracyTarget, fit_shares
-from tallyveil.budget.precision import answer_precisions
-from tallyveil.budget.spine_variance import entity_variances, spine_variances
+from tallyveil.budget.spine.precision import answer_precisions
+from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.errors import BudgetError
 
 SUMMED = {"total": 1, "detailed": 6}

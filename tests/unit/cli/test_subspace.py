@@ -274,7 +274,7 @@ def test_no_count_reaches_a_message(tallyveil, table, tmp_path):
 
 
 def test_a_finished_run_takes_up_where_a_killed_one_stopped(tallyveil, table, tmp_path, monkeypatch):
-    import tallyveil.execution.subspace_release as running
+    import tallyveil.execution.table.run as running
 
     write = running._write_table
     monkeypatch.setattr(

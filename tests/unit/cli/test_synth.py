@@ -5,7 +5,7 @@ import pytest
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
-from tallyveil.execution.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_budgets_stated_twice_or_by_halves_are_refused(edit, keys):
 
 
 def test_the_rounding_target_reaches_every_family(edit):
-    from tallyveil.execution.run import run_release
+    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
 
     release = edit("[estimation.passes]", '[estimation]\nrounding_target = "nearest"\n[estimation.passes]')

@@ -5,12 +5,12 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.regroup import Measure
-from tallyveil.budget.spine_presets import load_spine_preset, spine_preset_names
+from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
+from tallyveil.budget.spine.regroup import Measure
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError
-from tallyveil.execution.plan import Regroup
 from tallyveil.geography import Branch, BypassRule, CutByEntities, FanOutLimit
+from tallyveil.plan.inputs import Regroup
 
 LEVELS = {
     "us": '"US", "State", "County", "Tract", "Block_Group", "Block"',

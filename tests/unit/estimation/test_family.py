@@ -16,7 +16,7 @@ from tallyveil.estimation import (
     least_squares,
 )
 from tallyveil.estimation.active_set import polish
-from tallyveil.kernels.family_solver import solve_pass
+from tallyveil.kernels.family.solver import solve_pass
 
 
 def total_bounds(lower, upper, name="people", n_cells=4):

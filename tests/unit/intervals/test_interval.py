@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 from tallyveil.errors import ConfigError
 from tallyveil.intervals.answers import Answers
+from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.interval import contains, intervals_of, rounded_inward
-from tallyveil.intervals.unified import unified_belt
 
 BELT = unified_belt(0.95)
 

@@ -9,8 +9,8 @@ import pytest
 import tallyveil.intervals.fit as fitting
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError, GeographyError, StoreError
-from tallyveil.execution.inputs import read_spine
-from tallyveil.execution.run import run_release
+from tallyveil.execution.topdown.inputs import read_spine
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.intervals import (
     KeptRows,
     SourceRows,

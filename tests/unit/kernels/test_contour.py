@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.contour_nodes import contour_nodes, laplace_part
-from tallyveil.accounting.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.engines.quadrature_nodes import contour_nodes, laplace_part
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.kernels import contour as kernels
 
 

@@ -19,21 +19,21 @@ from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point, reduced_cost, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
-from tallyveil.kernels.family_certificate import (
+from tallyveil.kernels.family.certificate import (
     reduced_costs,
     residual,
     squared_deviation,
     squared_deviation_reference,
 )
-from tallyveil.kernels.family_conjugate import correct
-from tallyveil.kernels.family_descent import (
+from tallyveil.kernels.family.conjugate import correct
+from tallyveil.kernels.family.descent import (
     descend,
     new_state,
 )
-from tallyveil.kernels.family_face import list_face
-from tallyveil.kernels.family_polish import polish
-from tallyveil.kernels.family_reduction import reduce_arrays
-from tallyveil.kernels.family_solver import solve_pass, solve_program
+from tallyveil.kernels.family.face import list_face
+from tallyveil.kernels.family.polish import polish
+from tallyveil.kernels.family.reduction import reduce_arrays
+from tallyveil.kernels.family.solver import solve_pass, solve_program
 
 
 def make_problem(seed, detailed=True, root=False, alike=True):

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.events import InvariantEvent, SequentialEvent
-from tallyveil.accounting.ledger import Ledger
-from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tallyveil.accounting.events import NonPrivateEvent
-from tallyveil.accounting.ledger import Ledger
-from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy

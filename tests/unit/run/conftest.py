@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.events import DiscreteGaussian
-from tallyveil.accounting.ledger_lines import Declaration
+from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.manifest import MANIFEST_FORMAT

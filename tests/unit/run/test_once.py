@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallyveil.accounting.events import DiscreteGaussian
-from tallyveil.accounting.ledger import Ledger, read_ledger
+from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.manifest import read_manifest

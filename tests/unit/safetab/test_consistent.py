@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from tallyveil.execution.safetab import run_safetab
+from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.noise import insecure_key
 from tallyveil.safetab.consistent import CONSISTENT, CONSISTENT_VARIANCE, consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations

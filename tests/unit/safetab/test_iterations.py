@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.errors import SchemaError, TallyveilError
-from tallyveil.kernels import safetab_groups as kernels
+from tallyveil.kernels.records import safetab_groups as kernels
 from tallyveil.safetab.iterations import Detailing, read_iterations
 
 # Race codes, ethnicity code; level 1 nationwide, level 1 below, level 2 nationwide, level 2 below.

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SolverError, StoreError
-from tallyveil.execution.safetab import run_safetab
+from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.noise import insecure_key
 from tallyveil.safetab.outputs import check_outputs, require_passed
 from tallyveil.safetab.plan import read_plan

@@ -5,7 +5,7 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from tallyveil.execution.safetab import measurer_of, read_safetab_inputs, tables_of
+from tallyveil.execution.safetab.run import measurer_of, read_safetab_inputs, tables_of
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 

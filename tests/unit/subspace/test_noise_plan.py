@@ -77,7 +77,7 @@ def test_draws_depend_on_their_number_alone(wish):
 
 def test_exact_is_not_promised_where_there_is_none(monkeypatch):
     import tallyveil.subspace.noise_plan as planning
-    from tallyveil.subspace.exact.choose import SamplerChoice
+    from tallyveil.subspace.exact.choose_sampler import SamplerChoice
 
     monkeypatch.setattr(
         planning, "choose_sampler", lambda *_: SamplerChoice(None, "chain", "too many trials", 1e9)

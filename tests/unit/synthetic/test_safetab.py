@@ -9,7 +9,7 @@ import pytest
 
 from tallyveil.cli.main import main
 from tallyveil.errors import ConfigError
-from tallyveil.execution.safetab import read_safetab_inputs
+from tallyveil.execution.safetab.run import read_safetab_inputs
 from tallyveil.safetab.config import read_config
 from tallyveil.safetab.iterations import read_iterations
 from tallyveil.synthetic import safetab, write_safetab_country

@@ -12,11 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tallyveil.kernels.subspace_alias import FRACTION_BITS, fill_alias, split_by_alias
+from tallyveil.arrays import Integers, Words
+from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
-
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 LARGEST_ENTRIES: Final = 1 << 22
 """Entries of all alias tables of a sampler, 8 bytes each; blocks that need more than their part are split without."""

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.noise.laws import Law
 
 if TYPE_CHECKING:
     from tallyveil.noise.source import NoiseSource
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.structure import Structure
-
-Integers = npt.NDArray[np.int64]
 
 
 def doubled_rate(law: Law) -> Law:

@@ -29,17 +29,17 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.subspace.exact.choice import ChoiceTable, is_below
 from tallyveil.subspace.exact.convolution import SumLaws, unit_float
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.inversion_table import ChoiceTable, is_below
 from tallyveil.subspace.exact.proposals import Proposal, single_mass
 from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 
-Integers = npt.NDArray[np.int64]
 MakeProposal = Callable[[SumLaws], Proposal]
 
 CUT_BITS: Final = 62

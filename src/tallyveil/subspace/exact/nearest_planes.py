@@ -23,16 +23,15 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.subspace.exact.choice import ChoiceTable
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.inversion_table import ChoiceTable
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
-
-Integers = npt.NDArray[np.int64]
 
 _FIRST_CANDIDATES_BITS = 72
 

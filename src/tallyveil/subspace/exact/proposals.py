@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb, ctx
 
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
@@ -30,9 +31,6 @@ from tallyveil.subspace.exact.split import MOST_WORDS, BlockSplitter
 from tallyveil.subspace.kernel import flint_matrix
 from tallyveil.subspace.smith import independent_columns
 from tallyveil.subspace.structure import Structure
-
-Integers = npt.NDArray[np.int64]
-Accepted = npt.NDArray[np.bool_]
 
 LARGEST_COEFFICIENT: Final = 1 << 20
 
@@ -53,7 +51,7 @@ class Proposal(Protocol):
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
-    ) -> tuple[Integers, Accepted]:
+    ) -> tuple[Integers, Bools]:
         """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
 
     def mass(self, single: arb, bits: int) -> arb:
@@ -91,7 +89,7 @@ class BlockProposal:
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
-    ) -> tuple[Integers, Accepted]:
+    ) -> tuple[Integers, Bools]:
         """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
         words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, self._n_sites)
         n = self.drawn.size
@@ -123,7 +121,7 @@ class BlockProposal:
     def _n_sites(self) -> int:
         return sum(splitter.n_sites for splitter in self.splitters) + (0 if self.always_accepts else 2)
 
-    def _pivot_sums(self, cells: Integers) -> tuple[Integers, Accepted]:
+    def _pivot_sums(self, cells: Integers) -> tuple[Integers, Bools]:
         if self.always_accepts:
             zeros = np.zeros((cells.shape[0], len(self.pivots)), dtype=np.int64)
             return zeros, np.ones(cells.shape[0], dtype=np.bool_)
@@ -158,7 +156,7 @@ class TwoWayProposal:
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
-    ) -> tuple[Integers, Accepted]:
+    ) -> tuple[Integers, Bools]:
         """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
         n_rows, n_columns = self.grid.shape
         n_sites = 2 + (n_rows - 1) * self.splitter.n_sites
@@ -242,7 +240,7 @@ def accepted_sums(
     address: NoiseAddress,
     draws: Integers,
     sites: Integers,
-) -> Accepted:
+) -> Bools:
     """Whether each uniform number lies below prod P_b(g_b) / P_b(0), exactly.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
@@ -15,8 +16,6 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.proposals import Proposal
 from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.structure import Structure
-
-Integers = npt.NDArray[np.int64]
 
 MOST_TRIALS: Final = 1 << 26
 """Trials of one draw after which something must be wrong."""

@@ -12,14 +12,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_sums import split_sums
+from tallyveil.kernels.subspace.sums import split_sums
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, alias_tables
 from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, FloatTables, SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
-
-Integers = npt.NDArray[np.int64]
 
 BATCH_WORDS: Final = 1 << 20
 """Uniform numbers held at a time: 8 MiB."""

@@ -17,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from flint import fmpz_poly
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace_pairs import ring_cell, split_pairs
+from tallyveil.kernels.subspace.pairs import ring_cell, split_pairs
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 from tallyveil.subspace.exact.split import SplitTree, split_tree
 from tallyveil.subspace.structure import Structure
-
-Integers = npt.NDArray[np.int64]
 
 LARGEST_DEVIATION: Final = 8.0
 """Standard deviation of a cell above which the tables are too large."""

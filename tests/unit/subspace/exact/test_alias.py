@@ -6,7 +6,7 @@ import pytest
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, alias_tables
-from tallyveil.subspace.exact.choose import choose_sampler
+from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter, exact_split, split_tree

@@ -1,0 +1,65 @@
+"""Ball arithmetic for tails of a privacy loss: how many bits it takes, and float bounds on the outcome."""
+
+import math
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.tails import Tails, float_bounds
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
+from tallyveil.errors import BudgetError
+
+MOST_BITS: Final = 1 << 20
+"""More working precision than this is refused."""
+
+_ACCURACY_BITS: Final = 140
+"""Beyond what resolves the least delta: 20 digits (67), the mass lost to roundings, and cancellation."""
+
+
+def resolving_bits(factors: tuple[LossFactor, ...], least_delta: Fraction) -> int:
+    """Bits that resolve both tails at the epsilon of the least delta.
+
+    The tail under Q is smaller than that under P by about exp(epsilon), which zCDP bounds; an answer with
+    Laplace noise that loses at most e is e^2 / 2 zCDP.
+    """
+    exact = sum(
+        (
+            factor.multiplicity
+            * Fraction(factor.sensitivity**2)
+            / (2 * (factor.variance if isinstance(factor, GaussianLoss) else factor.scale**2))
+            for factor in factors
+        ),
+        Fraction(0),
+    )
+    rho = float(min(exact, Fraction(10**9)))
+    depth = math.log(least_delta.denominator) - math.log(least_delta.numerator)
+    lost = depth + rho + 2 * math.sqrt(rho * depth)
+    if lost > MOST_BITS:
+        raise BudgetError(
+            f"the exact law of this composition would need {lost:.3g} bits, wanted at most {MOST_BITS}: it costs "
+            f"rho = {rho:.3g}, and the least delta is exp(-{depth:.4g}). Use another engine, or a larger least delta."
+        )
+    return math.ceil(lost / math.log(2)) + _ACCURACY_BITS
+
+
+def tails_of_balls(first: arb, second: arb, delta: arb) -> Tails:
+    """Tails whose probabilities lie in three balls.
+
+    Args:
+        first: P(L > epsilon).
+        second: Q(L > epsilon).
+        delta: The hockey-stick divergence.
+    """
+    return Tails(log_first=log_bounds(first), log_second=log_bounds(second), log_delta=log_bounds(delta))
+
+
+def log_bounds(probability: arb) -> Bounds:
+    """Bounds on the logarithm of a probability known to lie in a ball."""
+    low, high = probability.lower(), probability.upper()
+    lower = float_bounds(low.log()).lower if low > 0 else -math.inf
+    if not high <= 1:  # a ball too wide to say anything, or no number at all
+        return Bounds(min(lower, 0.0), 0.0)
+    upper = min(0.0, float_bounds(high.log()).upper) if high > 0 else -math.inf
+    return Bounds(min(lower, upper), upper)

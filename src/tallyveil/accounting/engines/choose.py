@@ -1,0 +1,118 @@
+"""Which engine answers for which losses."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.closed_form import ClosedForm
+from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.integer_polynomial import Proved
+from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, narrower
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length, exact_epsilon
+from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
+from tallyveil.errors import BudgetError
+
+_WIDE = 1e-9
+
+ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "rounded_fft", "proved", "direct")
+"""What may be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoLoss:
+    """The engine of an empty composition: nothing is released, the loss is 0.
+
+    Attributes:
+        name: "exact".
+    """
+
+    name: str = "exact"
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Tails above `epsilon`: everything below 0, nothing from there on; delta = max(0, 1 - exp(epsilon))."""
+        exact = exact_epsilon(epsilon)
+        if exact >= 0:
+            return Tails(NOTHING, NOTHING, NOTHING)
+        log_delta = math.log(-math.expm1(max(float(exact), -1e300)))
+        slack = 1e-15 * (1 + abs(log_delta))
+        certain = Bounds(0.0, 0.0)
+        return Tails(certain, certain, Bounds(log_delta - slack, min(log_delta + slack, 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackEngine:
+    """A fast engine, and another one for the epsilons at which the fast one's bounds are wide.
+
+    Attributes:
+        fast: Asked first.
+        general: Asked where the former's relative width of delta is above 1e-9; what both know is combined.
+        name: Of the fast one.
+    """
+
+    fast: LossEngine
+    general: LossEngine
+
+    @property
+    def name(self) -> str:
+        """Name of the fast engine."""
+        return self.fast.name
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Certified tails above `epsilon`."""
+        tails = self.fast.log_tails(epsilon)
+        if tails.log_delta.width <= _WIDE and tails.log_second.width <= _WIDE:
+            return tails
+        return narrower(tails, self.general.log_tails(epsilon))
+
+
+def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto") -> LossEngine:
+    """The engine for a composition: the one asked for, or the fastest whose conditions hold.
+
+    Args:
+        factors: The losses added up; none is a release of nothing.
+        wanted: One of `ENGINES`.
+
+    Raises:
+        BudgetError: no such engine, a factor out of range, or losses that the engine asked for cannot take.
+        SolverError: the losses spread further than any engine works on.
+    """
+    if wanted not in ENGINES:
+        raise BudgetError(
+            f"there is no engine {wanted!r}; there are {', '.join(ENGINES)}. Ask for one of these."
+        )
+    if not factors:
+        return NoLoss()
+    factors = merged(factors)
+    if wanted == "auto":
+        return _fastest(factors)
+    built: LossEngine | None = _BUILDERS[wanted](factors)
+    if built is None:
+        why = {"closed_form": ClosedForm.why_not, "quadrature": Quadrature.why_not}.get(wanted)
+        reason = f": {why(factors)}" if why else ""
+        raise BudgetError(f"the engine {wanted} cannot take these losses{reason}. Ask for 'auto'.")
+    return built
+
+
+def _fastest(factors: tuple[LossFactor, ...]) -> LossEngine:
+    closed = ClosedForm.build(factors)
+    if closed is not None:
+        return closed
+    quadrature = Quadrature.build(factors)
+    if estimated_length(factors, lattice_of(factors)) > MAX_LENGTH:
+        return RoundedFFT(factors) if quadrature is None else quadrature
+    general = TiltedFFT(factors)
+    return general if quadrature is None else FallbackEngine(quadrature, general)
+
+
+_BUILDERS: dict[str, Callable[[tuple[LossFactor, ...]], LossEngine | None]] = {
+    "closed_form": ClosedForm.build,
+    "quadrature": Quadrature.build,
+    "direct": Direct.build,
+    "proved": Proved.build,
+    "tilted_fft": TiltedFFT,
+    "rounded_fft": RoundedFFT,
+}

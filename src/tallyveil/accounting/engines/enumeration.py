@@ -1,0 +1,131 @@
+"""Every combination of losses, one by one: obviously right, and slow.
+
+The total loss is a table from exact values (fractions, no lattice) to probabilities (balls). Two tables are
+combined by two loops. Gaussian noise is cut off far out; the probability cut off, under P and under Q, is one
+minus what the table holds.
+"""
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from tallyveil.accounting.engines.ball_tails import resolving_bits, tails_of_balls
+from tallyveil.accounting.engines.tails import Tails
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
+from tallyveil.noise.balls import between_zero_and, precision, rational
+
+MAX_STEPS: Final = 1 << 20
+"""Multiplications above which a composition is refused."""
+
+Table = dict[Fraction, arb]
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """Composition of a few losses by plain loops.
+
+    Attributes:
+        probabilities: Under P, of each total loss.
+        bits: Working precision.
+    """
+
+    probabilities: Table = field(repr=False)
+    bits: int
+    name: str = "direct"
+
+    @classmethod
+    def build(
+        cls, factors: tuple[LossFactor, ...], *, least_delta: Fraction = Fraction(1, 10**30)
+    ) -> "Direct | None":
+        """Combine all losses, or None where that takes too long.
+
+        Args:
+            factors: The composition; multiplicities count as so many factors.
+            least_delta: Down to here delta has about 20 proved digits. Below, bounds stay valid.
+
+        Raises:
+            BudgetError: a factor is out of range.
+        """
+        factors = merged(factors)
+        bits = resolving_bits(factors, least_delta)
+        answers = sum(factor.multiplicity for factor in factors)
+        if answers > 64 or sum(_points(factor, bits) for factor in factors) > MAX_STEPS:
+            return None
+        with precision(bits + 64):
+            total: Table = {Fraction(0): arb(1)}
+            for factor in factors:
+                table = _table(factor, bits)
+                for _ in range(factor.multiplicity):
+                    if len(total) * len(table) > MAX_STEPS:
+                        return None
+                    total = _combined(total, table)
+        return cls(total, bits + 64)
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Tails of the loss beyond epsilon, any real number."""
+        with precision(self.bits):
+            return tails_of_balls(*self.balls(Fraction(epsilon)))
+
+    def balls(self, epsilon: Fraction) -> tuple[arb, arb, arb]:
+        """P(L > epsilon), Q(L > epsilon) and delta(epsilon)."""
+        with precision(self.bits):
+            first = second = delta = held_first = held_second = arb(0)
+            for loss, probability in self.probabilities.items():
+                under_second = probability * rational(-loss).exp()
+                held_first += probability
+                held_second += under_second
+                if loss > epsilon:
+                    first += probability
+                    second += under_second
+                    delta += probability * (1 - rational(epsilon - loss).exp())
+            cut_first, cut_second = _cut_off(held_first), _cut_off(held_second)
+            return first + cut_first, second + cut_second, delta + cut_first
+
+
+def _cut_off(held: arb) -> arb:
+    """Anything from zero to all that the table does not hold."""
+    return between_zero_and((1 - held).abs_upper())
+
+
+def _points(factor: LossFactor, bits: int) -> int:
+    if isinstance(factor, GaussianLoss):
+        return 2 * _reach(factor.variance, bits) + 1
+    return factor.sensitivity + 1
+
+
+def _reach(variance: Fraction, bits: int) -> int:
+    return math.ceil(math.sqrt(2 * float(min(variance, Fraction(10**12))) * bits * math.log(2))) + 1
+
+
+def _table(factor: LossFactor, bits: int) -> Table:
+    """Loss of one answer."""
+    if isinstance(factor, GaussianLoss):
+        # Q's noise is P's moved by the sensitivity: reach that much further on both sides.
+        reach = _reach(factor.variance, bits) + factor.sensitivity
+        exponent = rational(-1 / (2 * factor.variance))
+        weights = {x: (exponent * (x * x)).exp() for x in range(-reach, reach + 1)}
+        beyond = (exponent * (reach + 1) ** 2).exp() / (1 - (exponent * (2 * reach + 3)).exp())
+        total = sum(weights.values(), arb(0)) + 2 * between_zero_and(beyond)
+        return {factor.offset + factor.step * x: weight / total for x, weight in weights.items()}
+    k = factor.sensitivity
+    a = rational(-1 / factor.scale).exp()
+    table: Table = {}
+    for j in range(
+        k + 1
+    ):  # in between, the noise lies j from one of the two answers and k - j from the other
+        weight = arb(1) if j == 0 else a**k if j == k else (1 - a) * a**j
+        table[(k - 2 * j) / factor.scale] = weight / (1 + a)
+    return table
+
+
+def _combined(left: Table, right: Table) -> Table:
+    """Losses of independent answers add."""
+    total: Table = {}
+    for loss, probability in left.items():
+        for other_loss, other_probability in right.items():
+            added = loss + other_loss
+            total[added] = total.get(added, arb(0)) + probability * other_probability
+    return total

@@ -1,0 +1,226 @@
+"""Transforms of tilted losses at the frequencies of a cyclic lattice, each with a bound on its error.
+
+Letters: N length of the cyclic lattice, u unit roundoff, v variance, n multiplicity, w weight, theta = 2 pi w k / N
+the frequency k as one factor sees it, c the part of the tilted centre behind the point.
+
+A factor's law, tilted, sits on integers x counted from a whole origin near its mean. Its transform is
+F(theta) = E exp(i theta x). A wide discrete Gaussian has it in closed form by Poisson's summation formula:
+the sum over integers m of exp(i c (theta + 2 pi m) - v (theta + 2 pi m)^2 / 2), over the same at theta = 0.
+Every other law is a short list of atoms, summed directly or by a fast Fourier transform.
+
+Errors. A fast Fourier transform computes each output by stages of sums of few terms with factors of modulus
+one, so that each output differs from the exact one by at most C u log2(N) times the sum of the moduli of the
+inputs, componentwise. C below 6 follows from the operation counts of radix 2 to 5, so every length is a product
+of 2, 3 and 5; 20 is counted (docs/proofs/accounting-rounding.md; Higham 2002, Theorem 24.2, has the normwise form).
+F^n by repeated squaring adds at most 4 n u, relatively.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import fft
+
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.accounting.losses.moments import WIDE_VARIANCE
+from tallyveil.arrays import Complexes, Floats, Integers
+from tallyveil.errors import SolverError
+
+UNIT = 2.0**-53
+FFT_CONSTANT = 20.0
+NEGLIGIBLE = 60.0
+"""Minus the logarithm below which a transform is bounded instead of computed: exp(-60) < 1e-26."""
+
+MAX_ATOMS = 1 << 22
+_MAX_DIRECT = 1 << 21  # atoms times frequencies that are summed directly, most accurately
+
+
+@dataclass(frozen=True, slots=True)
+class Atoms:
+    """A tilted law as a list.
+
+    Attributes:
+        start: Integer the first weight belongs to, exact.
+        weights: Probabilities of successive integers, normalised; float64.
+        error: Bound on the sum of their absolute errors, mass left out included.
+    """
+
+    start: int
+    weights: Floats
+    error: float
+
+
+def fft_error(length: int) -> float:
+    """Bound on the error of every output of an FFT, relative to the sum of the moduli of its inputs."""
+    return FFT_CONSTANT * UNIT * max(1.0, math.log2(length))
+
+
+def is_wide(factor: LossFactor) -> bool:
+    """Whether the closed form of the transform is used."""
+    return isinstance(factor, GaussianLoss) and factor.variance >= WIDE_VARIANCE
+
+
+def origin(factor: LossFactor, tilt: Fraction) -> int:
+    """Integer that the transform of a wide factor is counted from."""
+    return round(tilt * factor.sensitivity)
+
+
+def atoms(factor: LossFactor, tilt: Fraction) -> Atoms:
+    """The law of X (Gaussian) or i (Laplace) under exp(tilt L).
+
+    Raises:
+        SolverError: it has too many atoms to be listed.
+    """
+    if isinstance(factor, GaussianLoss):
+        return _gaussian_atoms(factor, tilt)
+    return _laplace_atoms(factor, tilt)
+
+
+def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> Atoms:
+    v = float(factor.variance)
+    centre = tilt * factor.sensitivity
+    middle = round(centre)
+    part = float(centre - middle)
+    reach = math.ceil(math.sqrt(104 * v)) + 1  # what lies beyond is below exp(-50) of the whole
+    _check_atoms(factor, 2 * reach + 1)
+    exponents = -((np.arange(-reach, reach + 1, dtype=np.float64) - part) ** 2) / (2 * v)
+    # The first atom left out is more than `reach` from the centre; next ones fall by exp(-reach / v) or faster.
+    peak = -part * part / (2 * v)
+    outside = -((reach + 0.5) ** 2) / (2 * v) - peak
+    left_out = 2 * math.exp(outside) / -math.expm1(-reach / v)
+    return _normalised(middle - reach, exponents, left_out)
+
+
+def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> Atoms:
+    k = factor.sensitivity
+    _check_atoms(factor, k + 1)
+    bent = float(-(1 + 2 * tilt) / factor.scale)
+    j = np.arange(k, -1, -1, dtype=np.float64)  # ascending in i = k - j
+    if bent > 0:
+        j -= k  # relative to the heavier end, so that exponents near 0 are accurate
+    exponents = j * bent
+    if k > 1:
+        exponents[1:-1] += math.log(-math.expm1(-1 / float(factor.scale)))
+    return _normalised(0, exponents, 0.0)
+
+
+def _check_atoms(factor: LossFactor, count: int) -> None:
+    if count > MAX_ATOMS:
+        raise SolverError(
+            f"the loss of {factor} has {count} values that matter, more than the {MAX_ATOMS} this engine lists. "
+            "Use a smaller variance, scale or sensitivity, or ask for another engine."
+        )
+
+
+def _normalised(start: int, exponents: Floats, left_out: float) -> Atoms:
+    exponents = exponents - exponents.max()
+    kept = exponents > -700  # the rest is below exp(-650) of the whole, however many
+    exponents = np.where(kept, exponents, -700.0)
+    weights = np.exp(exponents)
+    # Exponents are off by 8 u of themselves, exp by less than 4 units in the last place.
+    errors = UNIT * (8 * -exponents + 12) * weights
+    total = float(weights.sum())
+    relative = float(errors.sum()) / total
+    # Twice: once for the weights themselves and once through their sum; 64 u for the sum and the quotient.
+    return Atoms(start, weights / total, 2.01 * (relative + left_out) + 64 * UNIT)
+
+
+def wide_exponents(factor: GaussianLoss, phases: Floats) -> Floats:
+    """n v theta^2 / 2 for theta in [-pi, pi]: minus the logarithm of |F^n| but for what `wide_power` adds."""
+    return (factor.multiplicity * float(factor.variance) / 2) * phases * phases
+
+
+def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Complexes, Floats]:
+    """F^n of a wide Gaussian factor, counted from its origin n times, and a bound on its absolute error.
+
+    Args:
+        factor: Variance at least 2.
+        tilt: Exact tilt.
+        phases: theta in [-pi, pi], within 2 u relatively.
+    """
+    n, v = factor.multiplicity, float(factor.variance)
+    centre = tilt * factor.sensitivity
+    part = centre - round(centre)
+    exponents, turn = wide_exponents(factor, phases), float(n * part) * phases
+    leading = np.exp(1j * turn - exponents)
+    # The neighbours m = -1, 1 (others are below exp(-12 pi^2) relatively), over the same at theta = 0.
+    c = float(part)
+    rounding = np.exp(2j * math.pi * c)
+    above = np.exp(-2 * math.pi * v * (math.pi + phases))
+    below = np.exp(-2 * math.pi * v * (math.pi - phases))
+    extra = above * rounding + below * np.conj(rounding)
+    at_zero = 2 * math.exp(-2 * math.pi**2 * v) * math.cos(2 * math.pi * c)
+    bracket = (1 + extra) / (1 + at_zero)
+    size = np.abs(bracket)
+    # exp multiplies the exponents' relative error (at most 8 v pi^2 u) into the neighbours.
+    neighbours = above + below + 2 * math.exp(-2 * math.pi**2 * v)
+    off = neighbours * UNIT * (60 + 130 * v) + np.where(neighbours > 1e-20, 4 * UNIT, 1e-20)
+    powered, power_error = _powered(bracket, size, off, n)
+    modulus = np.exp(-exponents)
+    relative = UNIT * (8 * exponents + 8 * np.abs(turn) + 20)
+    return leading * powered, modulus * (power_error + relative * (np.abs(powered) + power_error))
+
+
+def listed_power(
+    law: Atoms, multiplicity: int, weight: int, length: int, frequencies: Integers
+) -> tuple[Complexes, Floats]:
+    """F^n of a listed law, counted from its start n times, and a bound on its absolute error.
+
+    Args:
+        law: The atoms.
+        multiplicity: n.
+        weight: Lattice steps between neighbouring atoms.
+        length: N, even.
+        frequencies: k in 0..N/2 wanted.
+    """
+    stride = weight % length
+    positions = (np.arange(law.weights.size, dtype=np.int64) * stride) % length
+    if law.weights.size * frequencies.size <= _MAX_DIRECT:
+        values = np.zeros(frequencies.size, dtype=np.complex128)
+        for position, mass in zip(positions.tolist(), law.weights.tolist(), strict=True):
+            values += mass * np.exp((2j * math.pi / length) * centred(position * frequencies, length))
+        error = law.error + UNIT * (20 + 4 * law.weights.size)
+    else:
+        table = np.bincount(positions, weights=law.weights, minlength=length)
+        values = np.conj(fft.rfft(table, workers=1))[frequencies]
+        # bincount adds what falls on one place in order: at most as many roundings as turns round the cycle.
+        turns = 1 + law.weights.size * stride // length
+        error = law.error + fft_error(length) + UNIT * turns
+    return _powered(values, np.abs(values), np.full(values.size, error), multiplicity)
+
+
+def centred(products: Integers, length: int) -> Floats:
+    """Products modulo the length, in [-length / 2, length / 2), as floats: exact."""
+    reduced = products % length
+    return np.where(2 * reduced >= length, reduced - length, reduced).astype(np.float64)
+
+
+def _powered(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
+    """values^n and a bound on its error, when `values` are off by `off` and `size` are their moduli."""
+    powered, worst, least = _power(values, n), _real_power(size + off, n), _real_power(size, n)
+    slack = 8 * (n + 2) * UNIT
+    # (|F| + e)^n - |F|^n, and the roundings of all three powers; where it cancels, the slack is the bound.
+    return powered, np.maximum(worst * (1 + slack) - least * (1 - slack), 0.0) + 1e-300
+
+
+def _power(values: Complexes, n: int) -> Complexes:
+    result: Complexes | None = None
+    while True:
+        if n & 1:
+            result = values if result is None else result * values
+        n >>= 1
+        if not n:
+            assert result is not None
+            return result
+        values = values * values
+
+
+def _real_power(values: Floats, n: int) -> Floats:
+    result: Floats = np.ones_like(values)
+    while n:
+        if n & 1:
+            result = result * values
+        n >>= 1
+        values = values * values
+    return result

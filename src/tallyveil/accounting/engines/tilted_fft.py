@@ -1,0 +1,378 @@
+"""The general engine: the law of the loss on its lattice, tilted to the point of interest, by one inverse FFT.
+
+Letters: L = W + h Z the loss on its lattice, s tilt, K(s) = ln E exp(s L), N length of the cyclic lattice,
+l the first lattice point above epsilon, r = l - epsilon, d = distance above l.
+
+P(L > epsilon) = exp(K(s) - s l) * sum over lattice points of p_s exp(-s d), where p_s is the law tilted by
+exp(s L) and normalised. With K'(s) near epsilon the terms that matter are where p_s is largest, so an absolute
+error of p_s is a small relative error of the sum, at any delta. delta(epsilon) has the positive factor
+1 - exp(-r - d) in each term, Q(L > epsilon) has exp(-l - d).
+
+What the answer's bounds hold: errors of the transforms and their powers (`loss_transform`), of the inverse
+FFT, mass outside the window (Chernoff's bound at another tilt on either side; it also bounds what wraps
+around), and the roundings of the weighted sums. K(s) - s l is a ball. W, h and epsilon are exact, so a
+lattice point is never taken to lie on the wrong side.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.loss_transform import (
+    NEGLIGIBLE,
+    UNIT,
+    atoms,
+    centred,
+    fft_error,
+    is_wide,
+    listed_power,
+    origin,
+    wide_exponents,
+    wide_power,
+)
+from tallyveil.accounting.engines.tails import NOTHING, Tails, log_of, narrower, probability
+from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.largest_loss import greatest_loss
+from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
+from tallyveil.errors import BudgetError, SolverError
+
+MAX_LENGTH = 1 << 21
+"""Longest cyclic lattice worked on."""
+
+_OUTSIDE = 50.0  # minus the logarithm of the mass left outside the window on either side
+_CACHED = 6
+_WIDE = 1e-9  # relative width above which another tilt is tried
+
+
+@dataclass(frozen=True, slots=True)
+class TiltedLaw:
+    """The tilted law on a window of its lattice.
+
+    Attributes:
+        tilt: s, exact.
+        first: Lattice point (integer Z) of the first weight.
+        weights: p_s of successive points, read-only.
+        entry_error: Bound on the error of every weight, but for what wraps around.
+        outside: Bound on the mass above the window, and on that below, each.
+    """
+
+    tilt: Fraction
+    first: int
+    weights: NDArray[np.float64]
+    entry_error: float
+    outside: float
+
+
+class TiltedFFT:
+    """Certified tails of a composition whose loss lives on a lattice that is not too fine.
+
+    Args:
+        factors: The losses added up.
+
+    Raises:
+        BudgetError: no factor, or one out of range.
+        SolverError: the lattice is too fine for the longest FFT.
+    """
+
+    name = "tilted_fft"
+
+    def __init__(self, factors: tuple[LossFactor, ...]) -> None:
+        self.factors = merged(factors)
+        self.lattice: Lattice = lattice_of(self.factors)
+        self.greatest = greatest_loss(self.factors)
+        self._laws: dict[Fraction, TiltedLaw] = {}
+        self._significant: dict[int, NDArray[np.int64]] = {}
+        length = estimated_length(self.factors, self.lattice)
+        if length > MAX_LENGTH:
+            raise SolverError(
+                f"the losses share a lattice of step {float(self.lattice.step):.3g}, about {length:.3g} points "
+                f"of which matter; this engine takes {MAX_LENGTH}. Use the engine for incommensurable losses."
+            )
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Certified tails above `epsilon`.
+
+        Raises:
+            BudgetError: epsilon is not a finite number.
+        """
+        exact = exact_epsilon(epsilon)
+        if self.greatest is not None and exact >= self.greatest:
+            return Tails(NOTHING, NOTHING, NOTHING)
+        tilt = tilt_grid(self.factors, float(exact))
+        tails = self._tails_at(exact, tilt)
+        if _is_wide(tails):
+            # Few atoms carry the tail, and not near epsilon: aim where they are.
+            point = self._next_point(exact)
+            widest = max(self.lattice.weights) * self.lattice.step
+            for aim in (self._carried(exact, tilt), float(point), float(point + widest)):
+                tails = narrower(tails, self._tails_at(exact, tilt_grid(self.factors, aim)))
+                if not _is_wide(tails):
+                    break
+        return tails
+
+    def _carried(self, epsilon: Fraction, tilt: Fraction) -> float:
+        """Mean of the losses above epsilon as they weigh in delta, in floats."""
+        law, distance = self.law(max(tilt, Fraction(0))), 0.0
+        z = (epsilon - self.lattice.offset) // self.lattice.step + 1
+        begin = max(z, law.first)
+        steps = np.arange(begin - z, law.first + law.weights.size - z, dtype=np.float64)
+        far = float(self.lattice.step) * steps
+        if far.size:
+            weights = law.weights[begin - law.first :] - law.entry_error
+            terms = np.maximum(weights, 0.0) * np.exp(-float(law.tilt) * (far - far[0]))
+            total = float(terms.sum())
+            distance = float((terms * (far / total)).sum()) if total > 0 else far[0]
+        return float(self._next_point(epsilon)) + float(distance)
+
+    def _next_point(self, epsilon: Fraction) -> Fraction:
+        """The first lattice point above epsilon, exactly."""
+        step, offset = self.lattice.step, self.lattice.offset
+        return offset + ((epsilon - offset) // step + 1) * step
+
+    def _tails_at(self, epsilon: Fraction, tilt: Fraction) -> Tails:
+        first, second, delta = self._weighted(epsilon, max(tilt, Fraction(0)))
+        if tilt < 0:
+            second = self._weighted(epsilon, max(tilt, Fraction(-1)))[1]
+        return Tails(probability(first), probability(second), probability(delta))
+
+    def law(self, tilt: Fraction) -> TiltedLaw:
+        """The law tilted by exp(tilt L), kept for the last few tilts."""
+        if tilt not in self._laws:
+            while len(self._laws) >= _CACHED:
+                self._laws.pop(next(iter(self._laws)))
+            self._laws[tilt] = self._tilted(tilt)
+        return self._laws[tilt]
+
+    def _weighted(self, epsilon: Fraction, tilt: Fraction) -> tuple[Bounds, Bounds, Bounds]:
+        """ln of P(L > epsilon), Q(L > epsilon), delta, from the law at one tilt, which is at least -1.
+
+        Those whose weights would grow with the loss are not bounded: (-inf, 0).
+        """
+        law, lattice = self.law(tilt), self.lattice
+        z = (epsilon - lattice.offset) // lattice.step + 1  # first lattice point above, exactly
+        point = lattice.offset + z * lattice.step
+        begin = max(z, law.first)
+        weights = law.weights[begin - law.first :]
+        distance = float(lattice.step) * np.arange(begin - z, begin - z + weights.size, dtype=np.float64)
+        gap = float(point - epsilon)
+        unknown = Bounds(-math.inf, 0.0)
+        s = float(tilt)
+        second_scale = certified_log_moment(self.factors, tilt, (tilt + 1) * point)
+        damped = np.exp(-(s + 1) * distance)
+        second = _summed(second_scale, weights, damped, (s + 1) * distance, law)
+        if tilt < 0:
+            return unknown, second, unknown
+        scale = certified_log_moment(self.factors, tilt, tilt * point)
+        growth = np.exp(-s * distance) if s else np.ones_like(distance)
+        first = _summed(scale, weights, growth, s * distance, law)
+        delta = _summed(scale, weights, growth * -np.expm1(-(gap + distance)), s * distance, law)
+        return first, second, delta
+
+    def _tilted(self, tilt: Fraction) -> TiltedLaw:
+        low, high = window(self.factors, float(tilt))
+        step, offset = self.lattice.step, self.lattice.offset
+        first = math.floor((Fraction(low) - offset) / step)
+        last = math.ceil((Fraction(high) - offset) / step)
+        count = last - first + 1
+        if count > 2 * MAX_LENGTH:
+            raise SolverError(
+                f"the tilted loss spreads over {count} lattice points, more than can be worked on."
+            )
+        length = smooth_length(count)
+        weights, entry_error = self._inverted(tilt, length, first)
+        weights = weights[:count]
+        weights.flags.writeable = False
+        return TiltedLaw(tilt, first, weights, entry_error, 2 * math.exp(-_OUTSIDE))
+
+    def _inverted(self, tilt: Fraction, length: int, first: int) -> tuple[NDArray[np.float64], float]:
+        """Weights on the cyclic lattice, rolled so that point `first` comes first, and each one's error."""
+        frequencies = self._frequencies(length)
+        product = np.ones(frequencies.size, dtype=np.complex128)
+        size, off = np.ones(frequencies.size), np.zeros(frequencies.size)
+        start = 0
+        for factor, weight in zip(self.factors, self.lattice.weights, strict=True):
+            if is_wide(factor):
+                assert isinstance(factor, GaussianLoss)
+                phases = _phases(weight, frequencies, length)
+                values, error = wide_power(factor, tilt, phases)
+                start += factor.multiplicity * weight * origin(factor, tilt)
+            else:
+                law = atoms(factor, tilt)
+                values, error = listed_power(law, factor.multiplicity, weight, length, frequencies)
+                start += factor.multiplicity * weight * law.start
+            moduli = np.abs(values)
+            off = size * error + off * (moduli + error) + 8 * UNIT * size * moduli
+            size = size * moduli
+            product = product * values
+        spectrum = np.zeros(length // 2 + 1, dtype=np.complex128)
+        spectrum[frequencies] = np.conj(product)
+        weights = fft.irfft(spectrum, length, workers=1)
+        # Interior frequencies count twice; the ones left out are below exp(-60) each.
+        total_off = 2 * float(off.sum()) / length + 2 * math.exp(-NEGLIGIBLE)
+        rounding = fft_error(length) * 2 * float(size.sum()) / length
+        return np.roll(weights, (start - first) % length), 1.001 * (total_off + rounding)
+
+    def _frequencies(self, length: int) -> NDArray[np.int64]:
+        """Frequencies at which the product of the wide factors' transforms is not negligible."""
+        if length not in self._significant:
+            frequencies = np.arange(length // 2 + 1, dtype=np.int64)
+            exponents = np.zeros(frequencies.size)
+            pairs = zip(self.factors, self.lattice.weights, strict=True)
+            wide = [(f, w) for f, w in pairs if isinstance(f, GaussianLoss) and is_wide(f)]
+            for factor, weight in sorted(wide, key=lambda pair: -pair[0].multiplicity * pair[0].variance):
+                phases = _phases(weight, frequencies, length)
+                # Within pi / 2 the bracket of `wide_power` is below 1 + 1e-8, and below 2.1 elsewhere.
+                bracket = factor.multiplicity * np.where(np.abs(phases) < math.pi / 2, 1e-8, math.log(2.1))
+                exponents = exponents + wide_exponents(factor, phases) - bracket
+                # A factor further on cannot raise the product: its modulus is at most 1.
+                kept = exponents * (1 - 1e-12) < NEGLIGIBLE
+                frequencies, exponents = frequencies[kept], exponents[kept]
+            self._significant = {length: frequencies, **dict(list(self._significant.items())[:_CACHED])}
+        return self._significant[length]
+
+
+def _is_wide(tails: Tails) -> bool:
+    return tails.log_delta.width > _WIDE or tails.log_second.width > _WIDE
+
+
+def exact_epsilon(epsilon: float | Fraction) -> Fraction:
+    """The epsilon as an exact number.
+
+    Raises:
+        BudgetError: it is not finite.
+    """
+    try:
+        return Fraction(epsilon)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise BudgetError(f"epsilon must be a finite number, got {epsilon!r}.") from error
+
+
+def tilt_grid(factors: tuple[LossFactor, ...], epsilon: float, coarseness: float = 0.25) -> Fraction:
+    """Tilt whose mean is near epsilon, on a grid coarse enough for neighbouring epsilons to share it.
+
+    Args:
+        factors: The losses added up.
+        epsilon: Wanted mean.
+        coarseness: Spacing of the grid, as the mean's move in standard deviations.
+    """
+    tilt, spread = saddle_point(factors, epsilon)
+    grid = 2.0 ** math.floor(math.log2(coarseness / spread)) if spread > 0 else 2.0**-20
+    return Fraction(round(tilt / grid)) * Fraction(grid)
+
+
+def saddle_point(factors: tuple[LossFactor, ...], epsilon: float) -> tuple[float, float]:
+    """Tilt whose mean loss is epsilon, and the standard deviation there; in floats, a guess.
+
+    Bisection on a safeguarded Newton step; tilts beyond 2^60 times the natural one are cut off.
+    """
+    low, high, tilt = -math.inf, math.inf, 0.0
+    mean, variance = _total_moments(factors, tilt)
+    for _ in range(80):
+        if mean < epsilon:
+            low = tilt
+        else:
+            high = tilt
+        if abs(mean - epsilon) <= 0.05 * math.sqrt(variance):
+            break
+        step = (epsilon - mean) / variance if variance > 0 else math.copysign(math.inf, epsilon - mean)
+        reach = 4 * (abs(tilt) + 1)
+        wanted = tilt + min(max(step, -reach), reach)
+        if not low < wanted < high:
+            wanted = (low + high) / 2
+        if wanted == tilt or abs(wanted) > 1e12:
+            break
+        tilt = wanted
+        mean, variance = _total_moments(factors, tilt)
+    return tilt, math.sqrt(variance)
+
+
+def window(factors: tuple[LossFactor, ...], tilt: float, outside: float = _OUTSIDE) -> tuple[float, float]:
+    """Losses outside of which the tilted law has mass at most exp(-outside) on either side.
+
+    Chernoff: P_s(L >= x) <= exp(K(s + t) - K(s) - t x) for every t > 0, so any t gives a valid end; the best
+    of a few is taken. K is evaluated in floats, whose error is added to the exponent.
+    """
+    _, variance = _total_moments(factors, tilt)
+    # Where nearly all mass sits on one atom the variance is tiny and says nothing about the next ones.
+    untilted = sum(factor.multiplicity * abs(float(factor.step * factor.offset)) for factor in factors)
+    natural = [math.sqrt(2 * outside / spread) for spread in (variance, 2 * untilted) if spread > 0]
+    here, noise = _total_log_moment(factors, tilt)
+    ends = []
+    for side in (-1, 1):
+        best = math.inf
+        for t in (scale * multiple for scale in natural for multiple in (0.5, 1.0, 2.0)):
+            there, more = _total_log_moment(factors, tilt + side * t)
+            best = min(best, (there - here + outside + noise + more) / t)
+        ends.append(side * best)
+    most = greatest_loss(factors)
+    if most is not None:
+        bound = float(most) * (1 + 1e-12)
+        ends = [max(ends[0], -bound), min(ends[1], bound)]
+    return ends[0], ends[1]
+
+
+def estimated_length(factors: tuple[LossFactor, ...], lattice: Lattice) -> float:
+    """About how many lattice points matter, untilted."""
+    low, high = window(factors, 0.0)
+    return (high - low) / float(lattice.step) + 1
+
+
+def _total_moments(factors: tuple[LossFactor, ...], tilt: float) -> tuple[float, float]:
+    pairs = [(factor.multiplicity, *moments(factor, tilt)) for factor in factors]
+    return sum(n * mean for n, mean, _ in pairs), sum(n * variance for n, _, variance in pairs)
+
+
+def _total_log_moment(factors: tuple[LossFactor, ...], tilt: float) -> tuple[float, float]:
+    """K(tilt) and a bound on its error, both in floats."""
+    values = [factor.multiplicity * log_moment(factor, tilt) for factor in factors]
+    largest = [
+        factor.multiplicity * (tilt * tilt + abs(tilt) + 1) * (1 + abs(float(factor.offset)))
+        for factor in factors
+    ]
+    return sum(values), 1e-13 * sum(largest)
+
+
+def smooth_length(count: int) -> int:
+    """The least even length of at least `count` points that has no prime factors but 2, 3 and 5.
+
+    The bound on the transform's error holds for steps of these factors (docs/proofs/accounting-rounding.md).
+    """
+    best = 2
+    while best < count:
+        best *= 2
+    five = 2
+    while five < best:
+        three = five
+        while three < best:
+            length = three
+            while length < count:
+                length *= 2
+            best = min(best, length)
+            three *= 3
+        five *= 5
+    return best
+
+
+def _phases(weight: int, frequencies: NDArray[np.int64], length: int) -> NDArray[np.float64]:
+    return (2 * math.pi / length) * centred((weight % length) * frequencies, length)
+
+
+def _summed(
+    scale: Bounds,
+    weights: NDArray[np.float64],
+    values: NDArray[np.float64],
+    exponents: NDArray[np.float64],
+    law: TiltedLaw,
+) -> Bounds:
+    """ln of exp(scale) * sum of weights * values, where values <= 1 and decrease by exp(-exponents)."""
+    terms = weights * values
+    total = float(terms.sum())
+    # Values: exponents off by 4 u of themselves, exp and expm1 by 4 u each; sums in blocks by 60 u.
+    rounding = UNIT * float((np.abs(terms) * (4 * exponents + 80)).sum())
+    error = law.entry_error * float(values.sum()) + 4 * law.outside + rounding
+    return log_of(scale, total, 1.01 * error)

@@ -1,0 +1,1 @@
+"""The ledger: the file of everything that was spent, and its total."""

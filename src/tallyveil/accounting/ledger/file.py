@@ -1,0 +1,253 @@
+"""The ledger: an append-only, hash-chained file of everything that was done to privacy.
+
+One JSON object a line. The first line declares the budget; every later one is a spend or a declassification.
+A line is on disk before the call that wrote it returns, so nothing is measured that the ledger does not show.
+Every line carries the SHA-256 of the one before and its own, which are checked whenever a ledger is opened or
+read (`accounting/ledger/lines.py` says what they show). It holds events, words and exact costs, no counts: it
+can be published as it is.
+"""
+
+import fcntl
+import logging
+import os
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from tallyveil.accounting.costs import require_neighbours
+from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.ledger.lines import (
+    LEDGER_FORMAT,
+    NO_LINE,
+    Declaration,
+    LedgerEntry,
+    chained_line,
+    line_hash,
+    parse_ledger,
+    spent,
+)
+from tallyveil.errors import BudgetError, StoreError
+from tallyveil.storage.write import flush, store_error
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Ledger:
+    """A ledger open for writing, by one writer at a time. Use it as a context manager, or close it.
+
+    Attributes:
+        path: The file.
+        declaration: The declared budget.
+        run: Name of the run whose entries these calls make.
+    """
+
+    def __init__(self, path: Path, declaration: Declaration, run: str) -> None:
+        """Open the ledger, or begin one.
+
+        A last line without its end, left by a crash, is dropped with a warning: the call that was writing it
+        never returned, so nothing was measured on its account.
+
+        Raises:
+            StoreError: the file cannot be opened, another writer has it open, a line is corrupt or out of its
+                place, or an earlier version began the file without a chain.
+            BudgetError: the file declares another budget.
+        """
+        self.path, self.declaration, self.run = path, declaration, run
+        self._head = NO_LINE
+        self._file = _open_locked(path)
+        try:
+            self._entries = self._read_or_begin()
+        except OSError as error:
+            self.close()
+            raise store_error(path, error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """All entries after the declaration, in order."""
+        return tuple(self._entries)
+
+    @property
+    def spent(self) -> Fraction:
+        """Exact sum of what was spent, in the declared unit."""
+        return spent(self.entries)
+
+    @property
+    def head(self) -> str:
+        """SHA-256 of the last line; kept elsewhere, it shows whether lines were left off or all replaced."""
+        return self._head
+
+    @property
+    def remaining(self) -> Fraction:
+        """What is left of the declared budget."""
+        return self.declaration.total - self.spent
+
+    def spend(self, event: PrivacyEvent, description: str, token: str) -> LedgerEntry:
+        """Enter a spend before it is made; on return it is on disk.
+
+        A token entered before gives back the entry it made and writes nothing, so a resumed run that does
+        the same thing again with the same noise pays once.
+
+        Args:
+            event: What is about to be done.
+            description: In words.
+            token: Names the act: the same in every attempt at it, and different for every other act.
+
+        Raises:
+            BudgetError: the sum would exceed the declared budget; the event has no cost in its unit, or leaves out
+                what one record moves; or the token was entered with another event. Nothing is written then.
+            StoreError: the line could not be written.
+        """
+        known = self._entered(token, event)
+        if known is not None:
+            return known
+        require_neighbours(event, self.declaration.neighbours)
+        cost = self.declaration.cost_of(event)
+        if self.spent + cost > self.declaration.total:
+            unit = self.declaration.budget_unit
+            over = self.spent + cost - self.declaration.total
+            raise BudgetError(
+                f"'{description}' would exceed the declared budget by {unit} = {exact_text(over)}: "
+                f"declared {unit} = {exact_text(self.declaration.total)}, already spent "
+                f"{exact_text(self.spent)}, wanted {exact_text(cost)}. Nothing was entered or measured. "
+                "Measure less, or start a new run with a larger declared budget if policy allows it."
+            )
+        return self._enter("spend", event, cost, description, token)
+
+    def declassify(self, event: NonPrivateEvent, description: str, token: str) -> LedgerEntry:
+        """Enter a look at the records that no budget pays for; idempotent by token as `spend` is.
+
+        Raises:
+            BudgetError: the token was entered with another event.
+            StoreError: the line could not be written.
+        """
+        known = self._entered(token, event)
+        return known if known is not None else self._enter("declassify", event, None, description, token)
+
+    def close(self) -> None:
+        """Close the file and let another writer in. Entries are on disk already."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_or_begin(self) -> list[LedgerEntry]:
+        data = self._file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        if len(complete) < len(data):
+            _LOGGER.warning(
+                "%s: dropped an unfinished last line of %d bytes, left by a crash; nothing was measured on "
+                "its account",
+                self.path,
+                len(data) - len(complete),
+            )
+            self._file.truncate(len(complete))
+        if not complete:
+            self._write_line(self.declaration.to_mapping(self.run))
+            flush(self.path.parent)
+            return []
+        content = parse_ledger(complete, self.path)
+        if content.format != LEDGER_FORMAT:
+            raise StoreError(
+                f"the ledger {self.path} was begun in format {content.format}, without a chain; this version reads "
+                f"it but writes format {LEDGER_FORMAT} only. Go on with the version that began it."
+            )
+        if content.declaration != self.declaration:
+            raise BudgetError(
+                f"{self.path} declares {content.declaration}, the run wants {self.declaration}. "
+                "A budget is declared once: give the run another folder, or declare what the ledger says."
+            )
+        self._head = content.head
+        return list(content.entries)
+
+    def _entered(self, token: str, event: PrivacyEvent) -> LedgerEntry | None:
+        known = next((entry for entry in self._entries if entry.token == token), None)
+        if known is not None and known.event != event:
+            raise BudgetError(
+                f"token '{token}' was entered as line {known.sequence} ('{known.description}') with another "
+                "event. The plan has changed since: start a new run in another folder."
+            )
+        return known
+
+    def _enter(
+        self,
+        kind: Literal["spend", "declassify"],
+        event: PrivacyEvent,
+        cost: Fraction | None,
+        description: str,
+        token: str,
+    ) -> LedgerEntry:
+        entry = LedgerEntry(len(self._entries) + 1, kind, event, cost, description, token, self.run)
+        self._write_line(entry.to_mapping())
+        self._entries.append(entry)
+        return entry
+
+    def _write_line(self, mapping: Mapping[str, Any]) -> None:
+        line = chained_line(mapping, self._head)
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            data = line + b"\n"
+            while (
+                data
+            ):  # a disk that runs full takes a part of what it is given, and says so only the next time
+                data = data[self._file.write(data) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            # Half a line in the middle of the file would make the ledger unreadable for ever.
+            self._file.truncate(end)
+            raise StoreError(
+                f"could not write to the ledger {self.path}: {error}. Nothing was spent; "
+                "make room or mend the disk and run again."
+            ) from error
+        self._head = line_hash(line)
+
+
+def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
+    """Declared budget and entries of a ledger, without opening it for writing.
+
+    An unfinished last line is left out, as when it is opened.
+
+    Raises:
+        StoreError: the file cannot be read, is empty, or a line is corrupt or out of its place.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"could not read the ledger {path}: {error}. Give the path of a ledger.jsonl."
+        ) from error
+    complete = data[: data.rfind(b"\n") + 1]
+    if not complete:
+        raise StoreError(
+            f"the ledger {path} holds no finished line. Give the path of a ledger a run has begun."
+        )
+    content = parse_ledger(complete, path)
+    return content.declaration, content.entries
+
+
+def _open_locked(path: Path) -> Any:
+    try:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
+    except OSError as error:
+        raise StoreError(
+            f"could not open the ledger {path}: {error}. Make its folder, or give one that can be written."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise StoreError(
+            f"the ledger {path} is open in another run ({error}). Wait for it to finish: two runs that spend "
+            "at once could together exceed the budget."
+        ) from error
+    return file

@@ -1,0 +1,149 @@
+"""Several runs on the same people, accounted for together from their ledgers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LedgerEntry
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError, StoreError
+from tallyveil.storage.paths import real
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.guarantee import Guarantee
+
+LEDGER_NAME = "ledger.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class JointLedgers:
+    """What several ledgers record together.
+
+    Attributes:
+        paths: The ledgers, in order.
+        neighbours: The relation all of them are stated under.
+        event: Everything, one ledger after the other.
+        non_private: Acts that no budget pays for, in words with the ledger each stands in; where there are
+            any, the people have no finite guarantee against whoever saw what came of them.
+        unprotected: Those of them after which nothing that the run published is protected.
+    """
+
+    paths: tuple[Path, ...]
+    neighbours: Neighbours
+    event: SequentialEvent
+    non_private: tuple[str, ...]
+    unprotected: tuple[str, ...]
+
+    @property
+    def paid(self) -> SequentialEvent:
+        """What budgets paid for: everything but the non-private acts."""
+        return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
+
+
+def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
+    """Read ledgers of runs on the same people.
+
+    A run whose ledger is given in two copies counts twice: too much, never too little.
+
+    Args:
+        ledgers: Paths of the ledgers, or of the folders that hold them.
+
+    Raises:
+        StoreError: a ledger cannot be read, is corrupt, shows nothing, or is named twice; or there is none.
+        BudgetError: two ledgers are stated under different relations.
+    """
+    paths = tuple(path / LEDGER_NAME if path.is_dir() else path for path in ledgers)
+    if not paths:
+        raise StoreError("there is no ledger to add up. Name the folders of at least one run.")
+    resolved = [real(path) for path in paths]
+    for path, place in zip(paths, resolved, strict=True):
+        if resolved.count(place) > 1:
+            raise StoreError(f"the ledger {path} is named more than once. Name every run once.")
+    contents = [read_ledger(path) for path in paths]
+    for path, (_, part) in zip(paths, contents, strict=True):
+        _require_an_entry(path, part)
+    relations = {declaration.neighbours: path for path, (declaration, _) in zip(paths, contents, strict=True)}
+    if len(relations) > 1:
+        stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
+        raise BudgetError(
+            f"the ledgers are stated under different neighbours ({stated}), so their costs do not add up. "
+            "Translate the events of one first (accounting/translation.py), or account for each relation apart."
+        )
+    entries = [(path, entry) for path, (_, part) in zip(paths, contents, strict=True) for entry in part]
+    looks = [
+        (look, f"{entry.description} ({look.reason}; line {entry.sequence} of {path})")
+        for path, entry in entries
+        for look in _looks(entry.event)
+    ]
+    return JointLedgers(
+        paths,
+        contents[0][0].neighbours,
+        SequentialEvent(tuple(entry.event for _, entry in entries)),
+        tuple(words for _, words in looks),
+        tuple(words for look, words in looks if look in UNPROTECTED),
+    )
+
+
+def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
+    """Refuse a ledger that shows nothing: the hashes of its lines do not tell that the last ones were cut off."""
+    if not entries:
+        raise StoreError(
+            f"the ledger {path} declares a budget and shows no spend, so that it is no account of a release: a run "
+            "enters its spend before it draws any noise. Its last lines may have been cut off. Restore the file from "
+            "a copy.",
+            code="ledger-damaged",
+        )
+
+
+def runs_in(folder: Path) -> tuple[Path, ...]:
+    """Ledgers of all runs that stand directly in a folder, in the order of their names.
+
+    Raises:
+        StoreError: there is none.
+    """
+    found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
+    if not found:
+        raise StoreError(f"{folder} holds no run with a {LEDGER_NAME}. Name the folder the runs stand in.")
+    return found
+
+
+def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
+    """Everything the ledgers record, one after the other, non-private acts included; see `read_joint`."""
+    return read_joint(ledgers).event
+
+
+def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
+    """The exact guarantee of what several runs on the same people published together: of all that budgets paid for.
+
+    It does not cover what came of the acts in `joint.non_private`, such as an evaluation against the true counts.
+    Whoever states the guarantee must name them beside it.
+
+    Args:
+        joint: The ledgers, from `read_joint`.
+        engine: As in `compose`.
+
+    Raises:
+        BudgetError: a run used an insecure test key or added no noise, so that nothing it published is protected.
+    """
+    from tallyveil.accounting.composition import compose
+
+    if joint.unprotected:
+        raise BudgetError(
+            "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
+            f"came of these acts: {'; '.join(joint.unprotected)}. Leave such runs out; they must not be published."
+        )
+    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
+
+
+def _is_non_private(event: PrivacyEvent) -> bool:
+    return any(True for _ in _looks(event))
+
+
+def _looks(event: PrivacyEvent) -> Iterable[NonPrivateEvent]:
+    if isinstance(event, NonPrivateEvent):
+        yield event
+    for part in parts_of(event):
+        yield from _looks(part)

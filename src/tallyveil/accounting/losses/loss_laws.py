@@ -1,0 +1,285 @@
+"""From an event to the independent losses it adds up to, exactly.
+
+A *law* is a composition: a merged tuple of loss factors. Most events have one law. An event that may take
+several ways has one law for each way that no other one dominates, its *alternatives*.
+
+Law A *dominates* law B when whoever holds the output behind A can make the output behind B from it. Then the
+privacy profile of A is nowhere below that of B, whatever else is composed with both. Two cases are recognised:
+
+1. B is a sub-composition of A: leave some of A's outputs away.
+2. Some losses of B, of pure epsilon e together, stand against one discrete Laplace answer of sensitivity 1 and
+   scale 1 / e or less in A.
+
+Two laws of which neither is seen to dominate stand side by side, as alternatives, where the way taken is fixed by
+the two neighbours and public facts: the guarantee is the largest profile among them. Where the way depends on what
+was released, that is no bound, and it is refused unless nothing else is composed with it.
+
+Proofs, also of the halves of parallel parts under bounded neighbours: docs/proofs/domination.md.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeAlias
+
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    NonPrivateEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    Release,
+    SequentialEvent,
+    WorstEvent,
+    parts_of,
+)
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.errors import BudgetError
+
+MOST_ALTERNATIVES = 400
+"""Number of laws above which an event is refused."""
+
+Law: TypeAlias = tuple[LossFactor, ...]
+
+
+def loss_law_of(event: PrivacyEvent) -> tuple[LossFactor, ...]:
+    """The one composition an event adds up to, merged; empty where nothing is released.
+
+    Under bounded neighbours it holds for parallel events too: a law dominates another with every multiplicity
+    halved if it does with all of them, so a record that leaves one part and enters another costs no more.
+
+    Raises:
+        BudgetError: the event is non-private, or no single law covers all the ways it may take.
+    """
+    laws = _laws(event, None, outermost=True)
+    if len(laws) > 1:
+        raise _several(len(laws))
+    return laws[0]
+
+
+def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[tuple[LossFactor, ...], ...]:
+    """Compositions among which the worst is what the event costs, none of them dominated by another.
+
+    The privacy profile of the event is the pointwise largest of theirs (see the module's first lines for why).
+
+    Args:
+        event: What is done.
+        neighbours: The relation its sensitivities are stated under. Under bounded neighbours a record of
+            parallel events leaves one part and enters another, so halves of different parts mix.
+
+    Returns:
+        At least one composition; a single empty one where nothing is released.
+
+    Raises:
+        BudgetError: the event is non-private; a choice that depends on what was released, within a larger
+            event, among branches of which none dominates; parallel parts that cannot be halved; or more than
+            four hundred alternatives.
+    """
+    return _laws(event, neighbours.answers_moved, outermost=True)
+
+
+def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
+    """The branches of an adaptive event, which are first checked to have the same loss law.
+
+    Whatever computes a number from an adaptive event, or reads or writes one, takes the branches from here.
+
+    Raises:
+        BudgetError: branches with different loss laws (use `WorstEvent`), or a non-private one.
+    """
+    laws = {loss_law_of(branch) for branch in event.branches}
+    if len(laws) > 1:
+        raise BudgetError(
+            f"the {len(event.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; the "
+            "choice among them is free only where all are the same. Use WorstEvent, or equal noise."
+        )
+    return event.branches
+
+
+def invariants_of(event: PrivacyEvent) -> tuple[str, ...]:
+    """Statements of all invariants in an event, each once, in order."""
+    return tuple(dict.fromkeys(_statements(event)))
+
+
+def dominates(larger: Law, smaller: Law) -> bool:
+    """Whether a law is seen to dominate another, by the two cases of this module; no means not seen."""
+    more, less = _counted(larger), _counted(smaller)
+    rest = {factor: n - more.get(factor, 0) for factor, n in less.items() if n > more.get(factor, 0)}
+    spare = {factor: n - less.get(factor, 0) for factor, n in more.items() if n > less.get(factor, 0)}
+    if not rest:
+        return True
+    if any(isinstance(factor, GaussianLoss) for factor in rest):
+        return False
+    epsilon = sum(_pure(factor) * n for factor, n in rest.items())
+    together = math.gcd(*rest.values())
+    # The rest falls into equal groups, each to stand against one of the spare answers. Both numbers of groups are even
+    # where all multiplicities are, so that a law halved is dominated as the whole is (docs/proofs/domination.md, 3).
+    return any(
+        isinstance(factor, LaplaceLoss)
+        and factor.sensitivity == 1
+        and any(
+            groups <= n and epsilon <= groups * _pure(factor) for groups in (together, math.gcd(together, n))
+        )
+        for factor, n in spare.items()
+    )
+
+
+def _pure(factor: LossFactor) -> Fraction:
+    """Pure epsilon of one answer of a Laplace factor."""
+    return -factor.offset
+
+
+def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) -> tuple[Law, ...]:
+    """Undominated laws; `answers_moved` is None where one law is wanted under either relation.
+
+    `outermost`: nothing else that loses privacy is composed with the event.
+    """
+    match event:
+        case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
+            return ((_loss(event),),)
+        case InvariantEvent():
+            return ((),)
+        case NonPrivateEvent(reason):
+            raise BudgetError(
+                f"a non-private event has no finite guarantee ({reason}). "
+                "Ask for the guarantee of what is paid for, and name the look apart from it."
+            )
+        case SequentialEvent(events):
+            lossy = [part for part in events if _loses(part)]
+            alone = outermost and len(lossy) == 1
+            return _product([_laws(part, answers_moved, outermost=alone) for part in lossy])
+        case AdaptiveEvent():
+            return _laws(branches_of_one_law(event)[0], answers_moved, outermost=False)
+        case WorstEvent(branches, chosen):
+            laws = _undominated(
+                law for branch in branches for law in _laws(branch, answers_moved, outermost=outermost)
+            )
+            if len(laws) > 1 and chosen == "adaptive" and not outermost:
+                raise BudgetError(
+                    f"{len(laws)} branches of WorstEvent, of which none covers the others, are chosen by what was "
+                    "released and stand within a larger event: their exact loss is not supported. Give the "
+                    "branches equal noise, or state chosen='public' if the choice reads no released data."
+                )
+            return laws
+        case ParallelEvent(events, degree):
+            parts = _undominated(
+                law for part in events for law in _laws(part, answers_moved, outermost=False)
+            )
+            return _mixes(parts, degree, answers_moved)
+
+
+def _loss(release: Release) -> LossFactor:
+    if isinstance(release, DiscreteGaussian):
+        return GaussianLoss(release.variance, release.sensitivity, release.multiplicity)
+    if isinstance(release, IntegerSubspaceGaussian):
+        raise BudgetError(
+            "Gaussian noise on a lattice has a loss law for each pair of populations and no worst one among them. "
+            "Ask for its rho, or for the profile of one pair.",
+            code="subspace-no-law",
+        )
+    if isinstance(release, IntegerSubspaceLaplace) and release.total_variation:
+        raise BudgetError(
+            "a release whose noise has its law only up to a total variation has no exact loss law. Ask for its "
+            "epsilon, and add delta_with_total_variation.",
+            code="subspace-no-law",
+        )
+    if isinstance(release, IntegerSubspaceLaplace):
+        # Randomised response is the worst pure mechanism (Kairouz, Oh, Viswanath 2015): case 2 above.
+        return LaplaceLoss(1 / release.loss, 1, 1)
+    return LaplaceLoss(release.scale, release.sensitivity, release.multiplicity)
+
+
+def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tuple[Law, ...]:
+    """Laws of a record that is in `degree` of the parts."""
+    if len(parts) == 1:
+        return (_times(parts[0], Fraction(degree)),)
+    if not parts:
+        return ((),)
+    if answers_moved is None:
+        raise _several(len(parts))
+    units = [_times(law, Fraction(1, answers_moved)) for law in parts]
+    n = degree * answers_moved
+    if n > MOST_ALTERNATIVES or math.comb(len(units) + n - 1, n) > MOST_ALTERNATIVES:
+        raise _too_many()
+    choices = itertools.combinations_with_replacement(range(len(units)), n)
+    mixes = (
+        tuple(factor for unit in set(choice) for factor in _times(units[unit], Fraction(choice.count(unit))))
+        for choice in choices
+    )
+    return tuple(dict.fromkeys(merged(mix) for mix in mixes))
+
+
+def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
+    """Laws of a sequence: one alternative of each part, in every combination."""
+    fixed = merged(tuple(factor for laws in by_part if len(laws) == 1 for factor in laws[0]))
+    products: tuple[Law, ...] = (fixed,)
+    for laws in by_part:
+        if len(laws) > 1:
+            if len(products) * len(laws) > 100 * MOST_ALTERNATIVES:  # many of them may yet be equal
+                raise _too_many()
+            products = tuple(dict.fromkeys(merged(a + b) for a in products for b in laws))
+            if len(products) > MOST_ALTERNATIVES:
+                raise _too_many()
+    return products
+
+
+def _undominated(laws: Iterable[Law]) -> tuple[Law, ...]:
+    """The laws that no other one dominates, each once, in order."""
+    kept: list[Law] = []
+    for law in laws:
+        if any(dominates(other, law) for other in kept):
+            continue
+        kept = [other for other in kept if not dominates(law, other)] + [law]
+    return tuple(kept)
+
+
+def _times(law: Law, share: Fraction) -> Law:
+    scaled = []
+    for factor in law:
+        multiplicity = factor.multiplicity * share
+        if multiplicity.denominator != 1:
+            raise BudgetError(
+                f"parallel parts differ, and {factor} has an odd multiplicity: under bounded neighbours a record "
+                "leaves one part and enters another, half of each part's loss, and this one has no half. Give "
+                "each partition query multiplicity 2 under bounded neighbours."
+            )
+        scaled.append(replace(factor, multiplicity=int(multiplicity)))
+    return tuple(scaled)
+
+
+def _counted(law: Law) -> dict[LossFactor, int]:
+    return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
+
+
+def _loses(event: PrivacyEvent) -> bool:
+    if isinstance(event, Release | NonPrivateEvent):
+        return True
+    return any(_loses(part) for part in parts_of(event))
+
+
+def _statements(event: PrivacyEvent) -> Iterator[str]:
+    if isinstance(event, InvariantEvent):
+        yield event.statement
+    if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
+        yield from event.invariants
+    for part in parts_of(event):
+        yield from _statements(part)
+
+
+def _several(n: int) -> BudgetError:
+    return BudgetError(
+        f"an event may take {n} ways, of which none covers the others; no single loss law describes it. "
+        "Use compose, which takes the largest profile among all cases."
+    )
+
+
+def _too_many() -> BudgetError:
+    return BudgetError(
+        f"the event has more than {MOST_ALTERNATIVES} worst cases to compare. Give parts the same noise where "
+        "they may be, or leave the branches out that never are the worst."
+    )

@@ -1,0 +1,46 @@
+"""Where an epsilon falls among the values that a loss on a lattice can take, in exact integers."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tallyveil.accounting.losses.factors import Lattice
+from tallyveil.errors import BudgetError
+
+
+@dataclass(frozen=True, slots=True)
+class LossPoints:
+    """The values (offset + step z) / unit, z any integer, of a total loss.
+
+    Attributes:
+        step: In units of 1 / unit.
+        offset: In units of 1 / unit.
+        unit: Common denominator.
+        mirror: m = 2 offset / step, a whole number: Q(Z >= z) = P(Z <= -m - z).
+    """
+
+    step: int
+    offset: int
+    unit: int
+    mirror: int
+
+    @classmethod
+    def of(cls, lattice: Lattice) -> "LossPoints":
+        """The points of a lattice."""
+        unit = math.lcm(lattice.step.denominator, lattice.offset.denominator)
+        step, offset = int(lattice.step * unit), int(lattice.offset * unit)
+        # Twice an offset is a whole number of steps for both kinds of noise, so this division is exact.
+        return cls(step, offset, unit, 2 * offset // step)
+
+    def above(self, epsilon: float | Fraction) -> tuple[int, float]:
+        """The least z whose loss is larger than epsilon, and by how much it is, rounded to nearest.
+
+        Raises:
+            BudgetError: epsilon is no finite number.
+        """
+        if isinstance(epsilon, float) and not math.isfinite(epsilon):
+            raise BudgetError(f"epsilon must be a finite number, got {epsilon!r}.")
+        numerator, denominator = epsilon.as_integer_ratio()
+        width = self.step * denominator
+        whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)
+        return whole + 1, (width - rest) / (denominator * self.unit)

@@ -1,0 +1,100 @@
+"""How accurately a spine answers a query for areas: its own geounits, entities, and the geounits of another spine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.spine.matrices import require_affordable
+from tallyveil.budget.spine.precision import answer_precisions
+from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
+from tallyveil.budget.strategy import Strategy
+from tallyveil.geography import EntityFamily, GeounitShares, Spine
+
+Kind = Literal["geolevel", "entities"]
+
+
+@dataclass(frozen=True, slots=True)
+class AreaAccuracy:
+    """Standard deviations of one answer over all areas of a kind, in counts.
+
+    Attributes:
+        name: The geolevel, or the family of entities.
+        kind: Whether the areas are a geolevel or entities.
+        areas: Number of areas.
+        mean: Mean of their standard deviations.
+        median: Median of their standard deviations.
+        q90: Their 90th percentile.
+        greatest: The largest of them.
+    """
+
+    name: str
+    kind: Kind
+    areas: int
+    mean: float
+    median: float
+    q90: float
+    greatest: float
+
+
+def measured_variances(
+    spine: Spine,
+    strategy: Strategy,
+    summed: Mapping[str, int],
+    *,
+    shares: GeounitShares | None = None,
+    exact: Sequence[str] = (),
+) -> SpineVariances:
+    """Variances of an answer on a spine under a strategy, after a check that the strategy can pay for the shares.
+
+    Args:
+        spine: The spine.
+        strategy: What is measured.
+        summed: For each query group, the number of answers to sum, as in `precision_of`.
+        shares: Share of every geounit. None gives every geounit the share of its geolevel.
+        exact: Geolevels at which the answer is published exactly.
+
+    Raises:
+        BudgetError: the shares cost more than the strategy's total, or shares or precisions do not fit the spine.
+    """
+    if shares is not None:
+        require_affordable(spine, shares, strategy)
+    return spine_variances(spine, answer_precisions(spine, strategy, summed, shares=shares, exact=exact))
+
+
+def geolevel_accuracies(found: SpineVariances) -> tuple[AreaAccuracy, ...]:
+    """Accuracy of a spine's own geounits, root first."""
+    return tuple(
+        _accuracy(name, "geolevel", found.variance[level]) for level, name in enumerate(found.spine.geolevels)
+    )
+
+
+def family_accuracies(
+    found: SpineVariances, families: Sequence[EntityFamily], kind: Kind = "entities"
+) -> tuple[AreaAccuracy, ...]:
+    """Accuracy of every family's entities. Families without entities are left out.
+
+    Raises:
+        GeographyError: a family belongs to another spine.
+    """
+    return tuple(
+        _accuracy(family.name, kind, entity_variances(found, family))
+        for family in families
+        if family.n_entities
+    )
+
+
+def _accuracy(name: str, kind: Kind, variances: NDArray[np.float64]) -> AreaAccuracy:
+    deviations = np.sort(np.sqrt(variances))
+    n = len(deviations)
+    return AreaAccuracy(
+        name,
+        kind,
+        n,
+        float(deviations.mean()),
+        float(deviations[max(-(-n // 2), 1) - 1]),
+        float(deviations[max(-(-9 * n // 10), 1) - 1]),
+        float(deviations[-1]),
+    )

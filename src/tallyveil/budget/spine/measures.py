@@ -1,0 +1,82 @@
+"""How a release measures totals, on the spine made by its steps and on the spine of its geography."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tallyveil.budget.spine.accuracy import measured_variances
+from tallyveil.budget.spine.precision import precision_of
+from tallyveil.budget.spine.variance import SpineVariances
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import BudgetError
+from tallyveil.geography import GeounitShares, Spine
+
+AS_GOOD_AS_EXACT = 1e9
+"""Below the roots, an exactly published total gets this many times the largest precision of a measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class TotalMeasures:
+    """The measurements that inform about totals.
+
+    Attributes:
+        strategy: What is measured. Its geolevels are those of the spine made by the steps.
+        summed: For every measured query group, how many answers sum to the total (`totals_summed`).
+        exact: Geolevels whose totals are published exactly.
+    """
+
+    strategy: Strategy
+    summed: Mapping[str, int]
+    exact: tuple[str, ...] = ()
+
+    def tell_totals(self) -> bool:
+        """Whether any measured query determines a total."""
+        return any(self.summed.values())
+
+    def by_geolevel(self, geolevels: Sequence[str]) -> dict[str, float]:
+        """Precision of a total's measurement at each geolevel, root first, as `group_by_variance` takes it.
+
+        The search needs finite numbers below the roots. An exactly published total there gets a precision far above
+        all others.
+
+        Raises:
+            BudgetError: no measured query determines a total.
+        """
+        own = dict(self.strategy.geolevel_shares)
+        found = {
+            name: float(precision_of(self.strategy, name, own.get(name, Fraction(0)), self.summed))
+            for name in geolevels
+        }
+        greatest = max(found.values())
+        if greatest <= 0:
+            raise BudgetError(
+                "groups are to be chosen by the variance of totals, and no measured query tells a total. Measure one, "
+                "such as 'total', or leave [spine.regroup] out."
+            )
+        for number, name in enumerate(geolevels):
+            if name in self.exact:
+                found[name] = AS_GOOD_AS_EXACT * greatest if number else np.inf
+        return found
+
+    def on(self, spine: Spine, shares: GeounitShares | None = None) -> SpineVariances:
+        """Variances of totals on a spine that has the strategy's geolevels."""
+        return measured_variances(spine, self.strategy, self.summed, shares=shares, exact=self.exact)
+
+    def on_geography(self, original: Spine) -> SpineVariances:
+        """Variances of totals on the spine of the geography table, with the same budget.
+
+        Geolevels of both spines keep their shares, scaled to sum to one. So the shares of geolevels that only the steps
+        make are distributed over the others in proportion.
+        """
+        kept = [(name, share) for name, share in self.strategy.geolevel_shares if name in original.geolevels]
+        whole = sum((share for _, share in kept), Fraction(0))
+        names = dict(kept)
+        scaled = replace(
+            self.strategy,
+            geolevel_shares=tuple((name, share / whole) for name, share in kept),
+            query_shares=tuple(item for item in self.strategy.query_shares if item[0] in names),
+        )
+        exact = tuple(name for name in self.exact if name in original.geolevels)
+        return TotalMeasures(scaled, self.summed, exact).on(original)

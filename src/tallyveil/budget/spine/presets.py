@@ -1,0 +1,105 @@
+"""Spines that come with the package. Each is a TOML file of steps under `spines/`; an entity table is its input."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from tallyveil.errors import BudgetError
+from tallyveil.geography import (
+    Branch,
+    BypassRule,
+    CutByEntities,
+    FanOutLimit,
+    GroupByDistance,
+    GroupByMembership,
+)
+from tallyveil.geography.fan_out import PRODUCTION_LIMIT
+from tallyveil.geography.optimise import Step
+
+_FOLDER = resources.files("tallyveil.budget") / "spines"
+
+
+@dataclass(frozen=True, slots=True)
+class SpinePreset:
+    """A named list of steps, and the spine that they start from.
+
+    Attributes:
+        name: Name for `load_spine_preset`.
+        summary: One sentence that says what it is.
+        source: Where it comes from.
+        geolevels: Geolevels of the spine at the start, root first.
+        families: Families of off-spine entities that it needs, named by the columns of the entity table.
+        steps: Steps, in order.
+        bypassing: Rule for bypassing; None to bypass nothing.
+        made: Geolevels of the resulting spine, root first.
+    """
+
+    name: str
+    summary: str
+    source: str
+    geolevels: tuple[str, ...]
+    families: tuple[str, ...]
+    steps: tuple[Step, ...]
+    bypassing: BypassRule | None
+    made: tuple[str, ...]
+
+
+def spine_preset_names() -> tuple[str, ...]:
+    """Names of the presets, sorted."""
+    files = (entry.name for entry in _FOLDER.iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
+
+
+def load_spine_preset(name: str) -> SpinePreset:
+    """Read a spine that comes with the package.
+
+    Args:
+        name: A name such as "redistricting-persons-us"; see `spine_preset_names`.
+
+    Raises:
+        BudgetError: there is no such preset.
+    """
+    known = spine_preset_names()
+    if name not in known:
+        raise BudgetError(f"no spine preset '{name}'; there are {', '.join(known)}. Use one of these names.")
+    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    return SpinePreset(
+        name=name,
+        summary=table["summary"],
+        source=table["source"],
+        geolevels=tuple(table["geolevels"]),
+        families=tuple(table["families"]),
+        steps=tuple(read_step(step) for step in table["steps"]),
+        bypassing=BypassRule(table["bypassing"]) if "bypassing" in table else None,
+        made=tuple(table["made"]),
+    )
+
+
+def read_step(table: Mapping[str, Any]) -> Step:
+    """A step from its table. The key `step` names the kind of step; the other keys are its attributes.
+
+    Raises:
+        BudgetError: the step or a key is unknown, or a key is missing.
+    """
+    kinds: dict[str, Callable[..., Step]] = {
+        "branch": Branch,
+        "cut_by_entities": CutByEntities,
+        "group_by_membership": GroupByMembership,
+        "group_by_distance": GroupByDistance,
+    }
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    name = given.pop("step", None)
+    if name not in kinds:
+        raise BudgetError(f"a step of a spine is {name!r}; wanted one of {', '.join(kinds)}.")
+    if "cutoff" in given or "at_most" in given:
+        given["limit"] = FanOutLimit(given.pop("cutoff", PRODUCTION_LIMIT.cutoff), given.pop("at_most", None))
+    try:
+        return kinds[name](**given)
+    except TypeError as error:
+        raise BudgetError(
+            f"step {name} of a spine does not fit: {error}. See docs/spine.md for its keys."
+        ) from error

@@ -1,0 +1,398 @@
+"""Chooses groups of geounits so that published variances become small, by local search with exact variances.
+
+Problem. A spine has a geolevel of groups (such as block groups) between containers (such as tracts) and their children
+(such as blocks). Each container's children may be grouped in any way that keeps the largest group size. Wanted are
+groups that make an aim small: a weighted sum of mean variances, or the largest weighted variance. Limits on other
+families and geolevels must hold.
+
+Steps. One round searches each container by itself, with the rest of the spine fixed (`search`). A container's effect on
+every variance of the spine is then known exactly (`surroundings`). The round's changes are combined, and all variances
+are computed again from the whole spine. The round is kept only if this computation shows an improvement that breaks no
+limit that held before. Otherwise only the half, a fifth or a twentieth of the containers that gain most are changed.
+If a part that may not grow did grow, its weight is multiplied by 3 and the search repeated.
+
+Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round limit.
+
+Worked case. A container has four blocks, 1 to 4. Each block and each group is measured with variance 1, and the
+container is not measured. The entity is blocks 1 and 2. With groups {1, 3} and {2, 4}, blocks 1 and 2 have independent
+errors of variance 2/3 each, so the entity has variance 4/3. With groups {1, 2} and {3, 4}, the first group is the
+entity, and its variance is 1 / (1 + 1/2) = 2/3. So the second grouping is chosen.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.budget.caps import FIRST_WEIGHT, Trial, excess, limiting_weights, over
+from tallyveil.budget.spine.search import search_containers
+from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
+from tallyveil.geography.block_groups import insert_groups
+from tallyveil.geography.respine import first_appearance
+
+POWER = 8
+"""For the maximum, the search uses the derivatives of the sum of variances to this power."""
+FRACTIONS = (1.0, 0.5, 0.2, 0.05)
+"""Parts of the gaining containers that a round tries to change, in this order."""
+GIVEN = "given "
+"""Prefix of a geolevel's name that refers to the geounits of the geography, not to the newly chosen groups."""
+
+
+class Measure(StrEnum):
+    """The quantity that the search minimises."""
+
+    SUM = "sum"
+    """The weighted sum of mean variances, each divided by its value at the start."""
+    MAXIMUM = "maximum"
+    """The largest weighted variance of any single entity or geounit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What the groups are chosen for.
+
+    Attributes:
+        families: Weight of each family of entities.
+        geolevels: Weight of each geolevel. The geolevel of the groups cannot be named.
+        measure: Sum or maximum.
+        spare_all: With the sum, never let the mean variance of a family or geolevel of the aim grow.
+    """
+
+    families: tuple[tuple[str, float], ...]
+    geolevels: tuple[tuple[str, float], ...] = ()
+    measure: Measure = Measure.SUM
+    spare_all: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartVariance:
+    """Variances of one family's entities or one geolevel's geounits.
+
+    Attributes:
+        name: The family or geolevel.
+        mean: Mean of the variances, in counts squared.
+        greatest: Largest variance, in counts squared.
+        deviation: Mean of the standard deviations, in counts.
+    """
+
+    name: str
+    mean: float
+    greatest: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regrouped:
+    """A spine with other groups.
+
+    Attributes:
+        spine: The new spine.
+        rows: For each finest geounit, its row on the given spine.
+        before: Variances on the given spine of every family and geolevel in the aim or with a limit.
+        after: The same on the new spine.
+        rounds: Number of rounds that improved it.
+        unmet: Families and geolevels whose limit the new spine does not keep. The given spine did not keep it either.
+    """
+
+    spine: Spine
+    rows: Integers
+    before: tuple[PartVariance, ...]
+    after: tuple[PartVariance, ...]
+    rounds: int
+    unmet: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    """A spine with the variances of everything in the aim or with a limit: entities by family, geounits by geolevel."""
+
+    made: Reshaped
+    found: SpineVariances
+    values: dict[str, Floats]
+
+    def deviations(self) -> dict[str, float]:
+        """Mean standard deviation of each family and geolevel."""
+        return {name: float(np.sqrt(one).mean()) for name, one in self.values.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """What stays the same throughout a search.
+
+    Attributes:
+        families: Families in the aim or with a limit, on the spine at the start.
+        precisions, aim, limits: As in `group_by_variance`.
+        level: Level of the groups.
+        limit: Largest number of children in a group.
+        start: The spine at the start.
+    """
+
+    families: Sequence[EntityFamily]
+    precisions: Mapping[str, float]
+    aim: Aim
+    limits: Mapping[str, float]
+    level: int
+    limit: FanOutLimit
+    start: _State
+
+    @property
+    def spared(self) -> bool:
+        """Whether no mean variance of the aim may grow above its value at the start."""
+        return self.aim.spare_all and self.aim.measure is Measure.SUM
+
+
+def group_by_variance(
+    spine: Spine,
+    families: Sequence[EntityFamily],
+    precisions: Mapping[str, float],
+    *,
+    geolevel: str,
+    limit: FanOutLimit,
+    aim: Aim,
+    limits: Mapping[str, float] | None = None,
+    most_rounds: int = 12,
+) -> Regrouped:
+    """Choose new groups at one geolevel so that variances fall, starting from the present groups.
+
+    The head of this module describes the method. For the children of a container, single children are moved between
+    groups, and groups are merged. If the children are finest geounits, the first round also starts from groups of
+    children that are in the same entities. The aim is never worse than at the start, unless the given spine breaks a
+    limit: then keeping the limit goes before the aim.
+
+    A variance that is neither in the aim nor in `limits` may grow without bound. A limited family also has a weight in
+    the search, and this weight is raised until the limit holds (`limiting_weights`). Every round that is kept leaves
+    all limits intact that held before it, by the variances computed again for the whole spine. `unmet` names the limits
+    that remain broken.
+
+    Args:
+        spine: The spine, with the groups to start from (such as those of Cumings-Menon et al. 2023).
+        families: Families of this spine.
+        precisions: For each geolevel, the precision of a geounit's own measurement. It must be above 0 at the finest
+            geolevel, and finite except at the roots. All geounits of a geolevel have the same, so bypass afterwards.
+        geolevel: Geolevel of the groups: neither the finest nor the roots.
+        limit: Largest number of children in a group. Its n is the number of children in the container, as in the paper.
+        aim: What is to be made small.
+        limits: Largest mean standard deviation, in counts, of families and geolevels outside the aim.
+        most_rounds: Largest number of rounds.
+
+    Raises:
+        GeographyError: a geolevel or family is unknown, or the groups have no geolevel above or none below.
+        BudgetError: precisions are missing or out of range, a weight is not above 0, or a variance cannot be estimated.
+    """
+    level = spine.level_index(geolevel)
+    if not 0 < level < spine.finest:
+        raise GeographyError(
+            f"groups of geolevel {geolevel} cannot be chosen: they need a geolevel above and one below. Name another.",
+            code="spine-step",
+        )
+    bounds = dict(limits or {})
+    _check_aim(spine, families, precisions, aim, geolevel, bounds)
+    named = {*dict(aim.families), *bounds}
+    used = [family for family in families if family.name in named]
+    levels = [*dict(aim.geolevels), *(name for name in bounds if name in spine.geolevels)]
+    whole = Reshaped(spine, np.arange(spine.n_geounits(spine.finest)))
+    start = _evaluated(whole, used, precisions, levels)
+    task = _Task(used, precisions, aim, bounds, level, limit, start)
+    current, rounds = start, 0
+    scale = _first_scale(task)
+    for _ in range(most_rounds):
+        # After the first kept round, the groups already reflect what starting from classes can find.
+        groups, gains = _searched(task, current, scale, from_classes=rounds == 0)
+        better, worse = _best_of(task, current, groups, gains)
+        if better is not None:
+            current, rounds = better, rounds + 1
+        elif worse:
+            # Some part would grow. Give it more weight and search again.
+            scale = {name: one * (3.0 if name in worse else 1.0) for name, one in scale.items()}
+        else:
+            break
+    made, unmet = current.made, over(current.deviations(), bounds)
+    return Regrouped(made.spine, made.rows, _parts(start), _parts(current), rounds, unmet)
+
+
+def _check_aim(
+    spine: Spine,
+    families: Sequence[EntityFamily],
+    precisions: Mapping[str, float],
+    aim: Aim,
+    geolevel: str,
+    limits: Mapping[str, float],
+) -> None:
+    known = {family.name for family in families if family.n_entities}
+    strange = [name for name, _ in aim.families if name not in known]
+    strange += [name for name, _ in aim.geolevels if name not in spine.geolevels or name == geolevel]
+    strange += [name for name, _ in aim.families if name in spine.geolevels]  # used for both
+    aimed = dict((*aim.families, *aim.geolevels))
+    strange += [
+        name for name in limits if name in aimed or name == geolevel or name not in (*known, *spine.geolevels)
+    ]
+    if strange or not (aim.families or aim.geolevels):
+        raise GeographyError(
+            f"the aim names {', '.join(strange) or 'nothing'}, or a limit does; wanted families among "
+            f"{', '.join(sorted(known)) or 'none'} and geolevels of the spine other than {geolevel}, each "
+            "in the aim or limited, not both.",
+            code="unknown-entity",
+        )
+    if any(weight <= 0 for _, weight in (*aim.families, *aim.geolevels)):
+        raise BudgetError("a weight of the aim is not above 0. Leave out what does not matter.")
+    missing = [name for name in spine.geolevels if name not in precisions]
+    bad = [name for name in spine.geolevels[1:] if not 0 <= precisions.get(name, 0) < np.inf]
+    if missing or bad or not precisions[spine.geolevels[-1]] > 0:
+        raise BudgetError(
+            f"precisions of {', '.join(missing or bad or spine.geolevels[-1:])} are missing or out of range; wanted "
+            "one for each geolevel, finite below the root, above 0 at the finest."
+        )
+
+
+def _evaluated(
+    made: Reshaped,
+    families: Sequence[EntityFamily],
+    precisions: Mapping[str, float],
+    geolevels: Sequence[str],
+) -> _State:
+    spine = made.spine
+    found = spine_variances(
+        spine,
+        [
+            np.full(spine.n_geounits(level), float(precisions[name]))
+            for level, name in enumerate(spine.geolevels)
+        ],
+    )
+    values = {family.name: entity_variances(found, family.reordered(made.rows)) for family in families}
+    values |= {name: found.variance[spine.level_index(name)] for name in geolevels}
+    return _State(made, found, values)
+
+
+def _parts(state: _State) -> tuple[PartVariance, ...]:
+    deviations = state.deviations()
+    return tuple(
+        PartVariance(name, float(one.mean()), float(one.max()), deviations[name])
+        for name, one in state.values.items()
+    )
+
+
+def _first_scale(task: _Task) -> dict[str, float]:
+    """Factors on the weights of all families and geolevels in the search, found by trials that keep the limits."""
+    first = {name: FIRST_WEIGHT if name in task.limits else 1.0 for name in task.start.values}
+    if not task.limits:
+        return first
+    before = {name: float(one.mean()) for name, one in task.start.values.items()}
+    spared = [
+        name for name in task.start.values if name not in task.limits and task.spared and before[name] > 0
+    ]
+    bounds = {**task.limits, **dict.fromkeys(spared, 1.0)}
+
+    def attempt(scale: Mapping[str, float]) -> Trial:
+        groups, gains = _searched(task, task.start, {**first, **scale}, from_classes=True)
+        state = _tried(task, task.start, groups, gains > 0)
+        means = {name: float(state.values[name].mean()) / before[name] for name in spared}
+        return Trial({**state.deviations(), **means}, _score(task, state))
+
+    return first | limiting_weights({name: first[name] for name in bounds}, bounds, attempt)
+
+
+def _searched(
+    task: _Task, state: _State, scale: Mapping[str, float], *, from_classes: bool
+) -> tuple[Integers, Floats]:
+    moved = [family.reordered(state.made.rows) for family in task.families]
+    weights = _weights(task, state, scale)
+    own = task.precisions[state.made.spine.geolevels[task.level]]
+    return search_containers(
+        state.found, moved, weights, task.level, task.limit, own, from_classes=from_classes
+    )
+
+
+def _score(task: _Task, state: _State) -> float:
+    weights = dict((*task.aim.families, *task.aim.geolevels))
+    if task.aim.measure is Measure.MAXIMUM:
+        return max(weight * float(state.values[name].max()) for name, weight in weights.items())
+    return sum(
+        weight * float(state.values[name].mean() / task.start.values[name].mean())
+        for name, weight in weights.items()
+        if task.start.values[name].any()
+    )
+
+
+def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Floats]:
+    """Weight of every single variance in the sum that the search minimises."""
+    weights = dict((*task.aim.families, *task.aim.geolevels))
+    summed = task.aim.measure is Measure.SUM
+    unit = 1.0 if summed else _score(task, state)
+    means = {name: float(one.mean()) or 1.0 for name, one in task.start.values.items()}
+    found = {
+        name: np.full(len(one), weights.get(name, unit) * scale[name] / means[name] / len(one))
+        for name, one in state.values.items()
+        if summed or name in task.limits
+    }
+    if not summed:
+        # Derivatives of the sum of eighth powers, whose root approximates the maximum.
+        found |= {
+            name: weight * (weight * state.values[name] / unit) ** (POWER - 1)
+            for name, weight in weights.items()
+        }
+    return found
+
+
+def _best_of(
+    task: _Task, current: _State, groups: Integers, gains: Floats
+) -> tuple[_State | None, tuple[str, ...]]:
+    """The first better trial, changing all gaining containers or those that gain most; else the parts that grew."""
+    worse: tuple[str, ...] = ()
+    gaining = np.sort(gains[gains > 0])[::-1]
+    if len(gaining) == 0:
+        return None, worse
+    for fraction in FRACTIONS:
+        least = gaining[max(int(len(gaining) * fraction) - 1, 0)]
+        trial = _tried(task, current, groups, gains >= least)
+        grown = _grown(task, current, trial)
+        worse = worse or grown
+        if not grown and _is_better(task, trial, current):
+            return trial, ()
+    return None, worse
+
+
+def _grown(task: _Task, current: _State, trial: _State) -> tuple[str, ...]:
+    """Parts of the aim that grew since the start, and parts above their limit that grew in this trial."""
+    before, after = current.deviations(), trial.deviations()
+    beyond = [name for name in over(after, task.limits) if after[name] > before[name] * (1 + 1e-12)]
+    spared = [
+        name
+        for name, one in trial.values.items()
+        if task.spared
+        and name not in task.limits
+        and float(one.mean()) > float(task.start.values[name].mean()) * (1 + 1e-12)
+    ]
+    return (*spared, *beyond)
+
+
+def _is_better(task: _Task, trial: _State, current: _State) -> bool:
+    """Whether the total excess over the limits is smaller or, if it is equal, the aim is smaller."""
+    left, before = (excess(state.deviations(), task.limits) for state in (trial, current))
+    if left != before:
+        return left < before
+    return _score(task, trial) < _score(task, current) * (1 - 1e-9)
+
+
+def _tried(task: _Task, state: _State, groups: Integers, changed: NDArray[np.bool_]) -> _State:
+    """The state with the groups of some containers replaced."""
+    levels = [name for name in state.values if name in state.made.spine.geolevels]
+    made = _regrouped(state, task.level, groups, changed)
+    return _evaluated(made, task.families, task.precisions, levels)
+
+
+def _regrouped(state: _State, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
+    """The state's spine with the groups of some containers replaced."""
+    spine = state.made.spine
+    parent = spine.parents(level + 1)
+    container = spine.parents(level)[parent]
+    offsets = spine.child_offsets[level - 1]
+    number = np.where(changed[container], groups, parent - offsets[container])
+    width = int(np.diff(spine.child_offsets[level][offsets]).max())
+    group, first = first_appearance(container * width + number)
+    made = insert_groups(spine, spine.geolevels[level], level + 1, level - 1, group, container[first])
+    return Reshaped(made.spine, state.made.rows[made.rows])

@@ -1,0 +1,149 @@
+"""Comparing a SafeTab release, and runs like it, with the truth: a job that declassifies records."""
+
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.confidential.declassify import declassify_groups
+from tallyveil.errors import StoreError
+from tallyveil.evaluation.safetab_errors import LEVEL, cell_errors, size_of, total_errors, write_errors
+from tallyveil.execution.safetab.run import (
+    SafetabInputs,
+    declaration_of,
+    measurer_of,
+    read_safetab_inputs,
+    tables_of,
+)
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.release.declassified import mark_declassified
+from tallyveil.release.finished import LEDGER
+from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.run.key_file import binding_of
+from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
+from tallyveil.safetab.declassified import (
+    CELL_KEYS,
+    KEYS,
+    TRUE,
+    TrueGroups,
+    true_tables,
+    true_totals,
+    with_truth,
+)
+from tallyveil.safetab.plan import RunPlan
+from tallyveil.safetab.regions import Regions
+from tallyveil.storage.published import read_published
+
+Truth = list[tuple[pl.DataFrame, TrueGroups]]
+
+
+def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -> dict[str, pl.DataFrame]:
+    """Errors of a SafeTab release against the true counts, and of as many runs with test keys as are asked for.
+
+    Args:
+        params, data: What the release was made from.
+        out: Its folder.
+        repeats: Further runs, with keys that anybody can derive; their errors are taken together with the release's.
+    Returns:
+        "errors-t1" and "errors-t2"; they, and the true tables, are also written to the folder's `evaluation`.
+    Raises:
+        StoreError: the folder holds no finished SafeTab release of these parameters.
+    Privacy: none. The ledger of the release receives a non-private event for every run first.
+    """
+    inputs = read_safetab_inputs(params, data)
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
+    once = _coterminous_once(inputs, manifest["plan_digest"], out)
+    t1_rows, t2_rows, groups, tables = [], [], [], {}
+    with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest["run"]) as ledger:
+        for run in inputs.plan.runs:
+            regions = inputs.regions[run.run]
+            reason = f"true counts of the {run.run} run compared with the release; the results reveal them"
+            found = declassify_groups(
+                inputs.persons[run.run], regions, run.sets, ledger=ledger, reason=reason
+            )
+            mark_declassified(out, ledger.entries)
+            truth: Truth = [(true_totals(one, regions, own), own) for one, own in found]
+            groups.append(_group_numbers(run, regions, truth))
+            stem = run.run.lower()
+            totals = pl.concat(frame for frame, _ in truth)
+            tables[f"truth-t1-{stem}"] = totals
+            for published in _runs(inputs, run, out, repeats, once=once):
+                t1, t2 = _with_truth(published, truth, totals)
+                t1_rows.append(t1)
+                t2_rows.append(t2)
+    levels = _levels(inputs)
+    errors = {
+        "errors-t1": total_errors(pl.concat(t1_rows).with_columns(levels), pl.concat(groups), 1 + repeats),
+        "errors-t2": cell_errors(pl.concat(t2_rows).with_columns(levels)),
+    }
+    write_errors(out, errors | tables, {"run": manifest["run"], "runs": 1 + repeats})
+    return errors
+
+
+def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
+    """Whether the release measured coterminous regions once; its digest says so, and that the plan is this one."""
+    for once in (True, False):
+        if binding_of(inputs.plan.digest(), bytes([once])).hex() == digest:
+            return once
+    raise StoreError(
+        f"{out} holds a SafeTab release of other parameters. Name the parameter folder it was made with.",
+        code="no-release",
+    )
+
+
+def _runs(
+    inputs: SafetabInputs, run: RunPlan, out: Path, repeats: int, *, once: bool
+) -> "list[tuple[pl.DataFrame, pl.DataFrame]]":
+    """T1 and T2 of the release, then of the repeated runs."""
+    stem = run.run.lower()
+    found = [(read_published(out / f"t1-{stem}.parquet"), read_published(out / f"t2-{stem}.parquet"))]
+    regions = inputs.regions[run.run]
+    tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
+    for number in range(repeats):
+        noise = NoiseSource(insecure_key(f"SafeTab evaluation {number}"))
+        measurer = measurer_of(inputs, run.run, noise)
+        t1, t2, _ = tables_of(run, inputs.plan, regions, measurer, tabulation)
+        found.append((t1, t2))
+    return found
+
+
+def _with_truth(
+    published: tuple[pl.DataFrame, pl.DataFrame], truth: Truth, totals: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    t1, t2 = published
+    cells = [true_tables(frame, groups, t1) for frame, groups in truth]
+    of_group = totals.rename({TRUE: "TOTAL"})
+    compared = with_truth(t2, cells, CELL_KEYS).join(of_group, on=KEYS, how="left", maintain_order="left")
+    return with_truth(t1, [totals], KEYS), compared.with_columns(pl.col("TOTAL").fill_null(0))
+
+
+def _levels(inputs: SafetabInputs) -> pl.Expr:
+    levels = {iteration.code: iteration.level for iteration in inputs.plan.files.iterations}
+    return pl.col("ITERATION_CODE").replace_strict(levels, return_dtype=pl.Int64).alias(LEVEL)
+
+
+def _group_numbers(run: RunPlan, regions: Regions, truth: Truth) -> pl.DataFrame:
+    """How many groups of the public product there are in every class of true size."""
+    frames = []
+    for one, (_, groups) in zip(run.sets, truth, strict=True):
+        only = groups.iterations >= one.view.n_adaptive
+        for total_only in (False, True):
+            n = len(one.view.iterations) - one.view.n_adaptive if total_only else one.view.n_adaptive
+            if not n:
+                continue
+            totals = pl.Series("TRUE", groups.totals[only == total_only])
+            empty = n * len(regions.ids[one.geography]) - len(totals)
+            sizes = pl.DataFrame([totals]).select(size_of(pl.col("TRUE")).alias("SIZE"))
+            sizes = sizes.group_by("SIZE").agg(pl.len().cast(pl.Int64).alias("groups"))
+            sizes = pl.concat([sizes, pl.DataFrame({"SIZE": ["0"], "groups": [empty]})])
+            frames.append(
+                sizes.select(
+                    pl.lit(one.geography).alias("REGION_TYPE"),
+                    pl.lit(one.level).cast(pl.Int64).alias(LEVEL),
+                    pl.lit(value=total_only).alias("TOTAL_ONLY"),
+                    "SIZE",
+                    "groups",
+                )
+            )
+    return pl.concat(frames)

@@ -1,0 +1,134 @@
+"""Tables without noise, for whoever verifies an implementation: true counts, which protect nobody.
+
+They go through `confidential/declassify.py`, as an evaluation does: the ledger gets a non-private event before anything
+is counted. There is no key and no spend. A command that was interrupted cannot go on, but the same command in a new
+folder gives the same tables. The manifest has a kind of its own, so that no other command takes the folder for a
+release.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+import tallyveil
+from tallyveil.accounting.events import WITHOUT_NOISE
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.confidential.declassify import exact_group_measurer, exact_household_measurer
+from tallyveil.confidential.safetab_households import read_households
+from tallyveil.execution.safetab.households import groups_of, tables_of_households
+from tallyveil.execution.safetab.run import declaration_of, read_safetab_inputs, tables_of
+from tallyveil.release.finished import LEDGER, MANIFEST
+from tallyveil.release.manifest import MANIFEST_FORMAT
+from tallyveil.safetab.coterminous import tabulate_all
+from tallyveil.safetab.household_tables import read_group_totals, write_household_tables
+from tallyveil.safetab.households import TABLES, read_household_plan
+from tallyveil.safetab.outputs import write_headers, write_tables
+from tallyveil.safetab.plan import NEIGHBOURS, RunPlan
+from tallyveil.safetab.regions import read_regions
+from tallyveil.storage.outputs import refuse_taken
+from tallyveil.storage.write import file_digest, write_json
+
+WARNING: Final = (
+    "NOT PRIVATE: tabulated without noise. These are the true counts; they protect nobody and must not "
+    "be published."
+)
+RUN: Final = "without-noise"
+_TAGS: Final = {"run": RUN, "protected": "false: the true counts, without noise", "warning": WARNING}
+
+
+def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
+    """Write T1 and T2 without noise: detail, suppression and layout are those of a run, counts are the true ones.
+
+    Args:
+        params, data: As in `run_safetab`. Budgets are read, and decide only what is tabulated.
+        out: A folder that is absent or empty.
+    Returns:
+        The manifest.
+    Raises:
+        TallyveilError: an input is wrong, or the folder holds something.
+    Privacy: none. The ledger receives a non-private event first, and every file that can carry a mark says so.
+    """
+    refuse_taken(out, "tables without noise")
+    inputs = read_safetab_inputs(params, data)
+    sizes = {}
+    with _ledger(out, declaration_of(inputs.plan)) as ledger:
+        for run in inputs.plan.runs:
+            regions = inputs.regions[run.run]
+            source = exact_group_measurer(
+                inputs.persons[run.run], regions, ledger=ledger, reason=WITHOUT_NOISE.reason
+            )
+            exact = _without_bounds(run)
+            tabulation = tabulate_all(exact.sets, regions)
+            t1, t2, _ = tables_of(exact, inputs.plan, regions, source, tabulation, exact=True)
+            write_tables(out, run.run, t1, t2, _TAGS)
+            sizes[run.run] = {"t1_rows": t1.height, "t2_rows": t2.height}
+    write_headers(out)
+    return _finish(out, "safetab-without-noise", sizes)
+
+
+def tabulate_households_exactly(
+    params: Path, data: Path, out: Path, *, published: Path | None = None
+) -> dict[str, Any]:
+    """Write T3 and T4 without noise, in the detail that a T1 chooses.
+
+    Args:
+        params, data: As in `run_households`.
+        out: A folder that is absent or empty.
+        published: Folder of the T1 that chooses the detail, with or without noise; None for `pop-group-totals`.
+    Returns:
+        The manifest.
+    Raises:
+        TallyveilError: an input is wrong, or the folder holds something.
+    Privacy: none; as `tabulate_exactly`.
+    """
+    refuse_taken(out, "tables without noise")
+    plan = read_household_plan(params)
+    regions = read_regions(data, plan.config)
+    totals = read_group_totals(data, published, plan)
+    groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
+    households = read_households(data, plan, regions)
+    declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+    sizes = {}
+    with _ledger(out, declared) as ledger:
+        for run in plan.runs:
+            own = regions[run.run]
+            source = exact_household_measurer(
+                households[run.run], own, ledger=ledger, reason=WITHOUT_NOISE.reason
+            )
+            frames = tables_of_households(plan, run, own, groups[run.run], source)
+            for table in TABLES:
+                marks = {name: pl.lit(0.0) for name in ("VARIANCE", "MARGIN")}
+                frame = frames[table.name].with_columns(**marks)
+                write_household_tables(out, run.run, table, frame, _TAGS)
+            sizes[run.run] = {f"{table.name}_rows": frames[table.name].height for table in TABLES}
+    return _finish(out, "safetab-households-without-noise", sizes)
+
+
+def _ledger(out: Path, declared: Declaration) -> Ledger:
+    out.mkdir(parents=True, exist_ok=True)
+    return Ledger(out / LEDGER, declared, RUN)
+
+
+def _without_bounds(run: RunPlan) -> RunPlan:
+    """The run with 0 as its suppression bound: below the state a total is published if it is above 0."""
+    sets = (replace(one, keep_above=None if one.keep_above is None else 0) for one in run.sets)
+    return replace(run, sets=tuple(sets))
+
+
+def _finish(out: Path, kind: str, sizes: dict[str, Any]) -> dict[str, Any]:
+    files = sorted(path for path in out.rglob("*") if path.is_file() and path != out / LEDGER)
+    manifest: dict[str, Any] = {
+        "format": MANIFEST_FORMAT,
+        "kind": kind,
+        "run": RUN,
+        "protected": False,
+        "warnings": [WARNING],
+        "version": tallyveil.__version__,
+        "sizes": sizes,
+        "files": {str(path.relative_to(out)): file_digest(path) for path in files},
+    }
+    write_json(out / MANIFEST, manifest)
+    return manifest

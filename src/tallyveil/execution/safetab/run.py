@@ -1,0 +1,278 @@
+"""A SafeTab run: plan, public files, records, spend, then level set by level set to checked tables."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import tallyveil
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
+from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
+from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
+from tallyveil.noise.source import NoiseSource
+from tallyveil.release.manifest import MANIFEST_FORMAT, RESTORE, protection
+from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
+from tallyveil.run.folder import PLAN
+from tallyveil.run.key_file import binding_of
+from tallyveil.run.observer import Observer, SilentObserver
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
+from tallyveil.safetab.expected import errors_by_size, expected_errors
+from tallyveil.safetab.measurements import GroupSource
+from tallyveil.safetab.outputs import (
+    HEADERS,
+    check_outputs,
+    require_passed,
+    table_paths,
+    write_headers,
+    write_tables,
+)
+from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
+from tallyveil.safetab.privacy import privacy_of
+from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
+from tallyveil.safetab.tables import SetTables
+from tallyveil.storage.json_files import read_shaped
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
+
+logger = logging.getLogger(__name__)
+
+PRIVACY = "privacy.json"
+EXPECTED = "expected.json"
+DELTA = Fraction(1, 10**10)
+"""Epsilon is stated at this delta."""
+
+LONGEST_PATH = "evaluation/household-detail/headers.parquet"
+"""No file of a SafeTab run has a longer path in its folder."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class SafetabInputs:
+    """Everything a run reads, checked. Holds confidential records.
+
+    Attributes:
+        plan: From the parameter folder.
+        regions: The public geography of each run.
+        persons: The people of each run. Confidential.
+    """
+
+    plan: SafetabPlan
+    regions: dict[str, Regions]
+    persons: dict[str, ConfidentialPersons]
+
+    def __repr__(self) -> str:
+        return f"SafetabInputs(runs={[run.run for run in self.plan.runs]!r}, persons=<redacted>)"
+
+
+def read_safetab_inputs(params: Path, data: Path) -> SafetabInputs:
+    """Read and validate parameters, geography and person records; nothing is written or spent.
+
+    Raises:
+        TallyveilError: the first file that breaks its rules, with all that it breaks.
+    """
+    plan = read_plan(params)
+    regions = read_regions(data, plan.config)
+    return SafetabInputs(plan, regions, read_persons(data, plan.config, plan.files, regions))
+
+
+def run_safetab(
+    params: Path,
+    data: Path,
+    out: Path,
+    *,
+    coterminous_once: bool = True,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Tabulate detailed population groups, or go on with a run that was interrupted.
+
+    Args:
+        params: Folder of config.json and the four code files.
+        data: Folder of person-records and GRF-C.
+        out: Output folder; absent, empty, or holding an unfinished run of these very inputs.
+        coterminous_once: Measure regions with the same blocks once; else each by itself, as in production.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        observer: Told of progress.
+    Raises:
+        TallyveilError: nothing is spent before all inputs are checked.
+    Privacy: spends the config's budgets once, however often the run is interrupted and taken up again
+        (`SafetabPlan.event`), under neighbours that add or remove one record.
+    """
+    refuse_safetab_folder(out, (params, data))
+    plan = read_plan(params)
+    digest = binding_of(plan.digest(), bytes([coterminous_once]))
+    outcome = finished_before(out, digest.hex())
+    if outcome is not None:
+        describe_safetab(plan, out)  # a process that was killed may have left it out
+        return outcome
+    watch = Stopwatch(observer or SilentObserver())
+    with watch.stage("read geography"):
+        regions = read_regions(data, plan.config)
+    with watch.stage("read records"):
+        persons = read_persons(data, plan.config, plan.files, regions)
+    inputs = SafetabInputs(plan, regions, persons)
+    certify_laws(
+        law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+    )
+    description = _description_of(plan)  # before the spend, for not every event can be accounted for
+    parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
+    job = Job(
+        plan_digest=digest.hex(),
+        whole_plan=digest,
+        binding=binding_of(digest, *parts),
+        declaration=declaration_of(plan),
+        event=plan.event(),
+        description="SafeTab tabulation",
+        token="safetab",
+        test_key=test_key,
+    )
+    outcome = run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch, once=coterminous_once))
+    _write_description(out, *description)
+    return outcome
+
+
+def tables_of(
+    run: RunPlan,
+    plan: SafetabPlan,
+    regions: Regions,
+    source: GroupSource,
+    tabulation: Tabulation,
+    *,
+    exact: bool = False,
+) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """T1, T2 and the number of noisy counts of one run, level set by level set.
+
+    Args:
+        run: What is measured.
+        plan: The plan it belongs to.
+        regions: The run's geography.
+        source: Where the measurements come from.
+        tabulation: Which regions are measured.
+        exact: Whether the measurements have no noise.
+    """
+    t1, t2, n_counts = [], [], 0
+    for one in run.sets:
+        tables = SetTables(one, regions, plan.config, exact=exact)
+        for part in source.measure(one, tabulation.measured[one.geography, one.level]):
+            tables.add(part)
+        twins = tabulation.twins[one.geography, one.level]
+        t1.append(tables.t1(twins))
+        t2.append(tables.t2(twins))
+        n_counts += tables.n_counts
+        logger.info("%s tabulated", one.name)
+    return pl.concat(t1), pl.concat(t2), n_counts
+
+
+def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> GroupMeasurer:
+    """The measurer of one run's people."""
+    return GroupMeasurer(inputs.persons[run], inputs.regions[run], noise)
+
+
+def _tabulate(
+    run: Run, inputs: SafetabInputs, digest: bytes, watch: Stopwatch, *, once: bool
+) -> dict[str, Any]:
+    """Measure and write every run of the config, check, and describe it all in the manifest."""
+    plan = inputs.plan
+    run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+    noise = NoiseSource(run.secrets.noise_key)
+
+    def tabulate(own: RunPlan) -> dict[str, Any]:
+        regions = inputs.regions[own.run]
+        with watch.stage(f"tabulate {own.run}", len(own.sets)):
+            tabulation = (tabulate_once if once else tabulate_all)(own.sets, regions)
+            t1, t2, n_counts = tables_of(own, plan, regions, measurer_of(inputs, own.run, noise), tabulation)
+        with watch.stage(f"write {own.run}"):
+            write_tables(run.path, own.run, t1, t2, run.tags)
+        return {
+            "noisy_counts": n_counts,
+            "groups": {
+                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in own.sets
+            },
+            "coterminous_regions": tabulation.n_twins,
+            "stability": _stability_mapping(own, regions),
+            "t1_rows": t1.height,
+            "t2_rows": t2.height,
+        }
+
+    sizes = {
+        own.run: run.stage(f"tabulate {own.run}", table_paths(own.run), partial(tabulate, own))
+        for own in plan.runs
+    }
+    run.make(HEADERS, lambda: write_headers(run.path))
+    with watch.stage("checks"):
+        checks = check_outputs(run.path, plan)
+        require_passed(checks)
+    return {
+        "format": MANIFEST_FORMAT,
+        "kind": "safetab",
+        "run": run.run_id,
+        **protection(protected=run.secrets.protected),
+        "version": tallyveil.__version__,
+        "plan_digest": digest.hex(),
+        "budget_unit": plan.budget_unit,
+        "budgets": {own.run: str(own.budget) for own in plan.runs},
+        "event": plan.event().to_mapping(),
+        "sizes": sizes,
+        "checks_passed": len(checks),
+        "files": run.files(),
+        "performance": watch.stages,
+    }
+
+
+def declaration_of(plan: SafetabPlan) -> Declaration:
+    """What a run may spend: the costlier of its runs, since every person is in one of them."""
+    return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+
+
+def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
+    """State what a run guarantees and what its numbers are worth, in `privacy.json` and `expected.json`.
+
+    Args:
+        plan: The plan of the run.
+        out: Its folder; a file that is there is left as it is.
+    Returns:
+        The guarantee of each run (US, PR) by every accountant, as `RunPrivacy.to_mapping`.
+    """
+    if not ((out / EXPECTED).exists() and (out / PRIVACY).exists()):
+        _write_description(out, *_description_of(plan))
+    stored: list[dict[str, Any]] = read_shaped(out / PRIVACY, SAFETAB_PRIVACY, RESTORE)
+    return stored
+
+
+def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+    refuse_inputs(out, inputs)
+    refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
+
+
+def _description_of(plan: SafetabPlan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Contents of `expected.json` and `privacy.json`."""
+    details, sizes = expected_errors(plan), errors_by_size(plan)
+    expected = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
+    return expected, [one.to_mapping() for one in privacy_of(plan, DELTA)]
+
+
+def _write_description(out: Path, expected: dict[str, Any], privacy: list[dict[str, Any]]) -> None:
+    for name, content in ((EXPECTED, expected), (PRIVACY, privacy)):
+        if not (out / name).exists():
+            write_json(out / name, content)
+
+
+def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:
+    """The record that is in as many groups of every set as any can be, and whether there is one."""
+    block = first_block_in_all(regions, [one.geography for one in run.sets])
+    attained = run.witness is not None and block is not None
+    return {
+        "attained_by_one_record": attained,
+        "race_codes": list(run.witness[0]) if run.witness else None,
+        "ethnicity_code": run.witness[1] if run.witness else None,
+        "block": None if block is None else f"{block:015d}",
+    }

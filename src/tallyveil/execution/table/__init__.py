@@ -1,0 +1,1 @@
+"""One table with exact margins, released by the integer-subspace mechanism."""

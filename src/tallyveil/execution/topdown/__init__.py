@@ -1,0 +1,1 @@
+"""TopDown: a hierarchical release, from records to a finished folder."""

@@ -1,0 +1,75 @@
+"""Comparing a finished release with the truth: the only job that declassifies records."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.evaluation.artefacts import find_artefacts
+from tallyveil.evaluation.metrics import error_metrics
+from tallyveil.evaluation.store import Evaluation, write_evaluation
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.release.areas import tabulated
+from tallyveil.release.declassified import mark_declassified
+from tallyveil.release.finished import LEDGER
+from tallyveil.release.geography import read_areas, read_geography
+from tallyveil.release.histograms import read_histogram
+from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.universe.presets import schema_from_mapping
+
+
+def evaluate_release(root: Path, truth: Path) -> Evaluation:
+    """Errors of a release against the true records, by geolevel, query and size class, and its known artefacts.
+
+    Geolevels are those of the original geography, as its tables are, and those that steps have added; then come the
+    families of off-spine entities, under their names.
+
+    Args:
+        root: Folder of a finished release.
+        truth: The true records, with the columns the release was made from.
+    Returns:
+        The tables of `error_metrics` and `find_artefacts`; they are also written to the release's `evaluation` folder.
+    Raises:
+        StoreError: the folder holds no finished release.
+        SchemaError, GeographyError, ConfigError: the records do not fit the release.
+    Privacy: none. The ledger of the release receives a non-private event first.
+    """
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    plan = manifest["plan"]
+    schema = schema_from_mapping(plan["schema"])
+    spine = read_geography(root)
+    declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
+    with Ledger(root / LEDGER, declaration, manifest["run"]) as ledger:
+        truths = declassify_truth(
+            truth,
+            geocode=plan["records"]["geocode"],
+            count=plan["records"]["count"],
+            columns=plan["records"]["columns"],
+            schema=schema,
+            spine=spine,
+            ledger=ledger,
+            reason="true counts compared with the release; the results reveal them",
+        )
+        mark_declassified(root, ledger.entries)
+    measured = [query for shares in plan["query_shares"].values() for query in shares]
+    queries = list(dict.fromkeys([*plan["tables"], *measured]))
+    replaced, families = read_areas(root, spine)
+    known = Hierarchies(spine, spine, families, replaced)
+    estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
+    names = [family.name for family in families]
+    pairs = zip(
+        tabulated(known, estimates, names, schema.size),
+        tabulated(known, truths, names, schema.size),
+        strict=True,
+    )
+    errors, artefacts = [], []
+    for (own, got), (_, true) in pairs:
+        errors.append(error_metrics(own, schema, queries, [got], [true]))
+        artefacts.append(find_artefacts(schema, queries, got, true))
+    evaluation = Evaluation(pl.concat(errors), pl.concat(artefacts), schema.unit, spine.geolevels[-1])
+    write_evaluation(root, evaluation, {"run": manifest["run"]})
+    return evaluation

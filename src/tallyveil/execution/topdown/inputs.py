@@ -1,0 +1,140 @@
+"""Opening the inputs of a plan: the public geography first, then the records behind the wall."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
+from tallyveil.confidential.records import read_records
+from tallyveil.execution.topdown.spine_making import make_spine
+from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
+from tallyveil.geography.spine import Spine
+from tallyveil.plan.inputs import GeographyInput, SpineInput
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.storage.read import collect, require_text, scan_table
+
+ENTITY = "entity"
+"""Column that names the entity in the table of an overlapping family."""
+
+
+def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
+    """The spine of a plan, made by its steps, beside the geography it was made from and its entities.
+
+    Raises:
+        GeographyError: the geography is no tree, the entities do not fit it, a step does not fit, or something is
+            stated for a geolevel that the steps cut or replace.
+        BudgetError: shares or variances do not fit the spine that the steps make.
+        StoreError, ConfigError: a file or a column is missing or unreadable.
+    """
+    original = read_spine(plan.geography)
+    if plan.spine is None:
+        return plain_hierarchies(original)
+    families = read_entities(plan.spine, original)
+    if not plan.spine.changes:
+        return plain_hierarchies(original, families)
+    spine, changes = make_spine(plan, original, families, read_other_entities(plan, original))
+    made = hierarchies_of(original, spine, families, changes)
+    for invariant in plan.invariants:
+        for geolevel in invariant.geolevels:
+            made.require_whole(geolevel, f"the invariant on '{invariant.query}'")
+    for bounds in plan.bounds:
+        made.require_whole(bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
+    return made
+
+
+def read_allocation(plan: ReleasePlan) -> Allocation:
+    """What every geounit of a plan's spine will be measured with; raises as `read_hierarchies` does."""
+    made = read_hierarchies(plan)
+    return allocation_of(plan.strategy, made.spine, made.shares)
+
+
+def read_spine(geography: GeographyInput) -> Spine:
+    """The hierarchy described by a plan's geography table, before any step.
+
+    Raises:
+        GeographyError: the table is no tree, or repeats or lacks geocodes.
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    columns = [*(geography.parent_columns or ()), geography.geocode]
+    frame = scan_table(geography.path, columns, "geography")
+    for column in dict.fromkeys(columns):
+        require_text(frame, column, geography.path, "geography")
+    table = collect(frame, geography.path, "geography")
+    if geography.prefix_lengths is not None:
+        return spine_from_prefixes(table[geography.geocode], geography.geolevels, geography.prefix_lengths)
+    by_level = dict(zip(geography.geolevels, columns, strict=True))
+    return spine_from_columns(
+        {level: table[column] for level, column in by_level.items()}, geography.geolevels
+    )
+
+
+def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...]:
+    """The families of off-spine entities, on the spine of the geography table; none where no table is named.
+
+    Raises:
+        GeographyError: the table does not have a row for every finest geounit, or has others; a table of pairs has
+            unknown or repeated ones.
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    disjoint = () if entities.entities is None else _disjoint_families(entities, entities.entities, spine)
+    return (
+        *disjoint,
+        *(_overlapping_family(entities, name, path, spine) for name, path in entities.overlapping),
+    )
+
+
+def read_other_entities(plan: ReleasePlan, spine: Spine) -> tuple[EntityFamily, ...]:
+    """The families of the entity table that the plan does not name, so that nobody loses unseen.
+
+    Every column of text is one, unless it has the name of a geolevel or of a family with a table of its own. An empty
+    text stands for "in none", as null does.
+    """
+    asked = plan.spine
+    if asked is None or asked.entities is None:
+        return ()
+    overlapping = [name for name, _ in asked.overlapping]
+    taken = {*asked.families, *overlapping, *plan.geography.geolevels, *plan.geolevels}
+    names = [name for name in family_columns(asked.entities, asked.geocode) if name not in taken]
+    table = _text_table(asked.entities, [asked.geocode, *names])
+    columns = {name: table[name].replace("", None) for name in names}
+    return entities_from_columns(
+        spine, {asked.geocode: table[asked.geocode], **columns}, names, asked.geocode
+    )
+
+
+def _disjoint_families(entities: SpineInput, path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
+    columns = [entities.geocode, *entities.families]
+    table = _text_table(path, columns)
+    by_name = {name: table[name] for name in columns}
+    return entities_from_columns(spine, by_name, entities.families, entities.geocode)
+
+
+def _overlapping_family(entities: SpineInput, name: str, path: Path, spine: Spine) -> EntityFamily:
+    table = _text_table(path, [entities.geocode, ENTITY])
+    return entities_from_pairs(spine, name, table[entities.geocode], table[ENTITY])
+
+
+def _text_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    frame = scan_table(path, columns, "entities")
+    for column in dict.fromkeys(columns):
+        require_text(frame, column, path, "entities")
+    return collect(frame, path, "entities")
+
+
+def read_histograms(plan: ReleasePlan, spine: Spine) -> tuple[ConfidentialHistogram, ...]:
+    """True counts of every geolevel, root first; raises as `read_records` does. Confidential."""
+    records = plan.records
+    finest = read_records(
+        records.path,
+        geocode=records.geocode,
+        count=records.count,
+        columns=dict(records.columns),
+        schema=plan.schema,
+        spine=spine,
+    )
+    return aggregate_all(finest, spine)

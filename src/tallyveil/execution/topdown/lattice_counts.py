@@ -1,0 +1,99 @@
+"""Drawing the counts of a release that stay fixed: integer-subspace noise, published, then constraints."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.subspace_counts import noisy_answers
+from tallyveil.errors import ConstraintError, SolverError
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.store import drawn_path
+from tallyveil.noise.key import derive_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.plan.lattice_draws import SubspaceDraw
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
+from tallyveil.storage.write import write_parquet
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+KEY_PURPOSE = "integer-subspace"
+
+
+def draw_subspace(
+    prepared: Sequence[SubspaceDraw],
+    schema: Schema,
+    spine: Spine,
+    histograms: Sequence[ConfidentialHistogram],
+    noise_key: bytes,
+    root: Path,
+    tags: dict[str, str],
+) -> tuple[ConstraintTable, ...]:
+    """Draw, publish, and fix the counts. Called again with the same key it gives the same counts.
+
+    Args:
+        prepared: From `prepare_subspace`.
+        schema, spine: Of the release.
+        histograms: True counts by geolevel. Confidential.
+        noise_key: Of the run.
+        root: Release folder; counts are written under `measurements/`.
+        tags: Metadata of files.
+    Returns:
+        Constraints that hold every answer to its noisy count, and coarser geolevels to their sums.
+    Raises:
+        ConstraintError: a noisy count is negative. It is published and paid for by then.
+    Privacy: costs what `ReleasePlan.event` says, once.
+    """
+    source = NoiseSource(derive_key(noise_key, KEY_PURPOSE))
+    tables = []
+    for draw in prepared:
+        group = schema.query(draw.item.query)
+        vector = draw.sampler.draw(NoiseAddress(source, draw.level, draw.number), range(1))[0]
+        if not draw.noise.lattice.contains(vector):
+            raise SolverError(
+                f"final check failed: the noise of {draw.item.name} changes an invariant. Nothing was published; "
+                "please report this.",
+                code="check-failed",
+            )
+        noise = np.zeros((spine.n_geounits(draw.level), group.size), dtype=np.int64)
+        noise.reshape(-1)[draw.places] = vector
+        noisy = noisy_answers(histograms[draw.level], group, noise)
+        _write(root, draw, group, spine, noisy, tags)
+        _refuse_negative(draw, group, spine, noisy)
+        values = summed_upward(noisy, draw.level, spine)
+        tables.append(ConstraintTable(draw.item.name, group, values, values))
+    return tuple(tables)
+
+
+def _write(
+    root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers, tags: dict[str, str]
+) -> None:
+    codes = [str(code) for code in spine.geocodes[draw.level]]
+    frame = pl.DataFrame(
+        {
+            "geocode": np.repeat(codes, group.size),
+            "answer": list(group.labels()) * len(codes),
+            "count": noisy.ravel(),
+        }
+    )
+    tags = {**tags, "query": group.name, "geolevel": draw.item.geolevel}
+    write_parquet(drawn_path(root, draw.item.geolevel, draw.item.query), frame, tags)
+
+
+def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers) -> None:
+    below = np.argwhere(noisy < 0)
+    if len(below):
+        geounit, answer = (int(i) for i in below[0])
+        raise ConstraintError(
+            f"{draw.item.name}: {len(below)} noisy count(s) at {draw.item.geolevel} came out negative, such as "
+            f"{int(noisy[geounit, answer])} for {spine.geolevels[draw.level]} '{spine.geocodes[draw.level][geounit]}', "
+            f"{group.labels()[answer]}. No true counts fit them. They are drawn, published and paid for, and are "
+            "neither cut off at zero, which is biased and breaks the invariants, nor drawn again, which would let the "
+            "noise depend on the records. Use the mechanism where counts are larger than its noise, or with more "
+            "budget: in another folder, as a new spend.",
+            code="subspace-negative",
+        )

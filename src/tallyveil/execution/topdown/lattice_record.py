@@ -1,0 +1,95 @@
+"""What the noise on a lattice is, as plain data for manifests: sampler, guarantee, and how far counts move."""
+
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.measurements.store import drawn_name
+from tallyveil.plan.lattice_draws import SubspaceDraw
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.subspace.mechanisms import GeneralisedGaussian
+from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan, guarantee_record
+
+MOST_DRAWS: Final = 10_000
+LEAST_DRAWS: Final = 100
+"""Fewer draws than this tell too little of a standard deviation to be shown."""
+
+_CELLS_LOOKED_AT: Final = 1 << 24
+
+
+def noise_record(noise: NoisePlan) -> dict[str, Any]:
+    """Which lattice and sampler, and how far a chain is from its law, as plain data."""
+    lattice = noise.lattice
+    record: dict[str, Any] = {
+        "structure": lattice.structure.kind.value,
+        "cells": lattice.n_cells,
+        "dimension": lattice.dimension,
+        "basis": lattice.basis_kind,
+        "notes": list(lattice.notes),
+        "sampler": noise.name,
+        "reason": noise.reason,
+        "total_variation": fraction_bounds(noise.total_variation).upper,
+    }
+    if noise.chain is not None:
+        bound = noise.chain.bound
+        record["chain"] = {
+            "sweeps": bound.sweeps,
+            "lag": bound.lag,
+            "pairs": bound.pairs,
+            "estimate": bound.estimate,
+            "standard_error": bound.standard_error,
+            "confidence": bound.confidence,
+            "measured": bound.measured,
+            "extrapolated": bound.extrapolated,
+            "used": "extrapolated" if noise.chain.settings.extrapolate else "measured",
+            "allowed_delta": str(noise.chain.settings.allowed_delta),
+        }
+    return record
+
+
+def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
+    """One `[[subspace]]` of a release: what was drawn, by what law and sampler, what is promised and kept.
+
+    Args:
+        plan: Of the release.
+        draw: Prepared without data.
+    Privacy: computed from public inputs, and from noise of a key that anybody has; never from the noise published.
+    """
+    neighbours, law = plan.strategy.neighbours, draw.noise.law
+    moved = neighbours.answers_moved
+    if isinstance(law, GeneralisedGaussian):
+        stated = {"kind": "generalised Gaussian", "variance": str(law.variance)}
+    else:
+        stated = {"kind": "generalised Laplace", "norm": law.norm.value, "epsilon": str(law.epsilon)}
+    names = draw.noise.lattice.system.names
+    return {
+        **draw.item.to_mapping(),
+        "path": drawn_name(draw.item.geolevel, draw.item.query),
+        "law": stated,
+        "privacy": {
+            **guarantee_record(draw.noise, Fraction(moved), plan.delta, neighbours),
+            "invariants": list(names),
+        },
+        "noise": {**noise_record(draw.noise), "spread": _spread(draw)},
+    }
+
+
+def _spread(draw: SubspaceDraw) -> dict[str, Any] | None:
+    """Of the counts' noise, over draws of its law; None where draws are too slow to look at many."""
+    cells = draw.noise.lattice.n_cells
+    draws = min(MOST_DRAWS, int(_CELLS_LOOKED_AT / (cells * draw.expected_trials)))
+    if draws < LEAST_DRAWS:
+        return None
+    vectors = draw.noise.draw(PUBLIC_KEY, range(draws))
+    deviations = np.sqrt((vectors.astype(np.float64) ** 2).mean(axis=0))  # the mean is zero by symmetry
+    return {
+        "draws": draws,
+        "standard_deviation": {
+            "least": float(deviations.min()),
+            "median": float(np.median(deviations)),
+            "greatest": float(deviations.max()),
+        },
+        "mean_absolute": float(np.abs(vectors).mean()),
+    }

@@ -1,0 +1,1 @@
+"""Estimation of one family: non-negative weighted least squares under constraints, compiled."""

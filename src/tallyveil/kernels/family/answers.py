@@ -1,0 +1,203 @@
+"""Kernels that say which answers families reach, and work through the answers of many families at once.
+
+A chunk is F consecutive families of one geolevel. Its answers stand query after query and family after family;
+its values, one for each answer of each child, likewise, with the children of a family between.
+"""
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.vectors import sort_first
+
+
+@njit(nogil=True, cache=True)
+def number_answers(
+    answer_of_cell: Int32s, cells: Integers, number: Int32s, found: Int32s, out: Int32s
+) -> int:
+    """Number the distinct answers that some cells count in, in rising order of the answers.
+
+    Args:
+        answer_of_cell: Answer of each cell of the schema, -1: none. [schema cells]
+        cells: The cells. [s]
+        number: Work space, all -1, and left so. [answers]
+        found: The distinct answers. [at least as many as there are], changed
+        out: Number of each cell's answer among them, -1: none. [s], changed
+    Returns:
+        How many there are.
+    """
+    n = 0
+    rising = True
+    for cell in cells:
+        answer = answer_of_cell[cell]
+        if answer >= 0 and number[answer] < 0:
+            rising &= n == 0 or found[n - 1] < answer
+            found[n] = answer
+            number[answer] = 0
+            n += 1
+    if not rising:
+        sort_first(found, n)
+    for k in range(n):
+        number[found[k]] = k
+    for i in range(cells.size):
+        answer = answer_of_cell[cells[i]]
+        out[i] = number[answer] if answer >= 0 else -1
+    for k in range(n):
+        number[found[k]] = -1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def list_answers(
+    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
+) -> tuple[Int32s, Integers, Integers]:
+    """The answers that the support of each family reaches.
+
+    Args:
+        answer_of_cell: Answer of each cell of the schema, -1: none. [Q, schema cells]
+        n_answers: Answers of each query. [Q]
+        offsets: Where each family's support begins. [F + 1]
+        cells: Supports, one after the other. [offsets[F]]
+        settled: Families with nothing to estimate, which need no answers. [F]
+    Returns:
+        Column of each support cell among its family's answers, -1: none, [Q, offsets[F]]; the answers, rising
+        within a family; where those of each query and family begin, [Q, F + 1].
+    """
+    n_queries, n_families = n_answers.size, settled.size
+    columns = np.full((n_queries, cells.size), -1, np.int32)
+    begin = np.zeros((n_queries, n_families + 1), np.int64)
+    answers = np.empty(n_queries * cells.size, np.int64)
+    n = 0
+    for q in range(n_queries):
+        number = np.full(n_answers[q], -1, np.int32)
+        found = np.empty(n_answers[q], np.int32)
+        begin[q, 0] = n
+        for f in range(n_families):
+            if not settled[f]:
+                support = cells[offsets[f] : offsets[f + 1]]
+                width = number_answers(
+                    answer_of_cell[q], support, number, found, columns[q, offsets[f] : offsets[f + 1]]
+                )
+                for k in range(width):
+                    answers[n + k] = found[k]
+                n += width
+            begin[q, f + 1] = n
+    return columns, answers[:n].copy(), begin
+
+
+def list_answers_reference(
+    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
+) -> tuple[Int32s, Integers, Integers]:
+    """Twin of `list_answers`."""
+    columns = np.full((n_answers.size, cells.size), -1, np.int32)
+    answers: list[int] = []
+    begin = np.zeros((n_answers.size, settled.size + 1), np.int64)
+    for q in range(n_answers.size):
+        begin[q, 0] = len(answers)
+        for f in range(settled.size):
+            part = slice(offsets[f], offsets[f + 1])
+            if not settled[f]:
+                own = answer_of_cell[q, cells[part]]
+                distinct = sorted(set(own.tolist()) - {-1})
+                columns[q, part] = [distinct.index(one) if one >= 0 else -1 for one in own.tolist()]
+                answers += distinct
+            begin[q, f + 1] = len(answers)
+    return columns, np.array(answers, np.int64), begin
+
+
+@njit(nogil=True, cache=True)
+def spread_answers(
+    answers: Integers, begin: Integers, child_begin: Integers, geounits: Integers, spread: Integers
+) -> None:
+    """Write the geounit and the answer of every value of one query.
+
+    Args:
+        answers: Answers of the chunk.
+        begin: Where those of each family begin, for this query. [F + 1]
+        child_begin: First child of each family. [F + 1]
+        geounits: Output, [values of the query].
+        spread: Output, likewise.
+    """
+    n = 0
+    for f in range(child_begin.size - 1):
+        for child in range(child_begin[f], child_begin[f + 1]):
+            for k in range(begin[f], begin[f + 1]):
+                geounits[n], spread[n] = child, answers[k]
+                n += 1
+
+
+def spread_answers_reference(
+    answers: Integers, begin: Integers, child_begin: Integers, geounits: Integers, spread: Integers
+) -> None:
+    """Twin of `spread_answers`."""
+    pairs = [
+        (child, answer)
+        for f in range(child_begin.size - 1)
+        for child in range(child_begin[f], child_begin[f + 1])
+        for answer in answers[begin[f] : begin[f + 1]].tolist()
+    ]
+    geounits[:] = [child for child, _ in pairs]
+    spread[:] = [answer for _, answer in pairs]
+
+
+@njit(nogil=True, cache=True)
+def add_counts(
+    answers: Integers,
+    begin: Integers,
+    child_begin: Integers,
+    answer_of_cell: Int32s,
+    n_answers: int,
+    offsets: Integers,
+    cells: Integers,
+    counts: Integers,
+    values: Integers,
+) -> None:
+    """Add the answers of sparse counts to the values of one query; answers not listed are passed over.
+
+    Args:
+        answers: Answers of the chunk.
+        begin: Where those of each family begin, for this query. [F + 1]
+        child_begin: First child of each family, counted from the chunk's first child. [F + 1]
+        answer_of_cell: Answer of each cell of the schema, -1: none.
+        n_answers: Answers of the query.
+        offsets: Where each child's counts begin. [children + 1]
+        cells: Cells of the counts.
+        counts: Persons.
+        values: Values of this query, changed.
+    """
+    column = np.full(n_answers, -1, np.int64)
+    place = 0
+    for f in range(child_begin.size - 1):
+        for k in range(begin[f], begin[f + 1]):
+            column[answers[k]] = k - begin[f]
+        for child in range(child_begin[f], child_begin[f + 1]):
+            for e in range(offsets[child], offsets[child + 1]):
+                answer = answer_of_cell[cells[e]]
+                if answer >= 0 and column[answer] >= 0:
+                    values[place + column[answer]] += counts[e]
+            place += begin[f + 1] - begin[f]
+        for k in range(begin[f], begin[f + 1]):
+            column[answers[k]] = -1
+
+
+def add_counts_reference(
+    answers: Integers,
+    begin: Integers,
+    child_begin: Integers,
+    answer_of_cell: Int32s,
+    n_answers: int,
+    offsets: Integers,
+    cells: Integers,
+    counts: Integers,
+    values: Integers,
+) -> None:
+    """Twin of `add_counts`, with every child's answers in full."""
+    place = 0
+    for f in range(child_begin.size - 1):
+        listed = answers[begin[f] : begin[f + 1]]
+        for child in range(child_begin[f], child_begin[f + 1]):
+            full = np.zeros(n_answers + 1, np.int64)
+            part = slice(offsets[child], offsets[child + 1])
+            np.add.at(full, answer_of_cell[cells[part]], counts[part])
+            values[place : place + listed.size] += full[listed]
+            place += listed.size

@@ -1,0 +1,121 @@
+"""How far a point is from the optimum of a pass, in persons, compiled.
+
+The numpy twin and specification is `tallyveil.estimation.program.residual_persons`.
+"""
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.family.descent import gradients, row_activity
+from tallyveil.kernels.family.program import Program
+
+CERTIFIED_PERSONS = 1e-7
+"""A point no further from its optimality conditions is certified."""
+
+
+@njit(nogil=True, cache=True)
+def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Floats, costs: Floats) -> None:
+    """Gradient of the Lagrangian into `costs` of shape (C, g)."""
+    n_children, n_cells = x.shape
+    gradients(program, x, costs)
+    for c in range(n_children):
+        if program.has_sums:
+            for i in range(n_cells):
+                costs[c, i] -= cell_price[i]
+    for row in range(row_price.size):
+        if row_price[row] != 0.0:
+            own = costs[program.row_child[row]]
+            labels, label = program.bound_label[program.row_bound[row]], program.row_label[row]
+            for i in range(n_cells):
+                if labels[i] == label:
+                    own[i] -= row_price[row]
+
+
+@njit(nogil=True, cache=True)
+def residual(program: Program, x: Floats, cell_price: Floats, row_price: Floats) -> tuple[float, float]:
+    """Largest violation of the optimality conditions in persons; twin: `program.residual_persons`.
+
+    Returns:
+        Of all conditions; of sums and rows alone.
+    """
+    costs, activity = np.empty(x.shape), np.empty(row_price.size)
+    reduced_costs(program, x, cell_price, row_price, costs)
+    row_activity(program, x, activity)
+    return violation(program, x, costs, activity, row_price)
+
+
+@njit(nogil=True, cache=True)
+def violation(
+    program: Program, x: Floats, costs: Floats, activity: Floats, row_price: Floats
+) -> tuple[float, float]:
+    """`residual` of a point whose reduced costs and row sums are known."""
+    n_children, n_cells = x.shape
+    worst = 0.0
+    for c in range(n_children):
+        for i in range(n_cells):
+            if program.allowed[c, i]:
+                step = x[c, i] - max(0.0, x[c, i] - costs[c, i] / program.scale[program.kind[c], i])
+                worst = _larger(worst, abs(step))
+    unmet = 0.0
+    if program.has_sums:
+        for i in range(n_cells):
+            total = 0.0
+            for c in range(n_children):
+                total += x[c, i]
+            unmet = _larger(unmet, abs(total - program.sums[i]))
+    for row in range(row_price.size):
+        shifted = activity[row] - row_price[row] / program.row_scale
+        moved = min(max(shifted, program.row_lower[row]), program.row_upper[row])
+        unmet = _larger(unmet, abs(activity[row] - moved))
+    return _larger(worst, unmet), unmet
+
+
+@internal
+def _larger(worst: float, value: float) -> float:
+    """Maximum that keeps what is not a number as infinite."""
+    if value <= worst:
+        return worst
+    return value if value < np.inf else np.inf
+
+
+@njit(nogil=True, cache=True)
+def squared_deviation(
+    labels: Int32s, widths: Integers, values: Integers, weights: Floats, estimate: Floats
+) -> float:
+    """Sum over queries of weight * (Q x - y)^2, over the answers that hold a cell; arrays as in `PassArrays`."""
+    n_children, n_cells = estimate.shape
+    total, place = 0.0, 0
+    for q in range(widths.size):
+        width = widths[q]
+        reached = np.zeros(width, np.bool_)
+        for i in range(n_cells):
+            if labels[q, i] >= 0:
+                reached[labels[q, i]] = True
+        answers = np.empty(width)
+        for c in range(n_children):
+            for k in range(width):
+                answers[k] = -values[place + k]
+            for i in range(n_cells):
+                if labels[q, i] >= 0:
+                    answers[labels[q, i]] += estimate[c, i]
+            for k in range(width):
+                if reached[k]:
+                    total += weights[q, c] * answers[k] * answers[k]
+            place += width
+    return total
+
+
+def squared_deviation_reference(
+    labels: Int32s, widths: Integers, values: Integers, weights: Floats, estimate: Floats
+) -> float:
+    """Twin of `squared_deviation`."""
+    total, n_children = 0.0, estimate.shape[0]
+    starts = np.concatenate([[0], np.cumsum(n_children * widths)])
+    for q, width in enumerate(widths):
+        member = labels[q][:, None] == np.arange(width)
+        measured = values[starts[q] : starts[q + 1]].reshape(n_children, width)
+        missed = (estimate @ member - measured)[:, member.any(axis=0)]
+        total += float(weights[q] @ np.square(missed).sum(axis=1))
+    return total

@@ -1,0 +1,344 @@
+"""Kernel that estimates many families in one call: every pass, the rounding and the checks, family by family.
+
+It does what `tallyveil.estimation.family.estimate_family` does, with the same kernels, and gives the same counts;
+a family that these do not certify, or that has no solution, is left to that function, which knows what to try
+next and what to say. Nothing here holds the interpreter's lock, so that chunks run side by side.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.family.answers import number_answers
+from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
+from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
+from tallyveil.kernels.family.solver import solve_arrays
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.flow import SETTLED, attained, round_by_flow
+from tallyveil.kernels.rounding.network_simplex import OPTIMAL
+from tallyveil.kernels.vectors import set_rows, set_to
+
+LEFT, EMPTY, COPIED, CERTIFIED, CERTIFIED_BY_MORE_SWEEPS = -1, 0, 1, 2, 3
+"""How a family ended. LEFT: to the caller."""
+
+
+class Rules(NamedTuple):
+    """What all families of a geolevel share. Q measured queries, B constraints, R rounding queries.
+
+    Attributes:
+        pass_queries: Which queries each pass minimises over. [P, Q]
+        slack: Persons by which later passes may move a pass's answers. [P]
+        bound_answers: Answer of each cell of the schema, -1: none. [B, schema cells]
+        bound_sizes: Answers of each constraint's query. [B]
+        round_answers: Answer of each cell of the schema, -1: none. [R, schema cells]
+        round_sizes: [R]
+        stage: Rounding stage of each. [R]
+        nearest: Whether a stage aims at the nearest whole number. [stages]
+    """
+
+    pass_queries: Bools
+    slack: Floats
+    bound_answers: Int32s
+    bound_sizes: Integers
+    round_answers: Int32s
+    round_sizes: Integers
+    stage: Integers
+    nearest: Bools
+
+
+class Chunk(NamedTuple):
+    """Consecutive families. Positions count from the chunk's first parent, entry and child.
+
+    Attributes:
+        offsets: Where each parent's entries begin. [F + 1]
+        cells: Cells of the parents' entries.
+        counts: Persons, above zero.
+        child_begin: First child of each family. [F + 1]
+        columns: Column of each entry among its family's answers. [Q, entries]
+        widths: Answers of each family. [Q, F]
+        value_begin: Where each family's values begin. [Q, F + 1]
+        values: Noisy answers.
+        weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
+        lower: Bounds of each child, constraint after constraint. [children, bound_sizes.sum()]
+        upper: Likewise; 2^62 or more: none.
+    """
+
+    offsets: Integers
+    cells: Integers
+    counts: Integers
+    child_begin: Integers
+    columns: Int32s
+    widths: Integers
+    value_begin: Integers
+    values: Integers
+    weights: Floats
+    lower: Integers
+    upper: Integers
+
+
+@njit(nogil=True, cache=True)
+def estimate_chunk(rules: Rules, chunk: Chunk) -> tuple[Integers, Bools, Floats, Integers, Int32s, Integers]:
+    """Estimate and round every family of a chunk.
+
+    Returns:
+        How each family ended, [F]; whether its rounding had a choice, [F]; its largest residual in persons, [F];
+        where each child's counts begin, [children + 1]; their cells, rising within a child; persons. The children
+        of a family that was left have no counts.
+    """
+    n_families = chunk.child_begin.size - 1
+    ended, chosen = np.full(n_families, LEFT, np.int64), np.zeros(n_families, np.bool_)
+    residual = np.zeros(n_families)
+    offsets = np.zeros(chunk.child_begin[n_families] + 1, np.int64)
+    capacity, n = 2 * chunk.cells.size + 16, 0
+    cells, persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
+    largest = 1
+    for size in rules.bound_sizes:
+        largest = max(largest, size)
+    for size in rules.round_sizes:
+        largest = max(largest, size)
+    number, found = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
+    for f in range(n_families):
+        support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
+        ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, support, number, found)
+        n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
+        more = 0 if ended[f] == LEFT else _inhabited(counts)
+        if n + more > cells.size:
+            cells, persons = _longer(cells, persons, 2 * (n + more))
+        for c in range(n_children):
+            if ended[f] != LEFT:
+                for i in range(support.size):
+                    if counts[c, i] != 0:
+                        cells[n], persons[n] = support[i], counts[c, i]
+                        n += 1
+            offsets[chunk.child_begin[f] + c + 1] = n
+    return ended, chosen, residual, offsets, cells[:n].copy(), persons[:n].copy()
+
+
+@internal
+def _inhabited(counts: Integers) -> int:
+    """How many counts are not zero."""
+    n = 0
+    for c in range(counts.shape[0]):
+        for i in range(counts.shape[1]):
+            n += counts[c, i] != 0
+    return n
+
+
+@internal
+def _longer(cells: Int32s, persons: Integers, capacity: int) -> tuple[Int32s, Integers]:
+    longer_cells, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
+    set_to(longer_cells, cells)
+    set_to(longer_persons, persons)
+    return longer_cells, longer_persons
+
+
+@inlined
+def _estimate_family(
+    rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32s, found: Int32s
+) -> tuple[int, bool, float, Integers]:
+    """Estimate and round one family; counts are [C, s]."""
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]].copy()
+    counts = np.zeros((last - first, support.size), np.int64)
+    bound_labels, bounds = _bounds(rules, chunk, f, support, number)
+    if support.size == 0 or last - first == 1:
+        if support.size:
+            set_to(counts[0], parent)
+        held = _holds(bound_labels, bounds, counts)
+        settled = EMPTY if support.size == 0 else COPIED
+        return (settled if held else LEFT), False, 0.0, counts
+    allowed = _allowed(bound_labels, bounds, parent)
+    ended, residual, estimate = _solve_passes(rules, chunk, f, parent, allowed.copy(), bound_labels, bounds)
+    if ended == LEFT:
+        return LEFT, False, residual, counts
+    n_rounding = rules.stage.size
+    labels = np.empty((n_rounding + bound_labels.shape[0], support.size), np.int32)
+    for r in range(n_rounding):
+        number_answers(rules.round_answers[r], support, number, found, labels[r])
+    set_rows(labels[n_rounding:], bound_labels)
+    stage = np.full(labels.shape[0], -1, np.int64)
+    set_to(stage, rules.stage)
+    offset = np.zeros(labels.shape[0] + 1, np.int64)
+    set_to(offset[n_rounding:], bounds.offset)
+    shifted = Bounds(offset, bounds.lower, bounds.upper)
+    entries, child = _snap(estimate, allowed)
+    status, up = round_by_flow(labels, stage, rules.nearest, shifted, entries, parent)
+    if status not in (OPTIMAL, SETTLED):
+        return LEFT, False, residual, counts
+    good, _ = attained(labels, stage, rules.nearest, shifted, entries, parent, up)
+    if not good:
+        return LEFT, False, residual, counts
+    for e in range(up.size):
+        counts[child[e], entries.cell[e]] = entries.floor[e] + up[e]
+    return ended, status == OPTIMAL, residual, counts
+
+
+@internal
+def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32s) -> tuple[Int32s, Bounds]:
+    """The constraints on a support: labels [B, s], and bounds with the answers that matter.
+
+    An answer that no cell of the support can reach is zero; it matters only if it must not be.
+    """
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    n_bounds, total = rules.bound_sizes.size, chunk.lower.shape[1]
+    labels = np.full((n_bounds, support.size), -1, np.int32)
+    offset = np.zeros(n_bounds + 1, np.int64)
+    kept = np.empty(total, np.int64)
+    n, start = 0, 0
+    for b in range(n_bounds):
+        size = rules.bound_sizes[b]
+        for cell in support:
+            if rules.bound_answers[b, cell] >= 0:
+                number[rules.bound_answers[b, cell]] = 0
+        for k in range(size):
+            wanted = number[k] >= 0
+            for c in range(first, last):
+                wanted |= chunk.lower[c, start + k] > 0
+            if wanted:
+                number[k] = n - offset[b]
+                kept[n] = start + k
+                n += 1
+        for i in range(support.size):
+            answer = rules.bound_answers[b, support[i]]
+            labels[b, i] = number[answer] if answer >= 0 else -1
+        number[:size] = -1
+        offset[b + 1] = n
+        start += size
+    lower, upper = np.empty((last - first, n), np.int64), np.empty((last - first, n), np.int64)
+    for c in range(last - first):
+        for k in range(n):
+            lower[c, k], upper[c, k] = chunk.lower[first + c, kept[k]], chunk.upper[first + c, kept[k]]
+    return labels, Bounds(offset, lower, upper)
+
+
+@internal
+def _holds(labels: Int32s, bounds: Bounds, counts: Integers) -> bool:
+    """Whether counts of shape (C, s) meet every constraint."""
+    for c in range(counts.shape[0]):
+        sums = np.zeros(bounds.lower.shape[1], np.int64)
+        for b in range(labels.shape[0]):
+            for i in range(counts.shape[1]):
+                if labels[b, i] >= 0:
+                    sums[bounds.offset[b] + labels[b, i]] += counts[c, i]
+        for k in range(sums.size):
+            if sums[k] < bounds.lower[c, k] or sums[k] > bounds.upper[c, k]:
+                return False
+    return True
+
+
+@internal
+def _allowed(labels: Int32s, bounds: Bounds, parent: Integers) -> Bools:
+    """Where a child may be above zero. [C, s]"""
+    n_children = bounds.lower.shape[0]
+    allowed = np.ones((n_children, parent.size), np.bool_)
+    for b in range(labels.shape[0]):
+        for i in range(parent.size):
+            if labels[b, i] >= 0:
+                for c in range(n_children):
+                    if bounds.upper[c, bounds.offset[b] + labels[b, i]] <= 0:
+                        allowed[c, i] = False
+    return allowed
+
+
+@inlined
+def _solve_passes(
+    rules: Rules,
+    chunk: Chunk,
+    f: int,
+    parent: Integers,
+    allowed: Bools,
+    bound_labels: Int32s,
+    bounds: Bounds,
+) -> tuple[int, float, Floats]:
+    """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
+    inhabitants, widths = np.empty(parent.size), np.empty(bounds.offset.size - 1, np.int64)
+    set_to(inhabitants, parent)
+    for b in range(widths.size):
+        widths[b] = bounds.offset[b + 1] - bounds.offset[b]
+    labels = bound_labels
+    lower, upper = flat_bounds(bounds)
+    ended, worst = CERTIFIED, 0.0
+    estimate = np.zeros(allowed.shape)
+    n_passes, has_sums = rules.slack.size, parent.size > 0
+    for p in range(n_passes):
+        if not anyone(allowed):
+            return LEFT, worst, estimate
+        own = marked(rules.pass_queries[p])
+        own_labels, own_widths, values, weights = _measured(chunk, f, own)
+        estimate, residual, rounds, _, _ = solve_arrays(
+            allowed,
+            inhabitants,
+            has_sums,
+            own_labels,
+            own_widths,
+            values,
+            weights,
+            labels,
+            widths,
+            lower,
+            upper,
+        )
+        worst = max(worst, residual)
+        if not residual <= CERTIFIED_PERSONS:
+            return LEFT, worst, estimate
+        if rounds > 1:
+            ended = CERTIFIED_BY_MORE_SWEEPS
+        if p + 1 < n_passes:
+            answers = carry(own_labels, own_widths, estimate, rules.slack[p], allowed)
+            lower, upper = widened(lower, answers, -rules.slack[p]), widened(upper, answers, rules.slack[p])
+            labels, widths = stacked(labels, own_labels), widened(widths, own_widths, 0)
+    return ended, worst, estimate
+
+
+@internal
+def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers, Integers, Floats]:
+    """Labels, widths, values and weights of some queries of a family, as a pass takes them."""
+    begin, end = chunk.offsets[f], chunk.offsets[f + 1]
+    labels = np.empty((queries.size, end - begin), np.int32)
+    widths = np.empty(queries.size, np.int64)
+    total = 0
+    for j in range(queries.size):
+        for i in range(begin, end):
+            labels[j, i - begin] = chunk.columns[queries[j], i]
+        widths[j] = chunk.widths[queries[j], f]
+        total += chunk.value_begin[queries[j], f + 1] - chunk.value_begin[queries[j], f]
+    values = np.empty(total, np.int64)
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    weights = np.empty((queries.size, last - first))
+    n = 0
+    for j in range(queries.size):
+        q = queries[j]
+        for c in range(first, last):
+            weights[j, c - first] = chunk.weights[q, c]
+        for place in range(chunk.value_begin[q, f], chunk.value_begin[q, f + 1]):
+            values[n] = chunk.values[place]
+            n += 1
+    return labels, widths, values, weights
+
+
+@internal
+def _snap(estimate: Floats, allowed: Bools) -> tuple[Entries, Integers]:
+    """Estimates as multiples of 2^-20, and the child of each; twin: `tallyveil.estimation.rounding.snap`."""
+    n_children, n_cells = estimate.shape
+    n = 0
+    for c in range(n_children):
+        for i in range(n_cells):
+            n += allowed[c, i]
+    start, cell = np.zeros(n_children + 1, np.int64), np.empty(n, np.int64)
+    floor, part, child = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    e = 0
+    for c in range(n_children):
+        for i in range(n_cells):
+            if allowed[c, i]:
+                units = np.int64(np.rint(max(estimate[c, i], 0.0) * ONE))
+                cell[e], child[e], floor[e], part[e] = i, c, units // ONE, units % ONE
+                if part[e] >= ONE - 1:
+                    floor[e], part[e] = floor[e] + 1, 0
+                elif part[e] <= 1:
+                    part[e] = 0
+                e += 1
+        start[c + 1] = e
+    return Entries(start, cell, floor, part), child

@@ -1,0 +1,234 @@
+"""Exact answers on a face, compiled: conjugate gradients among the points that keep the parent's sums.
+
+The numpy twin and specification is `tallyveil.estimation.active_set`, which solves the same equations directly. Here
+a direction is what the gradient would ask for if H were the face's B: what rows and sums do is answered exactly,
+and only what H does besides B is left to the iteration. At block level that is little, and a handful of products
+with H ends it.
+
+Every sum runs in a fixed order, so that every machine gives the same bits.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.kernels.cholesky import solve_cholesky
+from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
+from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.vectors import set_to
+
+MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
+"""Directions after which a face counts as unsolved; where B is H, they only mend rounding errors."""
+
+SETTLED = 0.25
+"""Part of what is exact enough to which a direction must have shrunk."""
+
+
+class Work(NamedTuple):
+    """Scratch of one solution.
+
+    Attributes:
+        gradient: What is left of the Lagrangian's gradient, its sign changed. [F]
+        direction: [F]
+        product: [F]
+        price: [g]
+        row_change: [m]
+        sums: [at least g, at least L]
+    """
+
+    gradient: Floats
+    direction: Floats
+    product: Floats
+    price: Floats
+    row_change: Floats
+    sums: Floats
+
+
+@inlined
+def correct(
+    program: Program,
+    face: Face,
+    costs: Floats,
+    missing_rows: Floats,
+    missing_cells: Floats,
+    enough: float,
+    x: Floats,
+    cell_price: Floats,
+    row_price: Floats,
+) -> bool:
+    """Solve the face's equations for these errors and add the answer in place.
+
+    Args:
+        program: The pass's program.
+        face: The face.
+        costs: The Lagrangian's gradient; read where free. [C, g]
+        missing_rows: Persons that binding rows lack. [R]
+        missing_cells: Persons that cells lack. [g]
+        enough: Persons that do not count.
+        x: [C, g], changed where free.
+        cell_price: [g], changed.
+        row_price: [R], changed where binding.
+    Returns:
+        Whether the directions vanished.
+    """
+    cells, cells_of = face.cells, face.cells_of
+    work = _new_work(program, face)
+    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(cell_price.size)
+    along, row_along = np.empty(cells.size), np.empty(face.rows.size)
+    for c in range(cells_of.size - 1):
+        for t in range(cells_of[c], cells_of[c + 1]):
+            work.gradient[t] = -costs[c, cells[t]]
+    _begin(face, work, missing_rows, missing_cells, step, row_step, removed)
+    _product(program, face, step, work.sums, work.product)
+    for t in range(cells.size):
+        work.gradient[t] -= work.product[t]
+    slope, settled = np.inf, False
+    most = MOST_DIRECTIONS if face.inverse.size == 0 else MOST_REFINEMENTS
+    for _ in range(most):
+        _precondition(face, work, removed)
+        settled = _longest(work.direction) <= SETTLED * enough
+        if settled:
+            break
+        before, slope = slope, _inner(work.gradient, work.direction)
+        kept = slope / before
+        for t in range(cells.size):
+            along[t] = work.direction[t] + kept * along[t] if kept > 0.0 else work.direction[t]
+        for k in range(row_along.size):
+            row_along[k] = work.row_change[k] + kept * row_along[k] if kept > 0.0 else work.row_change[k]
+        _product(program, face, along, work.sums, work.product)
+        add_to_members(face, row_along, 1.0, work.product)
+        curvature = _inner(along, work.product)
+        if not (slope > 0.0 and curvature > 0.0):
+            break
+        length = slope / curvature
+        for t in range(cells.size):
+            step[t] += length * along[t]
+            work.gradient[t] -= length * work.product[t]
+        for k in range(row_along.size):
+            row_step[k] -= length * row_along[k]
+    for c in range(cells_of.size - 1):
+        for t in range(cells_of[c], cells_of[c + 1]):
+            x[c, cells[t]] += step[t]
+    for k in range(row_step.size):
+        row_price[face.rows[k]] += row_step[k]
+    for i in range(removed.size):
+        cell_price[i] -= removed[i]
+    return settled
+
+
+@internal
+def _new_work(program: Program, face: Face) -> Work:
+    n, n_cells = face.cells.size, face.cell_stiffness.size
+    return Work(
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n_cells),
+        np.empty(face.rows.size),
+        np.empty(max(program.weights.shape[1], n_cells)),
+    )
+
+
+@internal
+def _begin(
+    face: Face,
+    work: Work,
+    missing_rows: Floats,
+    missing_cells: Floats,
+    step: Floats,
+    row_step: Floats,
+    removed: Floats,
+) -> None:
+    """A step that meets sums and rows, as if H were B; its rows' prices go into the gradient."""
+    set_to(work.price, missing_cells)
+    price_sums(face, work.price)
+    for t in range(step.size):
+        work.product[t] = work.price[face.cells[t]]
+    give_way(face, work.product, step)
+    project(face, work.gradient, work.direction, work.price)
+    _add(work.price, removed)
+    if row_step.size > 0:
+        row_sums(face, step, row_step)
+        row_sums(face, work.direction, work.row_change)
+        for k in range(row_step.size):
+            row_step[k] = missing_rows[face.rows[k]] - row_step[k] - work.row_change[k]
+        solve_cholesky(face.system, row_step)
+        add_to_members(face, row_step, 1.0, work.gradient)
+        project(face, work.gradient, work.direction, work.price)
+        _add(work.price, removed)
+    for t in range(step.size):
+        step[t] += work.direction[t]
+
+
+@internal
+def _precondition(face: Face, work: Work, removed: Floats) -> None:
+    """Direction, and change of the rows' prices, that the gradient asks for as if H were B."""
+    project(face, work.gradient, work.direction, work.price)
+    _add(work.price, removed)
+    if face.rows.size == 0:
+        return
+    row_sums(face, work.direction, work.row_change)
+    solve_cholesky(face.system, work.row_change)
+    set_to(work.product, work.gradient)
+    add_to_members(face, work.row_change, -1.0, work.product)
+    project(face, work.product, work.direction, work.price)
+
+
+@internal
+def _product(program: Program, face: Face, vector: Floats, sums: Floats, out: Floats) -> None:
+    """H times a vector of free variables."""
+    cells, cells_of = face.cells, face.cells_of
+    answers, weights, ridge = program.answers, program.weights, program.ridge
+    for c in range(cells_of.size - 1):
+        like, first, last = program.kind[c], np.uint64(cells_of[c]), np.uint64(cells_of[c + 1])
+        if program.hessian.size > 0:
+            hessian = program.hessian[like]
+            n_cells = hessian.shape[0]
+            for i in range(n_cells):
+                sums[i] = 0.0
+            for t in range(first, last):
+                row, factor = hessian[cells[t]], vector[t]
+                for i in range(n_cells):
+                    sums[i] += factor * row[i]
+            for t in range(first, last):
+                out[t] = sums[cells[t]]
+            continue
+        for k in range(weights.shape[1]):
+            sums[k] = 0.0
+        for t in range(first, last):
+            own, factor = answers[cells[t]], vector[t]
+            for q in range(own.size):
+                if own[q] >= 0:
+                    sums[np.uint64(own[q])] += factor
+        for k in range(weights.shape[1]):
+            sums[k] *= weights[like, k]
+        for t in range(first, last):
+            own, total = answers[cells[t]], ridge[like, cells[t]] * vector[t]
+            for q in range(own.size):
+                if own[q] >= 0:
+                    total += sums[np.uint64(own[q])]
+            out[t] = total
+
+
+@internal
+def _add(values: Floats, out: Floats) -> None:
+    for i in range(values.size):
+        out[i] += values[i]
+
+
+@internal
+def _longest(direction: Floats) -> float:
+    longest = 0.0
+    for t in range(direction.size):
+        longest = max(longest, abs(direction[t]))
+    return longest
+
+
+@internal
+def _inner(one: Floats, two: Floats) -> float:
+    total = 0.0
+    for t in range(one.size):
+        total += one[t] * two[t]
+    return total

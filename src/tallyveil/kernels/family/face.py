@@ -1,0 +1,263 @@
+"""A face of a pass's program: its free variables, its binding rows, and how they answer to prices, compiled.
+
+With B instead of H, the quadratic form that is minimised, a face is solved at once: `project` gives the minimum of
+1/2 z' B z - r' z over points z that keep the parent's sums, and the system of the rows the prices that make it meet
+them as well, by Woodbury's formula. B is H's diagonal or, where a ridge leaves H nearly singular, H itself.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Floats, Integers, Uint32s
+from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
+from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.family.program import Program
+
+
+class Face(NamedTuple):
+    """The F free variables of a face and its m binding rows.
+
+    Attributes:
+        cells: Free cells in ascending order; child c's from cells_of[c] on. [F]
+        cells_of: [C + 1]
+        give: Persons by which a variable answers one unit of price where B is diagonal. [F]
+        cell_stiffness: 1 / the sum of `give` over a cell's children; 0 where none is free. [g]
+        inverse: Where B is H: inverses on the children's free cells, one after the other, by rows; else empty.
+        schur: Where B is H: Cholesky factor of their sum over children; else, and at a root, empty. [g, g]
+        rows: Binding rows. [m]
+        row_begin: Where the members of each begin. [m + 1]
+        members: Places of the free variables that a row sums.
+        compliance: Of rows, in the objective's units.
+        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
+    """
+
+    cells: Uint32s
+    cells_of: Integers
+    give: Floats
+    cell_stiffness: Floats
+    inverse: Floats
+    schur: Floats
+    rows: Integers
+    row_begin: Integers
+    members: Uint32s
+    compliance: float
+    system: Floats
+
+
+@njit(nogil=True, cache=True)
+def list_face(
+    program: Program, free: Bools, side: Integers, row_compliance: float, whole: bool
+) -> tuple[bool, Face]:
+    """What solving on a face needs to know of it.
+
+    Args:
+        program: The pass's program.
+        free: Variables that may be above zero. [C, g]
+        side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
+        row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
+        whole: Whether B is H, which costs the cube of a child's free cells.
+    Returns:
+        False where a system is singular; the face.
+    """
+    n_children, n_cells = free.shape
+    cells_of = np.zeros(n_children + 1, np.int64)
+    cells, give = np.empty(free.size, np.uint32), np.empty(free.size)
+    stiffness, n, n_inverse = np.zeros(n_cells), 0, 0
+    for c in range(n_children):
+        scale = program.scale[program.kind[c]]
+        for i in range(n_cells):
+            if free[c, i]:
+                cells[n], give[n] = i, 1.0 / scale[i]
+                stiffness[i] += give[n]
+                n += 1
+        cells_of[c + 1] = n
+        n_inverse += (n - cells_of[c]) ** 2
+    for i in range(n_cells):
+        stiffness[i] = 1.0 / stiffness[i] if program.has_sums and stiffness[i] > 0.0 else 0.0
+    rows, row_begin, members = _members(program, side, cells, cells_of)
+    n_schur = n_cells if whole and program.has_sums else 0
+    face = Face(
+        cells[:n],
+        cells_of,
+        give[:n],
+        stiffness,
+        np.empty(n_inverse if whole else 0),
+        np.zeros((n_schur, n_schur)),
+        rows,
+        row_begin,
+        members,
+        row_compliance / program.row_stiffness,
+        np.zeros((rows.size, rows.size)),
+    )
+    if whole and not _invert_children(program, face):
+        return False, face
+    if rows.size == 0:
+        return True, face
+    if whole:
+        _add_rows(face)
+    else:
+        _add_rows_of_diagonal(face)
+    return cholesky(face.system, rows.size), face
+
+
+@internal
+def _members(
+    program: Program, side: Integers, cells: Uint32s, cells_of: Integers
+) -> tuple[Integers, Integers, Uint32s]:
+    """Binding rows, where the members of each begin, and the members: places of free variables."""
+    m = 0
+    for row in range(side.size):
+        m += side[row] != 0
+    rows, row_begin = np.empty(m, np.int64), np.zeros(m + 1, np.int64)
+    members = np.empty(cells_of[-1] * program.bound_label.shape[0] if m > 0 else 0, np.uint32)
+    m, n = 0, 0
+    for row in range(side.size):
+        if side[row] != 0:
+            c, label = program.row_child[row], program.row_label[row]
+            labels = program.bound_label[program.row_bound[row]]
+            for t in range(cells_of[c], cells_of[c + 1]):
+                if labels[cells[t]] == label:
+                    members[n] = t
+                    n += 1
+            rows[m], row_begin[m + 1] = row, n
+            m += 1
+    return rows, row_begin, members[:n]
+
+
+@internal
+def _invert_children(program: Program, face: Face) -> bool:
+    """Inverses of H and the factor of their sum; False where one is singular."""
+    cells, place, schur = face.cells, 0, face.schur
+    for c in range(face.cells_of.size - 1):
+        first, last, kind = face.cells_of[c], face.cells_of[c + 1], program.kind[c]
+        f = last - first
+        own = face.inverse[place : place + f * f].reshape(f, f)
+        for a in range(f):
+            i = cells[first + a]
+            for b in range(f):
+                j = cells[first + b]
+                own[a, b] = program.ridge[kind, i] if a == b else 0.0
+                for q in range(program.answers.shape[1]):
+                    if program.answers[i, q] >= 0 and program.answers[i, q] == program.answers[j, q]:
+                        own[a, b] += program.weights[kind, program.answers[i, q]]
+        if not invert(own):
+            return False
+        if schur.size > 0:
+            for a in range(f):
+                for b in range(a, f):
+                    schur[cells[first + a], cells[first + b]] += own[a, b]
+        place += f * f
+    for i in range(schur.shape[0]):
+        schur[i, i] = schur[i, i] if schur[i, i] > 0.0 else 1.0
+    return cholesky(schur, schur.shape[0])
+
+
+@internal
+def _add_rows(face: Face) -> None:
+    """compliance + A P A' into the face's system."""
+    n, m = face.cells.size, face.rows.size
+    gradient, direction, price = np.empty(n), np.empty(n), np.empty(face.cell_stiffness.size)
+    for k in range(m):
+        gradient[:] = 0.0
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            gradient[face.members[e]] = 1.0
+        project(face, gradient, direction, price)
+        row_sums(face, direction, face.system[k])
+        face.system[k, k] += face.compliance
+
+
+@internal
+def _add_rows_of_diagonal(face: Face) -> None:
+    """The upper half of the same where B is diagonal: rows meet only in a cell."""
+    n_cells, system = face.cell_stiffness.size, face.system
+    begin = np.zeros(n_cells + 1, np.int64)
+    for t in face.members:
+        begin[face.cells[t] + 1] += 1
+    for i in range(n_cells):
+        begin[i + 1] += begin[i]
+    filled, row_of = begin.copy(), np.empty(face.members.size, np.uint32)
+    member_of, give_of = np.empty(face.members.size, np.uint32), np.empty(face.members.size)
+    for k in range(face.rows.size):
+        system[k, k] = face.compliance
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            t = face.members[e]
+            place = np.uint64(filled[face.cells[t]])
+            row_of[place], member_of[place], give_of[place] = k, t, face.give[t]
+            filled[face.cells[t]] += 1
+    for i in range(n_cells):
+        last = np.uint64(begin[i + 1])
+        for e in range(np.uint64(begin[i]), last):
+            row, shared = system[row_of[e]], give_of[e] * face.cell_stiffness[i]
+            for other in range(e, last):
+                row[row_of[other]] -= shared * give_of[other]
+                if member_of[other] == member_of[e]:
+                    row[row_of[other]] += give_of[e]
+
+
+@internal
+def project(face: Face, gradient: Floats, direction: Floats, price: Floats) -> None:
+    """Minimise 1/2 z' B z - r' z over z whose sums over children are zero.
+
+    Args:
+        face: The face.
+        gradient: r; the prices of the cells' sums are taken out of it. [F]
+        direction: z. [F]
+        price: Those prices. [g]
+    """
+    cells = face.cells
+    for i in range(price.size):
+        price[i] = 0.0
+    give_way(face, gradient, direction)
+    for t in range(direction.size):
+        price[cells[t]] += direction[t]
+    # at a root nothing is stiff, and prices are zero
+    price_sums(face, price)
+    for t in range(direction.size):
+        gradient[t] -= price[cells[t]]
+    give_way(face, gradient, direction)
+
+
+@internal
+def give_way(face: Face, prices: Floats, out: Floats) -> None:
+    """What variables answer to prices: the inverse of B times them."""
+    if face.inverse.size == 0:
+        for t in range(out.size):
+            out[t] = prices[t] * face.give[t]
+        return
+    place = 0
+    for c in range(face.cells_of.size - 1):
+        first, last = face.cells_of[c], face.cells_of[c + 1]
+        for t in range(first, last):
+            out[t] = 0.0
+            for u in range(first, last):
+                out[t] += face.inverse[place] * prices[u]
+                place += 1
+
+
+@internal
+def price_sums(face: Face, sums: Floats) -> None:
+    """Prices that change the cells' sums by so much, in place."""
+    if face.schur.size > 0:
+        solve_cholesky(face.schur, sums)
+        return
+    for i in range(sums.size):
+        sums[i] *= face.cell_stiffness[i]
+
+
+@internal
+def row_sums(face: Face, vector: Floats, out: Floats) -> None:
+    """A times a vector of free variables."""
+    for k in range(face.rows.size):
+        out[k] = 0.0
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            out[k] += vector[face.members[e]]
+
+
+@internal
+def add_to_members(face: Face, values: Floats, factor: float, out: Floats) -> None:
+    """Add factor times A' times a value a row."""
+    for k in range(face.rows.size):
+        for e in range(face.row_begin[k], face.row_begin[k + 1]):
+            out[face.members[e]] += factor * values[k]

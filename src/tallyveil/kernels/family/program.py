@@ -1,0 +1,108 @@
+"""A pass's quadratic program as plain arrays, the form in which the compiled solver holds it.
+Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds.
+"""
+
+from typing import NamedTuple
+
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
+
+DENSE_CELLS = 64
+"""With more cells than this, H is never written out; its products go through the answers' sums, which are fewer."""
+
+MOST_ENTRIES = 2**20
+"""Nor is it where the H of all kinds together would have more numbers than this."""
+
+
+SOFTEST = 2.0**-16
+"""Part of its best measured sibling's curvature that at least converts a child's gradient to persons: of a child that
+nothing measures, the gradient is but the rounding error of its siblings'."""
+
+
+class PassArrays(NamedTuple):
+    """One pass of a family, on support cells.
+
+    Attributes:
+        allowed: [C, s].
+        inhabitants: The parent's counts, or ones at a root. [s]
+        has_sums: Whether children must sum to the parent.
+        labels: Answer of each cell, -1: none. [queries, s]
+        widths: Answers of each query. [queries]
+        values: Measured answers, query after query, child after child. [C * widths.sum()]
+        weights: 1 / variance; 0: not measured. [queries, C]
+        bound_labels: Row of each cell, -1: none. [b, s]
+        bound_widths: Rows of each bound in one child. [b]
+        lower: Bound after bound, child after child; -inf: none. [C * bound_widths.sum()]
+        upper: Likewise; inf: none.
+    """
+
+    allowed: Bools
+    inhabitants: Floats
+    has_sums: bool
+    labels: Int32s
+    widths: Integers
+    values: Integers
+    weights: Floats
+    bound_labels: Int32s
+    bound_widths: Integers
+    lower: Floats
+    upper: Floats
+
+
+class Program(NamedTuple):
+    """Minimise the sum over children of 1/2 x' H x - b' x under sums, rows and x >= 0.
+
+    Children whose queries have the same variances are of one kind and share H. There is usually one kind.
+
+    Attributes:
+        allowed: Where x may be above zero. [C, g]
+        has_sums: Whether children must sum to `sums`.
+        sums: The parent's counts. [g]
+        kind: Kind of each child. [C]
+        answers: Answers of each cell, one a partition, numbered through all partitions; -1: none. [g, p]
+        weights: Weight of each answer. [K, L]
+        targets: Weight times measured value. [C, L]
+        ridge: Added to H's diagonal. [K, g]
+        curvature: H's diagonal, ridge included. [K, g]
+        scale: What converts a gradient to persons: the curvature, or SOFTEST of the largest of any kind. [K, g]
+        hessian: H, or empty where there are too many cells, see DENSE_CELLS and MOST_ENTRIES. [K, g, g]
+        linear: b, likewise. [C, g]
+        row_child: [R]
+        row_bound: Which bound a row comes from. [R]
+        row_label: Which label of that bound it sums. [R]
+        row_lower: -inf: none. [R]
+        row_upper: inf: none. [R]
+        child_rows: Rows of each child are child_row[child_rows[c] : child_rows[c + 1]]. [C + 1]
+        child_row: [R]
+        bound_label: [b, g]
+        bound_start: Where a bound begins in `row_number`. [b]
+        bound_width: [b]
+        row_number: Row of (bound, child, label), -1: it cannot bind. Place is start + child * width + label.
+        row_scale: Curvature that converts a row's price to persons: the smallest of `scale`.
+        row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
+    """
+
+    allowed: Bools
+    has_sums: bool
+    sums: Floats
+    kind: Integers
+    answers: Integers
+    weights: Floats
+    targets: Floats
+    ridge: Floats
+    curvature: Floats
+    scale: Floats
+    hessian: Floats
+    linear: Floats
+    row_child: Integers
+    row_bound: Integers
+    row_label: Integers
+    row_lower: Floats
+    row_upper: Floats
+    child_rows: Integers
+    child_row: Integers
+    bound_label: Integers
+    bound_start: Integers
+    bound_width: Integers
+    row_number: Integers
+    row_scale: float
+    row_stiffness: float

@@ -1,0 +1,312 @@
+"""From a family and one pass to the smallest quadratic program with the same answer, compiled.
+
+The numpy twin and specification is `tallyveil.estimation.reduction.reduce_pass`: the same merged cells, the same
+partitions, the same rows, in the same order. Sizes are named in `tallyveil.kernels.family.program`.
+"""
+
+import numpy as np
+
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.family.merging import merge_cells
+from tallyveil.kernels.family.program import DENSE_CELLS, MOST_ENTRIES, SOFTEST, PassArrays, Program
+from tallyveil.kernels.family.ridge import fill_hessian, ridges
+from tallyveil.kernels.vectors import sort_first
+
+
+@inlined
+def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
+    """The program of one pass on merged cells.
+
+    Returns:
+        The program; the merged cell of each support cell, [s]; its share of the merged count, [s].
+    """
+    group, first = merge_cells(one.allowed, one.labels, one.widths, one.bound_labels, one.bound_widths)
+    n_cells, n_groups = group.size, first.size
+    totals = np.zeros(n_groups)
+    for i in range(n_cells):
+        totals[group[i]] += one.inhabitants[i]
+    share = np.zeros(n_cells)
+    for i in range(n_cells):
+        if totals[group[i]] > 0:
+            share[i] = one.inhabitants[i] / totals[group[i]]
+    allowed = one.allowed
+    if n_groups < n_cells:
+        allowed = np.empty((one.allowed.shape[0], n_groups), np.bool_)
+        for c in range(allowed.shape[0]):
+            for i in range(n_groups):
+                allowed[c, i] = one.allowed[c, first[i]]
+    kind, leaders = _kinds(one.weights)
+    answers, sizes, weights, targets = _partitions(one, first, leaders)
+    ridge = ridges(answers, sizes, weights, _relative(totals, one.inhabitants))
+    curvature = ridge.copy()
+    for z in range(leaders.size):
+        for k in range(answers.shape[0]):
+            for i in range(n_groups):
+                if answers[k, i] >= 0:
+                    curvature[z, i] += weights[z, answers[k, i]]
+    scale = _scales(curvature)
+    dense = n_groups <= DENSE_CELLS and leaders.size * n_groups * n_groups <= MOST_ENTRIES
+    hessian = np.zeros((leaders.size, n_groups, n_groups) if dense else (0, 0, 0))
+    linear = np.zeros(allowed.shape if dense else (0, 0))
+    by_cell = answers.T.copy()
+    if dense:
+        _fill_linear(by_cell, targets, linear)
+        for z in range(leaders.size):
+            fill_hessian(answers, weights[z], hessian[z])
+            for i in range(n_groups):
+                hessian[z, i, i] += ridge[z, i]
+    rows = _rows(one, first, allowed, totals)
+    program = Program(
+        allowed,
+        one.has_sums,
+        totals,
+        kind,
+        by_cell,
+        weights,
+        targets,
+        ridge,
+        curvature,
+        scale,
+        hessian,
+        linear,
+        rows[0],
+        rows[1],
+        rows[2],
+        rows[3],
+        rows[4],
+        rows[5],
+        rows[6],
+        rows[7],
+        rows[8],
+        one.bound_widths,
+        rows[9],
+        *_least_and_middle(scale, kind),
+    )
+    return program, group, share
+
+
+@internal
+def _relative(totals: Floats, inhabitants: Floats) -> Floats:
+    """Totals in units of the mean count of a support cell."""
+    people, relative = 0.0, np.empty(totals.size)
+    for i in range(inhabitants.size):
+        people += inhabitants[i]
+    for i in range(totals.size):
+        relative[i] = totals[i] / (people / inhabitants.size) if people > 0.0 else 0.0
+    return relative
+
+
+@internal
+def _scales(curvature: Floats) -> Floats:
+    """`scale` as in `Program`."""
+    scale = curvature.copy()
+    if scale.shape[0] > 1:
+        for i in range(scale.shape[1]):
+            largest = 0.0
+            for z in range(scale.shape[0]):
+                largest = max(largest, curvature[z, i])
+            for z in range(scale.shape[0]):
+                scale[z, i] = max(curvature[z, i], SOFTEST * largest)
+    return scale
+
+
+@internal
+def _least_and_middle(curvature: Floats, kind: Integers) -> tuple[float, float]:
+    """Minimum and median over all children, which one kind stands for where there is no other."""
+    n_kinds, n_cells = curvature.shape
+    ordered = curvature.reshape(-1).copy()
+    if n_kinds > 1:
+        ordered = np.empty(kind.size * n_cells)
+        for c in range(kind.size):
+            for i in range(n_cells):
+                ordered[c * n_cells + i] = curvature[kind[c], i]
+    n = ordered.size
+    if n == 0:
+        return 1.0, 1.0
+    sort_first(ordered, n)
+    middle = ordered[n // 2] if n % 2 == 1 else (ordered[n // 2 - 1] + ordered[n // 2]) * 0.5
+    return ordered[0], middle
+
+
+@internal
+def _kinds(weights: Floats) -> tuple[Integers, Integers]:
+    """The kind of each child, numbered as they first appear, [C]; and the first child of each kind, [K]."""
+    n_children = weights.shape[1]
+    kind, leaders = np.zeros(n_children, np.int64), np.zeros(n_children, np.int64)
+    n = 0
+    for c in range(n_children):
+        same, k = False, 0
+        while k < n and not same:
+            same = True
+            for q in range(weights.shape[0]):
+                same &= weights[q, c] == weights[q, leaders[k]]
+            k += not same
+        if k == n:
+            leaders[n] = c
+            n += 1
+        kind[c] = k
+    return kind, leaders[:n].copy()
+
+
+@internal
+def _partitions(
+    one: PassArrays, first: Integers, leaders: Integers
+) -> tuple[Integers, Integers, Floats, Floats]:
+    """Answers of merged cells; queries that split them alike become one.
+
+    Args:
+        one: The pass.
+        first: A support cell of each merged cell.
+        leaders: A child of each kind.
+    Returns:
+        Answers as in `Program`; how many each partition has; weights and targets as in `Program`.
+    """
+    n_queries, n_cells = one.labels.shape[0], first.size
+    n_children = one.allowed.shape[0]
+    answers = np.empty((n_queries, n_cells), np.int64)
+    starts = np.zeros(n_queries + 1, np.int64)
+    same, sizes = np.empty(n_queries, np.int64), np.zeros(n_queries, np.int64)
+    columns = np.empty((n_queries, n_cells), np.int64)
+    labels = np.empty(n_cells, np.int64)
+    n = int(np.int64(0))
+    for q in range(n_queries):
+        sizes[q] = _canonical(one.labels[q], one.widths[q], first, labels, columns[q])
+        if sizes[q] > 0:
+            same[q] = _find(answers, starts, n, labels, sizes[q])
+            if same[q] == n:
+                for i in range(n_cells):
+                    answers[n, i] = starts[n] + labels[i] if labels[i] >= 0 else -1
+                starts[n + 1] = starts[n] + sizes[q]
+                n += 1
+    weights, targets = np.zeros((leaders.size, starts[n])), np.zeros((n_children, starts[n]))
+    place = 0
+    for q in range(n_queries):
+        width, column = one.widths[q], columns[q]
+        if sizes[q] > 0:
+            start = starts[same[q]]
+            for z in range(leaders.size):
+                for k in range(sizes[q]):
+                    weights[z, start + k] += one.weights[q, leaders[z]]
+            for c in range(n_children):
+                weight = one.weights[q, c]
+                own = targets[c, start : start + sizes[q]]
+                for k in range(own.size):
+                    own[k] += weight * one.values[np.uint64(place + column[k])]
+                place += width
+        else:
+            place += n_children * width
+    kept = np.empty(n, np.int64)
+    for k in range(n):
+        kept[k] = starts[k + 1] - starts[k]
+    return answers[:n].copy(), kept, weights, targets
+
+
+@internal
+def _canonical(given: Int32s, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
+    """Number labels of merged cells in order of appearance; returns how many there are."""
+    number = np.full(width, -1, np.int64)
+    n = 0
+    for i in range(first.size):
+        label = given[first[i]]
+        labels[i] = -1
+        if label >= 0:
+            if number[label] < 0:
+                number[label] = n
+                columns[n] = label
+                n += 1
+            labels[i] = number[label]
+    return n
+
+
+@internal
+def _find(answers: Integers, starts: Integers, n: int, labels: Integers, size: int) -> int:
+    """The partition with these labels, or n when there is none."""
+    for k in range(n):
+        same = starts[k + 1] - starts[k] == size
+        for i in range(labels.size):
+            if not same:
+                break
+            same = answers[k, i] == (starts[k] + labels[i] if labels[i] >= 0 else -1)
+        if same:
+            return k
+    return n
+
+
+@internal
+def _fill_linear(by_cell: Integers, targets: Floats, linear: Floats) -> None:
+    n_cells = by_cell.shape[0]
+    for c in range(targets.shape[0]):
+        own = linear[c]
+        for q in range(by_cell.shape[1]):
+            for i in range(n_cells):
+                answer = by_cell[i, q]
+                own[i] += targets[c, np.uint64(answer)] if answer >= 0 else 0.0
+
+
+@internal
+def _rows(
+    one: PassArrays, first: Integers, allowed: Bools, sums: Floats
+) -> tuple[
+    Integers,
+    Integers,
+    Integers,
+    Floats,
+    Floats,
+    Integers,
+    Integers,
+    Integers,
+    Integers,
+    Integers,
+]:
+    """Rows that can bind; arrays as in `Program`, in its order."""
+    n_children, n_bounds = allowed.shape[0], one.bound_labels.shape[0]
+    most = one.lower.size
+    child, bound, label = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    lower, upper = np.empty(most), np.empty(most)
+    labels = np.empty((n_bounds, first.size), np.int64)
+    start = np.empty(n_bounds, np.int64)
+    number = np.full(most, -1, np.int64)
+    per_child = np.zeros(n_children + 1, np.int64)
+    n, place = 0, 0
+    for b in range(n_bounds):
+        start[b] = place
+        width = one.bound_widths[b]
+        for i in range(first.size):
+            labels[b, i] = one.bound_labels[b, first[i]]
+        for c in range(n_children):
+            capacity = np.full(width, 0.0 if one.has_sums else np.inf)
+            if one.has_sums:
+                for i in range(first.size):
+                    if labels[b, i] >= 0 and allowed[c, i]:
+                        capacity[labels[b, i]] += sums[i]
+            for k in range(width):
+                low = one.lower[place + k]
+                high = one.upper[place + k]
+                low = -np.inf if low <= 0 else low
+                high = np.inf if high >= capacity[k] else high
+                if low > -np.inf or high < np.inf:
+                    child[n], bound[n], label[n], lower[n], upper[n] = c, b, k, low, high
+                    number[place + k] = n
+                    per_child[c + 1] += 1
+                    n += 1
+            place += width
+    for c in range(n_children):
+        per_child[c + 1] += per_child[c]
+    members = np.empty(n, np.int64)
+    filled = per_child[:-1].copy()
+    for r in range(n):
+        members[filled[child[r]]] = r
+        filled[child[r]] += 1
+    return (
+        child[:n],
+        bound[:n],
+        label[:n],
+        lower[:n],
+        upper[:n],
+        per_child,
+        members,
+        labels,
+        start,
+        number,
+    )

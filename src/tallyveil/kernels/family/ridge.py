@@ -1,0 +1,91 @@
+"""H of a pass and the ridge that makes it definite, compiled.
+
+The numpy twin and specification is in `tallyveil.estimation.reduction`.
+"""
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.compiled import internal
+
+RIDGE = 2.0**-14
+"""Weight of the ridge, in weights of the noisiest query; see `tallyveil.estimation.reduction`."""
+
+
+@internal
+def fill_hessian(answers: Integers, weights: Floats, hessian: Floats) -> None:
+    """Add to a matrix of zeros what the answers make of H."""
+    n_cells = answers.shape[1]
+    for k in range(answers.shape[0]):
+        own = answers[k]
+        for i in range(n_cells):
+            if own[i] >= 0:
+                row = hessian[i]
+                weight = weights[own[i]]
+                for j in range(i, n_cells):
+                    row[j] += weight if own[j] == own[i] else 0.0
+    for i in range(n_cells):
+        for j in range(i):
+            hessian[i, j] = hessian[j, i]
+
+
+@internal
+def ridges(answers: Integers, sizes: Integers, weights: Floats, relative: Floats) -> Floats:
+    """Diagonals that make each kind's H definite; zeros where it is already. `relative` is as in the numpy twin."""
+    n_kinds, n_cells = weights.shape[0], answers.shape[1]
+    ridge = np.zeros((n_kinds, n_cells))
+    of_any = np.inf
+    for z in range(n_kinds):
+        for t in range(weights.shape[1]):
+            of_any = min(of_any, weights[z, t] if weights[z, t] > 0.0 else np.inf)
+    for z in range(n_kinds):
+        smallest, place, n_used, whole = np.inf, 0, 0, False
+        for k in range(answers.shape[0]):
+            if weights[z, place] > 0.0:
+                whole |= sizes[k] == n_cells
+                smallest = min(smallest, weights[z, place])
+                n_used += sizes[k]
+            place += sizes[k]
+        if whole or (n_used >= n_cells and _determined(answers, weights[z])):
+            continue
+        smallest = smallest if n_used > 0 else of_any
+        smallest = smallest if smallest < np.inf else 1.0
+        for i in range(n_cells):
+            ridge[z, i] = RIDGE * smallest / (relative[i] if relative[i] > 0 else 1.0)
+    return ridge
+
+
+@internal
+def _determined(answers: Integers, weights: Floats) -> bool:
+    """Whether the answers that have a weight determine every cell."""
+    equal = np.empty(weights.size)
+    for t in range(weights.size):
+        equal[t] = 1.0 if weights[t] > 0.0 else 0.0
+    hessian = np.zeros((answers.shape[1], answers.shape[1]))
+    fill_hessian(answers, equal, hessian)
+    return _independent(hessian)
+
+
+@internal
+def _independent(matrix: Floats) -> bool:
+    """Whether a symmetric positive semidefinite matrix is definite, by Cholesky's method with pivots."""
+    n = matrix.shape[0]
+    left = np.arange(n)
+    largest = 0.0
+    for step in range(n):
+        best = step
+        for t in range(step, n):
+            if matrix[left[t], left[t]] > matrix[left[best], left[best]]:
+                best = t
+        left[step], left[best] = left[best], left[step]
+        pivot = left[step]
+        largest = max(largest, matrix[pivot, pivot])
+        if matrix[pivot, pivot] <= 1e-9 * largest:
+            return False
+        for t in range(step + 1, n):
+            i = left[t]
+            factor = matrix[i, pivot] / matrix[pivot, pivot]
+            if factor != 0.0:
+                for u in range(step + 1, n):
+                    matrix[i, left[u]] -= factor * matrix[pivot, left[u]]
+    return True

@@ -1,0 +1,136 @@
+"""One pass of one family, compiled from measurements to certified answer."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.kernels.compiled import inlined
+from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
+from tallyveil.kernels.family.descent import State, descend, new_state
+from tallyveil.kernels.family.polish import polish
+from tallyveil.kernels.family.program import PassArrays, Program
+from tallyveil.kernels.family.reduction import reduce_arrays
+from tallyveil.kernels.vectors import set_rows, set_to
+
+DONE_PERSONS, DONE_WITH_ROWS = 1.0, 0.1
+"""Where the descent stops: near enough for most of the face to be right. Rows' prices settle more slowly."""
+
+STIFFNESS = 0.1
+ROW_COMPLIANCE = 2.0**-3
+FULL_SWAPS = 8
+SINGLE_SWAPS = 42
+SWEEPS = 30
+MANY_VARIABLES = 1000
+MORE_SWEEPS = 60
+ROUNDS = 4
+"""Rounds of descent and polish; only the first is the common case."""
+
+
+class Answer(NamedTuple):
+    """What a pass gave.
+
+    Attributes:
+        estimate: Persons, [C, s].
+        residual: Largest violation of the optimality conditions, in persons.
+        rounds: Rounds of descent and polish it took.
+        sweeps: Sweeps of all rounds.
+        steps: Faces solved in all rounds.
+    """
+
+    estimate: Floats
+    residual: float
+    rounds: int
+    sweeps: int
+    steps: int
+
+
+def solve_pass(one: PassArrays) -> Answer:
+    """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
+    return Answer(*solve_arrays(*one))
+
+
+@njit(nogil=True, cache=True)
+def solve_arrays(
+    allowed: Bools,
+    inhabitants: Floats,
+    has_sums: bool,
+    labels: Int32s,
+    widths: Integers,
+    values: Integers,
+    weights: Floats,
+    bound_labels: Int32s,
+    bound_widths: Integers,
+    lower: Floats,
+    upper: Floats,
+) -> tuple[Floats, float, int, int, int]:
+    """`solve_pass`, array by array: a call that hands over a whole tuple costs more than a small family."""
+    program, group, share = reduce_arrays(
+        PassArrays(
+            allowed,
+            inhabitants,
+            has_sums,
+            labels,
+            widths,
+            values,
+            weights,
+            bound_labels,
+            bound_widths,
+            lower,
+            upper,
+        )
+    )
+    state = new_state(program)
+    worst, rounds, sweeps, steps = solve_program(program, state)
+    n_children, n_cells = allowed.shape
+    estimate = np.empty((n_children, n_cells))
+    for c in range(n_children):
+        for i in range(n_cells):
+            estimate[c, i] = state.x[c, group[i]] * share[i]
+    return estimate, worst, rounds, sweeps, steps
+
+
+@inlined
+def solve_program(program: Program, state: State) -> tuple[float, int, int, int]:
+    """Rounds of descent and polish until one is certified; the state becomes the best point found.
+
+    Returns:
+        Residual in persons, rounds, sweeps, steps.
+    """
+    stiffness = STIFFNESS * program.row_stiffness
+    # large faces cost more than sweeps do
+    planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
+    done = DONE_WITH_ROWS if program.row_child.size > 0 else DONE_PERSONS
+    ridged = False
+    for z in range(program.ridge.shape[0]):
+        for i in range(program.ridge.shape[1]):
+            ridged |= program.ridge[z, i] > 0.0
+    sweeps, steps = 0, 0
+    best, best_x = np.inf, state.x
+    for attempt in range(ROUNDS):
+        sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
+        x, cell_price, row_price = state.x.copy(), state.cell_price.copy(), state.row_price.copy()
+        found, made = polish(
+            program,
+            x,
+            cell_price,
+            row_price,
+            ROW_COMPLIANCE,
+            ridged or attempt > 0,
+            FULL_SWAPS,
+            SINGLE_SWAPS << attempt,
+        )
+        steps += made
+        if found < best:
+            best, best_x = found, x
+        if best <= CERTIFIED_PERSONS:
+            set_rows(state.x, x)
+            set_to(state.cell_price, cell_price)
+            set_to(state.row_price, row_price)
+            return best, attempt + 1, sweeps, steps
+        planned *= 5
+    plain, _ = residual(program, state.x, state.cell_price, state.row_price)
+    if best < plain:
+        set_rows(state.x, best_x)
+    return min(best, plain), ROUNDS, sweeps, steps

@@ -1,0 +1,191 @@
+"""Kernels that make compact arrays of parsed records, with their plain twins.
+
+A record's race codes become one number: the position of its only code, or ~p, where its codes begin at p in a list of
+all several codes, each record's ended by -1. So a record takes 4 bytes, and a few more where it has several codes.
+"""
+
+from itertools import takewhile
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Int16s, Int32s, Integers
+
+COUNTIES = 1000
+"""Most counties of a state: their numbers have three digits."""
+
+
+@njit(nogil=True, cache=True)
+def check_lists(races: Int32s, n_read: int) -> tuple[bool, bool]:
+    """Whether a record has a code after none, and one beyond those that are read.
+
+    Args:
+        races: [rows, 8], codes, 0: none.
+        n_read: Codes that are read.
+    """
+    gap = later = False
+    for row in range(races.shape[0]):
+        for j in range(1, races.shape[1]):
+            if races[row, j] > 0:
+                gap |= races[row, j - 1] == 0
+                later |= j >= n_read
+    return gap, later
+
+
+def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:
+    """Twin of `check_lists`."""
+    gap = (races[:, 1:] > 0) & (races[:, :-1] == 0)
+    return bool(gap.any()), bool((races[:, max(n_read, 1) :] > 0).any())
+
+
+@njit(nogil=True, cache=True)
+def code_rows(
+    parsed: Int32s,
+    wanted: Bools,
+    counties: Integers,
+    blocks: Integers,
+    position: Int16s,
+    first_list: int,
+    rows: Int32s,
+    places: Int32s,
+    races: Int32s,
+    ethnicity: Int16s,
+    lists: Int16s,
+    unknown: Bools,
+) -> tuple[int, int]:
+    """Code the records of one run.
+
+    Args:
+        parsed: [rows, 5 + k]: state, county, tract, block, race codes (0: none), ethnicity code.
+        wanted: [100], states of the run.
+        counties: [100 * COUNTIES + 1], where each county's blocks begin in `blocks`.
+        blocks: Numbers of the run's blocks, ascending.
+        position: [10000], position of each code, -1: unknown.
+        first_list: Length of the list of several codes before these rows.
+        rows: Output, [rows], rows of the run.
+        places: Output, [rows], position of each record's block, -1: not there.
+        races: Output, [rows], as said above.
+        ethnicity: Output, [rows], position of the ethnicity code.
+        lists: Output, [rows * (k + 1)], what is to be added to the list.
+        unknown: Set for columns of codes (races, then ethnicity) with an unknown code, [k + 1].
+    Returns:
+        Records of the run; length of `lists`.
+    """
+    n = n_lists = 0
+    k = parsed.shape[1] - 5
+    for row in range(parsed.shape[0]):
+        state = np.int64(parsed[row, 0])
+        if not wanted[state]:
+            continue
+        county = state * COUNTIES + parsed[row, 1]
+        block = (county * 1_000_000 + parsed[row, 2]) * 10_000 + parsed[row, 3]
+        low, high = counties[county], counties[county + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if blocks[middle] < block:
+                low = middle + 1
+            else:
+                high = middle
+        found = low < blocks.size and blocks[low] == block
+        places[n] = low if found else -1
+        several = k > 1 and parsed[row, 5] > 0
+        if several:
+            races[n] = ~(first_list + n_lists)
+        for j in range(k):
+            code = parsed[row, 4 + j]
+            if code == 0:
+                break
+            own = position[code]
+            unknown[j] |= own < 0
+            if several:
+                lists[n_lists] = own
+                n_lists += 1
+            else:
+                races[n] = own
+        if several:
+            lists[n_lists] = -1
+            n_lists += 1
+        ethnicity[n] = position[parsed[row, 4 + k]]
+        unknown[k] |= ethnicity[n] < 0
+        rows[n] = row
+        n += 1
+    return n, n_lists
+
+
+def code_rows_reference(
+    parsed: Int32s,
+    wanted: Bools,
+    counties: Integers,
+    blocks: Integers,
+    position: Int16s,
+    first_list: int,
+    rows: Int32s,
+    places: Int32s,
+    races: Int32s,
+    ethnicity: Int16s,
+    lists: Int16s,
+    unknown: Bools,
+) -> tuple[int, int]:
+    """Twin of `code_rows`; looks blocks up by their number alone."""
+    where = {int(block): place for place, block in enumerate(blocks)}
+    n, added = 0, 0
+    for row, (state, county, tract, block, *codes, span) in enumerate(parsed.tolist()):
+        if not wanted[state]:
+            continue
+        number = int(f"{state:02d}{county:03d}{tract:06d}{block:04d}")
+        own = [int(position[code]) for code in takewhile(bool, codes)]
+        rows[n], places[n], ethnicity[n] = row, where.get(number, -1), position[span]
+        unknown[: len(own)] |= np.array(own) < 0
+        unknown[-1] |= position[span] < 0
+        if len(own) == 1:
+            races[n] = own[0]
+        else:
+            races[n] = ~(first_list + added)
+            lists[added : added + len(own) + 1] = [*own, -1]
+            added += len(own) + 1
+        n += 1
+    return n, added
+
+
+@njit(nogil=True, cache=True)
+def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s) -> int:
+    """Put records into another order, and their lists of several codes with them.
+
+    Args:
+        order: Records wanted, in order.
+        races: Of each record.
+        lists: The list of several codes.
+        ordered: Output, [order], races.
+        further: Output, the list in the new order; as long as `lists`.
+    Returns:
+        Length of the new list.
+    """
+    n = 0
+    for place in range(order.size):
+        own = races[order[place]]
+        if own >= 0:
+            ordered[place] = own
+            continue
+        ordered[place] = ~n
+        begin = np.int64(~own)
+        while lists[begin] >= 0:
+            further[n] = lists[begin]
+            begin += 1
+            n += 1
+        further[n] = -1
+        n += 1
+    return n
+
+
+def order_lists_reference(
+    order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s
+) -> int:
+    """Twin of `order_lists`."""
+    found: list[int] = []
+    for place, record in enumerate(order):
+        own = int(races[record])
+        ordered[place] = own if own >= 0 else ~len(found)
+        if own < 0:
+            found += [*takewhile(lambda code: code >= 0, lists[~own:].tolist()), -1]
+    further[: len(found)] = found
+    return len(found)

@@ -1,0 +1,345 @@
+"""Kernels that count people in population groups, with their plain twins.
+
+A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level of
+iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration
+(-1: none). The person is in the Alone iteration that all of their race codes share, in the combination iteration of
+each of them, and in the iteration of their ethnicity code.
+
+People stand block by block, and a region is some blocks: those `first[region]` to `first[region + 1]` of `blocks`,
+each with the people `start[block]` to `start[block + 1]`.
+"""
+
+from itertools import takewhile
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
+
+MOST_ITERATIONS = 16
+"""Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""
+
+
+@njit(nogil=True, cache=True)
+def person_iterations(
+    race: int,
+    lists: Int16s,
+    ethnicity: int,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    out: Int32s,
+) -> int:
+    """List the iterations of one person, each once; returns how many.
+
+    Args:
+        race: Position of their only code, or ~p where their codes begin at p in `lists`.
+        lists: Positions of codes, -1 after each person's.
+        ethnicity: Position of the ethnicity code.
+        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        out: Output, [MOST_ITERATIONS].
+    """
+    n: int = 0
+    if race >= 0:
+        out[n] = combination_of[race]
+        n += int(out[n] >= 0)
+        out[n] = alone_of[race]
+        n += int(out[n] >= 0)
+        out[n] = ethnicity_of[ethnicity]
+        n += int(out[n] >= 0)
+        return n
+    place = np.int64(~race)
+    alone = alone_of[lists[place]]
+    while lists[place] >= 0:
+        code = lists[place]
+        place += 1
+        if alone_of[code] != alone:
+            alone = -1
+        found = combination_of[code]
+        known = found < 0
+        for i in range(n):
+            known |= out[i] == found
+        if not known:
+            out[n] = found
+            n += 1
+    out[n] = alone
+    n += int(alone >= 0)
+    out[n] = ethnicity_of[ethnicity]
+    n += int(out[n] >= 0)
+    return n
+
+
+def person_iterations_reference(
+    race: int,
+    lists: Int16s,
+    ethnicity: int,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    out: Int32s,
+) -> int:
+    """Twin of `person_iterations`, by sets."""
+    own = [race] if race >= 0 else [*takewhile(lambda code: code >= 0, lists[~race:].tolist())]
+    alone = set.intersection(*({int(alone_of[code])} for code in own))
+    combined = dict.fromkeys(int(combination_of[code]) for code in own)
+    found = [*combined, *alone, int(ethnicity_of[ethnicity])]
+    found = [iteration for iteration in found if iteration >= 0]
+    out[: len(found)] = found
+    return len(found)
+
+
+@njit(nogil=True, cache=True)
+def count_totals(
+    regions: Integers,
+    first: Integers,
+    blocks: Int32s,
+    start: Integers,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    totals: Integers,
+) -> None:
+    """Add the people of each population group to `totals`.
+
+    Args:
+        regions: [rows], the region of each row.
+        first: [regions + 1], where each region begins in `blocks`.
+        blocks: Blocks, region by region.
+        start: [blocks + 1], where each block's people begin.
+        races, ethnicity: [persons], codes as in `person_iterations`.
+        lists: Codes of people with several.
+        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        totals: [rows, iterations], added to.
+    """
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    n_iterations = totals.shape[1]
+    own = np.zeros(n_iterations + 1, np.int64)  # the last one stands for no iteration, -1
+    for row in range(regions.size):
+        for place in range(first[regions[row]], first[regions[row] + 1]):
+            for person in range(start[blocks[place]], start[blocks[place] + 1]):
+                race = races[person]
+                if race < 0:
+                    n = person_iterations(
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                    )
+                    for i in range(n):
+                        own[found[i]] += 1
+                    continue
+                # The same for one code, without a list.
+                own[combination_of[race]] += 1
+                own[alone_of[race]] += 1
+                own[ethnicity_of[ethnicity[person]]] += 1
+        for iteration in range(n_iterations):
+            totals[row, iteration] += own[iteration]
+        own[:] = 0
+
+
+def count_totals_reference(
+    regions: Integers,
+    first: Integers,
+    blocks: Int32s,
+    start: Integers,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    totals: Integers,
+) -> None:
+    """Twin of `count_totals`."""
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    for row, region in enumerate(regions):
+        for block in blocks[first[region] : first[region + 1]]:
+            for person in range(start[block], start[block + 1]):
+                n = person_iterations_reference(
+                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                )
+                totals[row, found[:n]] += 1
+
+
+@njit(nogil=True, cache=True)
+def count_tables(
+    regions: Integers,
+    first: Integers,
+    blocks: Int32s,
+    start: Integers,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    cells: Int8s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    slots: Int32s,
+    tables: Integers,
+) -> None:
+    """Add the people of the groups that have a slot to their tables of sex by age.
+
+    Args:
+        regions, first, blocks, start, races, lists, ethnicity: As in `count_totals`.
+        cells: [persons], cell of sex by age.
+        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        slots: [rows, iterations], row of a group in `tables`, -1: none.
+        tables: [slots + 1, cells], added to. The last row is working room, for whoever is in a group without a slot:
+            to add without asking is faster. It ends as zeros.
+    """
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    rest = tables.shape[0] - 1
+    n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
+    own = np.empty(n_iterations + 1, np.int32)  # the last one stands for no iteration, -1
+    for row in range(regions.size):
+        own[:] = rest
+        wanted = False
+        for iteration in range(slots.shape[1]):
+            if slots[row, iteration] >= 0:
+                own[iteration] = slots[row, iteration]
+                wanted = True
+        if not wanted:
+            continue
+        for place in range(first[regions[row]], first[regions[row] + 1]):
+            for person in range(start[blocks[place]], start[blocks[place] + 1]):
+                race, cell = races[person], cells[person]
+                if race < 0:
+                    n = person_iterations(
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                    )
+                    for i in range(n):
+                        tables[own[found[i]], cell] += 1
+                    continue
+                # The same for one code, without a list.
+                tables[own[combination_of[race]], cell] += 1
+                tables[own[alone_of[race]], cell] += 1
+                tables[own[ethnicity_of[ethnicity[person]]], cell] += 1
+    tables[rest] = 0
+
+
+def count_tables_reference(
+    regions: Integers,
+    first: Integers,
+    blocks: Int32s,
+    start: Integers,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    cells: Int8s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    slots: Int32s,
+    tables: Integers,
+) -> None:
+    """Twin of `count_tables`."""
+    found = np.empty(MOST_ITERATIONS, np.int32)
+    for row, region in enumerate(regions):
+        for block in blocks[first[region] : first[region + 1]]:
+            for person in range(start[block], start[block + 1]):
+                n = person_iterations_reference(
+                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                )
+                for iteration in found[:n]:
+                    if iteration < slots.shape[1] and slots[row, iteration] >= 0:
+                        tables[slots[row, iteration], cells[person]] += 1
+
+
+@njit(nogil=True, cache=True)
+def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
+    """Sort things (persons by block, blocks by region), keeping their order within one; -1 is none and left out.
+
+    Args:
+        region: [things].
+        n_regions: Regions.
+        start: Output, [n_regions + 1].
+        order: Output, [things], of which the first start[n_regions] are written.
+    """
+    start[:] = 0
+    for thing in range(region.size):
+        if region[thing] >= 0:
+            start[region[thing] + 1] += 1
+    for i in range(n_regions):
+        start[i + 1] += start[i]
+    place = start[:-1].copy()
+    for thing in range(region.size):
+        own = region[thing]
+        if own >= 0:
+            order[place[own]] = thing
+            place[own] += 1
+
+
+def order_by_region_reference(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
+    """Twin of `order_by_region`."""
+    (inside,) = np.nonzero(region >= 0)
+    start[0] = 0
+    start[1:] = np.cumsum(np.bincount(region[inside], minlength=n_regions))
+    order[: inside.size] = inside[np.argsort(region[inside], kind="stable")]
+
+
+@njit(nogil=True, cache=True)
+def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
+    """Choose each group's detail by its noisy count, and number the groups that get a table.
+
+    Args:
+        stage_1: [rows, iterations], noisy counts.
+        thresholds: [3], non-decreasing.
+        detail: Output, [rows, iterations]: how many thresholds are at or below the count.
+        slots: Output, [rows, iterations]: number of a group among those of detail 1 or more, -1: detail 0.
+    Returns:
+        Groups of detail 1 or more.
+    """
+    n = 0
+    for row in range(stage_1.shape[0]):
+        for iteration in range(stage_1.shape[1]):
+            count = stage_1[row, iteration]
+            if count < thresholds[0]:
+                detail[row, iteration] = 0
+                slots[row, iteration] = -1
+            else:
+                detail[row, iteration] = 1 + (count >= thresholds[1]) + (count >= thresholds[2])
+                slots[row, iteration] = n
+                n += 1
+    return n
+
+
+def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
+    """Twin of `choose_detail`."""
+    detail[:] = np.searchsorted(thresholds, stage_1, side="right")
+    chosen = detail > 0
+    slots[:] = -1
+    n = int(np.count_nonzero(chosen))
+    slots[chosen] = np.arange(n)
+    return n
+
+
+@njit(nogil=True, cache=True)
+def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
+    """List the groups whose total is published: detail 0 and a count above a bound.
+
+    Args:
+        totals: [rows, iterations], noisy counts; set to 0 where another detail was chosen.
+        detail: [rows, iterations].
+        keep_above: A count is published if it is larger.
+        places: Output, flat places of the groups, [rows * iterations].
+    Returns:
+        How many are listed.
+    """
+    n = 0
+    width = totals.shape[1]
+    for row in range(totals.shape[0]):
+        for iteration in range(width):
+            if detail[row, iteration] != 0:
+                totals[row, iteration] = 0
+            else:
+                places[n] = row * width + iteration
+                n += totals[row, iteration] > keep_above
+    return n
+
+
+def list_totals_reference(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
+    """Twin of `list_totals`."""
+    totals[detail != 0] = 0
+    (found,) = np.nonzero(((detail == 0) & (totals > keep_above)).reshape(-1))
+    places[: found.size] = found
+    return int(found.size)

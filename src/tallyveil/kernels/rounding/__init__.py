@@ -1,0 +1,1 @@
+"""Controlled rounding as a minimum-cost flow, compiled."""

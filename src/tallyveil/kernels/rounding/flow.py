@@ -1,0 +1,161 @@
+"""Kernel that rounds one family by one minimum-cost flow, with its plain twin."""
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.laminar_forest import laminar_forest
+from tallyveil.kernels.rounding.network import aim, rounding_network
+from tallyveil.kernels.rounding.network_simplex import (
+    INFEASIBLE,
+    OPTIMAL,
+    minimum_cost_flow,
+    proves_least_cost,
+)
+
+CROSSED, UNPROVED, SETTLED = 16, 17, 18
+"""Outcomes beside those of the network simplex: sets that are not nested; a flow whose proof failed (a
+defect); nothing left to choose."""
+
+
+@njit(nogil=True, cache=True)
+def round_by_flow(
+    labels: Int32s,
+    stage: Integers,
+    nearest: Bools,
+    bounds: Bounds,
+    entries: Entries,
+    parent_counts: Integers,
+) -> tuple[int, Integers]:
+    """Round one family of C children on s cells, each estimate down or up.
+
+    Args:
+        labels: [m, s], answers of the rounding queries and of the constraints; -1: none.
+        stage: [m], the rounding stage of each, from 0 on; -1: a constraint.
+        nearest: [K], whether a stage aims at the nearest whole number instead of the estimate.
+        bounds: Of each of the m queries; rounding queries have none.
+        entries: Estimates of the n pairs of a child and a cell it may have people in.
+        parent_counts: [s], or empty where the children need not sum to anything.
+    Returns:
+        OPTIMAL, SETTLED, INFEASIBLE (no neighbouring whole numbers satisfy everything), CROSSED, TOO_LARGE,
+        STOPPED or UNPROVED; and, for the first two, each entry's person above its floor, [n], 0 or 1.
+    """
+    up = np.zeros(entries.cell.size, dtype=np.int64)
+    nested, forest = laminar_forest(labels)
+    if not nested:
+        return CROSSED, up
+    weight = np.zeros((nearest.size, forest.above.size), dtype=np.int64)
+    for q in range(stage.size):
+        if stage[q] >= 0:
+            for z in forest.set_of[q]:
+                if z >= 0:
+                    weight[stage[q], z] += 1
+    left = parent_counts.copy()
+    if left.size:
+        for e in range(up.size):
+            left[entries.cell[e]] -= entries.floor[e]
+    feasible, arc_of, net = rounding_network(forest, weight, nearest, bounds, entries, left, up)
+    if not feasible:
+        return INFEASIBLE, up
+    status, flow, potentials = minimum_cost_flow(
+        net.tail, net.head, net.capacity, net.costs, net.supply, net.useful, net.begin, net.first_arc
+    )
+    if status != OPTIMAL:
+        return status, up
+    if not proves_least_cost(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):
+        return UNPROVED, up
+    free = 0
+    for e in range(up.size):
+        if arc_of[e] >= 0:
+            up[e] += flow[arc_of[e]]
+            free += 1
+    return (OPTIMAL if free else SETTLED), up
+
+
+@njit(nogil=True, cache=True)
+def attained(
+    labels: Int32s,
+    stage: Integers,
+    nearest: Bools,
+    bounds: Bounds,
+    entries: Entries,
+    parent_counts: Integers,
+    up: Integers,
+) -> tuple[bool, Integers]:
+    """Check a rounding and sum its deviations, straight from the answers and in whole numbers.
+
+    Args:
+        up: [n], each entry's persons above its floor; the others as for `round_by_flow`.
+    Returns:
+        Whether counts are not negative, each entry is one of its two neighbours, and every sum and bound holds;
+        and the deviation of each stage, [K], in units of 2^-20.
+    """
+    good, deviation = True, np.zeros(nearest.size, dtype=np.int64)
+    left = parent_counts.copy()
+    for e in range(up.size):
+        good &= (up[e] == 0 or up[e] == 1) and entries.floor[e] >= 0
+        if left.size:
+            left[entries.cell[e]] -= entries.floor[e] + up[e]
+    for i in range(left.size):
+        good &= left[i] == 0
+    width = 0
+    for q in range(labels.shape[0]):
+        width = max(width, bounds.offset[q + 1] - bounds.offset[q])
+        for i in range(labels.shape[1]):
+            width = max(width, labels[q, i] + 1)
+    sums, floors, parts = np.zeros(width, np.int64), np.zeros(width, np.int64), np.zeros(width, np.int64)
+    for c in range(entries.start.size - 1):
+        for q in range(stage.size):
+            for k in range(width):
+                sums[k], floors[k], parts[k] = 0, 0, 0
+            for e in range(entries.start[c], entries.start[c + 1]):
+                k = labels[q, entries.cell[e]]
+                if k >= 0:
+                    sums[k] += up[e]
+                    floors[k] += entries.floor[e]
+                    parts[k] += entries.part[e]
+            if stage[q] >= 0:
+                for k in range(width):
+                    deviation[stage[q]] += abs(sums[k] * ONE - aim(parts[k], nearest[stage[q]]))
+            for column in range(bounds.offset[q], bounds.offset[q + 1]):
+                persons = sums[column - bounds.offset[q]] + floors[column - bounds.offset[q]]
+                good &= bounds.lower[c, column] <= persons <= bounds.upper[c, column]
+    return good, deviation
+
+
+def round_by_flow_reference(
+    labels: Int32s,
+    stage: Integers,
+    nearest: Bools,
+    bounds: Bounds,
+    entries: Entries,
+    parent_counts: Integers,
+) -> tuple[bool, list[int]]:
+    """Twin of `round_by_flow`: every rounding in turn; for families of a few entries.
+
+    Returns:
+        Whether some rounding satisfies everything, and the least deviations by stage, in units of 2^-20.
+    """
+    n = entries.cell.size
+    child = np.repeat(np.arange(entries.start.size - 1), np.diff(entries.start))
+    choices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    persons = entries.floor + choices
+    good = np.ones(2**n, dtype=np.bool_)
+    if parent_counts.size:
+        for i, count in enumerate(parent_counts):
+            good &= persons[:, entries.cell == i].sum(axis=1) == count
+    gaps = np.zeros((2**n, nearest.size), dtype=np.int64)
+    for q, own in enumerate(labels):
+        for c, k in np.ndindex(entries.start.size - 1, int(own.max(initial=-1)) + 1):
+            inside = (child == c) & (own[entries.cell] == k)
+            if stage[q] >= 0:
+                target = int(entries.part[inside].sum())
+                goal = round(target / ONE) * ONE if nearest[stage[q]] else target
+                gaps[:, stage[q]] += np.abs(choices[:, inside].sum(axis=1) * ONE - goal)
+            elif bounds.offset[q] + k < bounds.offset[q + 1]:
+                column = bounds.offset[q] + k
+                sums = persons[:, inside].sum(axis=1)
+                good &= (sums >= bounds.lower[c, column]) & (sums <= bounds.upper[c, column])
+    found: list[tuple[int, ...]] = sorted(tuple(int(gap) for gap in row) for row in gaps[good])
+    return bool(found), list(found[0]) if found else []

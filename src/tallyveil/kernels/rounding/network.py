@@ -1,0 +1,330 @@
+"""Kernel that states one family's controlled rounding as a minimum-cost flow.
+
+A *set* is the cells that one answer sums. Where all sets are nested or disjoint, people flow from each cell's
+leftover (parent minus floors) to the smallest set of a child that holds the cell, through ever larger sets, to
+node 0. One unit through a set is one person above the floors; an answer's deviation is convex and linear between
+whole numbers, so it is the cost of up to three parallel arcs. Every arc leads to a node of smaller number.
+
+A set needs no node of its own where its deviation is linear in what flows through it: one open cell, or a target
+of zero and no binding bound. Its cost is then added to the arcs that pass through it. Sets of the same open
+cells and the same target share a node. (Proof that all this keeps the optimum: docs/proofs/rounding.md.)
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Integers
+from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
+from tallyveil.kernels.rounding.laminar_forest import Forest
+from tallyveil.kernels.rounding.start import first_flow
+from tallyveil.kernels.vectors import set_rows
+
+
+class _Sets(NamedTuple):
+    """Sets of one child; the last one stands for answers that no cell is in.
+
+    live: open cells. target: in units above the floors. low, high: bounds in persons above the floors. weight:
+    [K, sets], how many queries of a stage the set stands for. number: the set's node, or -1.
+
+    whole: sum of the floors. alias: the set above whose node this one shares, or -1.
+
+    Of the sets that are passed from this one, itself included, up to the first one with a node: onward, that
+    node, or 0; toll, [K, sets], the sum of their costs; least and most, the bounds within 0 and 1 of those with a
+    single open cell.
+    """
+
+    live: Integers
+    target: Integers
+    low: Integers
+    high: Integers
+    weight: Integers
+    number: Integers
+    onward: Integers
+    toll: Integers
+    least: Integers
+    most: Integers
+    whole: Integers
+    alias: Integers
+
+
+@njit(nogil=True, cache=True)
+def aim(target: int, nearest: bool) -> int:
+    """The target itself, or the nearest whole number of persons (halves to even), in units."""
+    if not nearest:
+        return target
+    whole, part = target // ONE, target % ONE
+    up = part > ONE // 2 or (part == ONE // 2 and whole % 2 == 1)
+    return (whole + (1 if up else 0)) * ONE
+
+
+@inlined
+def rounding_network(
+    forest: Forest,
+    weight: Integers,
+    nearest: Bools,
+    bounds: Bounds,
+    entries: Entries,
+    left: Integers,
+    up: Integers,
+) -> tuple[bool, Integers, Network]:
+    """The network of one family.
+
+    Args:
+        forest: The sets.
+        weight: [K, sets], how many queries of a stage have this set as an answer.
+        nearest: [K], whether a stage aims at the nearest whole number instead of the estimate.
+        bounds: Constraints.
+        entries: Estimates.
+        left: [s], parent minus floors; or empty where the children need not sum to anything.
+        up: [n], changed: 1 where a bound leaves an entry no choice but up.
+    Returns:
+        Whether every bound leaves room (if not, the rest is void); each entry's arc, [n], or -1 where there is
+        no choice; and the network.
+    """
+    n_sets, n_children, cell = forest.above.size, entries.start.size - 1, entries.cell
+    most_arcs, most_nodes = cell.size + 3 * n_children * n_sets, 1 + n_children * n_sets + left.size
+    net = Network(
+        np.empty(most_arcs, dtype=np.int64),
+        np.empty(most_arcs, dtype=np.int64),
+        np.empty(most_arcs, dtype=np.int64),
+        np.empty((nearest.size, most_arcs), dtype=np.int64),
+        np.zeros(most_nodes, dtype=np.int64),
+        np.empty(most_arcs, dtype=np.bool_),
+        np.empty(most_arcs, dtype=np.int64),
+        np.empty(most_nodes, dtype=np.int64),
+    )
+    out = np.empty(most_nodes + 1, dtype=np.int64)  # where the arcs out of each set's node begin; at most 3
+    arc_of = np.full(cell.size, -1, dtype=np.int64)
+    forced = np.zeros(left.size, dtype=np.int64)
+    n, a, feasible = int(np.int64(1)), int(np.int64(0)), True
+    sets = _no_sets(n_sets, nearest.size)
+    for c in range(n_children):
+        _load_child(sets, forest, weight, bounds, entries, left, c)
+        _share_nodes(forest, sets)
+        for z in range(n_sets + 1):
+            feasible &= sets.low[z] <= sets.high[z]
+        if not feasible:
+            break
+        n, a = _add_sets(n, a, forest, sets, weight, nearest, net, out)
+        a = _add_entries(c, a, forest, sets, entries, left, net, arc_of, forced, up)
+    n_inner = n
+    n_open = n
+    for i in range(left.size):
+        n_open += left[i] != 0
+    net = _trim(net, n_open, a)
+    if feasible:
+        _add_cells(n_inner, left, forced, entries, arc_of, net)
+        first_flow(net, out, n_inner, entries, arc_of)
+    return feasible, arc_of, net
+
+
+@internal
+def _trim(net: Network, n: int, a: int) -> Network:
+    """The network with n nodes and a arcs, and a first flow of zero."""
+    return Network(
+        net.tail[:a],
+        net.head[:a],
+        net.capacity[:a],
+        net.costs[:, :a].copy(),
+        net.supply[:n],
+        net.useful[:a],
+        np.zeros(a, dtype=np.int64),
+        np.full(n, -1, dtype=np.int64),
+    )
+
+
+@internal
+def _no_sets(nothing: int, n_stages: int) -> _Sets:
+    """Arrays for the sets of one child, to be used for every child in turn."""
+    return _Sets(
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty((n_stages, nothing), dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty((n_stages, nothing + 1), dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing + 1, dtype=np.int64),
+        np.empty(nothing, dtype=np.int64),
+    )
+
+
+@internal
+def _load_child(
+    sets: _Sets,
+    forest: Forest,
+    weight: Integers,
+    bounds: Bounds,
+    entries: Entries,
+    left: Integers,
+    c: int,
+) -> None:
+    """Sums over the entries of child c, and its bounds."""
+    nothing = forest.above.size
+    live, whole, target, low, high = sets.live, sets.whole, sets.target, sets.low, sets.high
+    for z in range(nothing + 1):
+        live[z], whole[z], target[z], low[z], sets.number[z] = 0, 0, 0, 0, -1
+        sets.onward[z], sets.least[z], sets.most[z] = 0, 0, 1
+    sets.toll[:] = 0
+    set_rows(sets.weight, weight)
+    for e in range(entries.start[c], entries.start[c + 1]):
+        z = forest.deepest[entries.cell[e]]
+        z = z if z >= 0 else nothing
+        live[z] += 1 if left.size == 0 or left[entries.cell[e]] != 0 else 0
+        whole[z] += entries.floor[e]
+        target[z] += entries.part[e]
+    live[nothing], whole[nothing], target[nothing] = 0, 0, 0
+    for z in range(nothing - 1, -1, -1):
+        above = forest.above[z]
+        if above >= 0:
+            live[above] += live[z]
+            whole[above] += whole[z]
+            target[above] += target[z]
+    for z in range(nothing + 1):
+        high[z] = live[z]
+    for q in range(bounds.offset.size - 1):
+        for column in range(bounds.offset[q], bounds.offset[q + 1]):
+            k = column - bounds.offset[q]
+            z = forest.set_of[q, k] if k < forest.set_of.shape[1] else -1
+            z = z if z >= 0 else nothing
+            low[z] = max(low[z], bounds.lower[c, column] - whole[z])
+            high[z] = min(high[z], bounds.upper[c, column] - whole[z])
+
+
+@internal
+def _share_nodes(forest: Forest, sets: _Sets) -> None:
+    """Mark the sets that need a node (number 0), and find those that share the node of the set above (alias)."""
+    live, target, low, high = sets.live, sets.target, sets.low, sets.high
+    for z in range(forest.above.size - 1, -1, -1):
+        sets.alias[z] = -1
+        if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]):
+            continue
+        sets.number[z] = 0
+        p = forest.above[z]
+        if p >= 0 and live[p] == live[z] and target[p] == target[z]:
+            sets.alias[z] = p
+            for k in range(sets.weight.shape[0]):
+                sets.weight[k, p] += sets.weight[k, z]
+            low[p], high[p] = max(low[p], low[z]), min(high[p], high[z])
+
+
+@internal
+def _add_sets(
+    n: int,
+    a: int,
+    forest: Forest,
+    sets: _Sets,
+    weight: Integers,
+    nearest: Bools,
+    net: Network,
+    out: Integers,
+) -> tuple[int, int]:
+    """Number the nodes of a child's sets from n on, add the arcs out of them from a on, and sum up what is passed.
+
+    A lower bound is sent on beforehand. Returns the next node and the next arc.
+    """
+    for z in range(forest.above.size):
+        above = forest.above[z]  # -1 is the last set, which is passed at no cost
+        if sets.alias[z] >= 0 or sets.number[z] == 0:
+            if sets.alias[z] >= 0:
+                sets.number[z] = sets.number[sets.alias[z]]
+            else:
+                sets.number[z], out[n] = n, a
+                a = _add_arcs(z, a, sets.onward[above], above, sets, nearest, net)
+                n += 1
+            sets.onward[z] = sets.number[z]
+            continue
+        sets.onward[z], sets.least[z], sets.most[z] = sets.onward[above], sets.least[above], sets.most[above]
+        if sets.live[z] == 1:
+            sets.least[z], sets.most[z] = max(sets.least[z], sets.low[z]), min(sets.most[z], sets.high[z])
+        for k in range(nearest.size):
+            goal = aim(sets.target[z], nearest[k])
+            sets.toll[k, z] = sets.toll[k, above] + weight[k, z] * (abs(ONE - goal) - abs(goal))
+    return n, a
+
+
+@internal
+def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools, net: Network) -> int:
+    """Add the arcs out of a set's node: below the target, across it, above it. Returns the next arc."""
+    node, reached, high = sets.number[z], sets.low[z], sets.high[z]
+    whole, rest, priced = sets.target[z] // ONE, sets.target[z] % ONE, False
+    for k in range(nearest.size):
+        priced |= sets.weight[k, z] > 0
+    net.supply[node] -= reached
+    net.supply[into] += reached
+    for piece in range(3):
+        until = min(max(whole + (1 if piece and rest else 0), reached), high)
+        if piece == 2 or not priced:
+            until = high
+        if until <= reached:
+            continue
+        net.tail[a], net.head[a], net.capacity[a] = node, into, until - reached
+        net.useful[a] = sets.target[z] > 0
+        for k in range(nearest.size):
+            slope = -ONE if piece == 0 else ONE
+            if piece == 1:
+                goal = aim(sets.target[z], nearest[k])
+                slope = abs((whole + 1) * ONE - goal) - abs(whole * ONE - goal)
+            net.costs[k, a] = sets.weight[k, z] * slope + sets.toll[k, above]
+        reached = until
+        a += 1
+    return a
+
+
+@internal
+def _add_entries(
+    c: int,
+    a: int,
+    forest: Forest,
+    sets: _Sets,
+    entries: Entries,
+    left: Integers,
+    net: Network,
+    arc_of: Integers,
+    forced: Integers,
+    up: Integers,
+) -> int:
+    """Add the arcs of a child's open entries from a on; their tails are cells for now. Returns the next arc."""
+    for e in range(entries.start[c], entries.start[c + 1]):
+        i = entries.cell[e]
+        if left.size and left[i] == 0:
+            continue
+        z = forest.deepest[i]
+        up[e] = sets.least[z]
+        net.supply[sets.onward[z]] += up[e]
+        if left.size:
+            forced[i] += up[e]
+        if up[e] < sets.most[z]:
+            net.tail[a], net.head[a], net.capacity[a] = i, sets.onward[z], 1
+            net.useful[a] = entries.part[e] > 0
+            for k in range(net.costs.shape[0]):
+                net.costs[k, a] = sets.toll[k, z]
+            arc_of[e] = a
+            a += 1
+    return a
+
+
+@internal
+def _add_cells(
+    n: int, left: Integers, forced: Integers, entries: Entries, arc_of: Integers, net: Network
+) -> None:
+    """Number the cells with people left over from n on and make them the tails of their entries."""
+    node = np.zeros(max(left.size, 1), dtype=np.int64)
+    for i in range(left.size):
+        if left[i] != 0:
+            node[i] = n
+            net.supply[n] = left[i] - forced[i]
+            n += 1
+    for e in range(arc_of.size):
+        if arc_of[e] >= 0:
+            net.tail[arc_of[e]] = node[entries.cell[e]] if left.size else 0
+    sent = 0
+    for u in range(1, net.supply.size):
+        sent += net.supply[u]
+    net.supply[0] = -sent

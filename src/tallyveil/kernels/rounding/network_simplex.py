@@ -1,0 +1,364 @@
+"""Kernel for minimum-cost flows with several costs in order of importance, with its plain twin.
+
+The primal network simplex method on whole numbers. Node 0 is the root of the spanning tree. The tree is kept
+strongly feasible: from every node a positive amount can be sent to the root along tree arcs, so that no sequence
+of pivots repeats and the method ends. A later cost is minimised over all the optima of the earlier ones: those
+are the flows that stay at their bounds wherever an earlier reduced cost is not zero, so such arcs are frozen and
+the method goes on from the tree it has (proof: docs/proofs/rounding.md). No weights are needed.
+
+Reduced cost of an arc: cost + potential[tail] - potential[head]. Artificial arcs join every node to the root at
+a first cost above that of any cycle; they are numbered after the real ones.
+
+Source: Cunningham 1976, A network simplex method; Ahuja, Magnanti, Orlin 1993, Network Flows, chapter 11.
+"""
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Bools, Int8s, Integers
+from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.rounding.spanning_tree import (
+    ABOVE,
+    ARC,
+    DEPTH,
+    SENSE,
+    first_tree,
+    rehang,
+    reprice,
+    shift,
+)
+from tallyveil.kernels.vectors import set_to
+
+OPTIMAL, INFEASIBLE, TOO_LARGE, STOPPED = 0, 1, 2, 3
+
+ASLEEP, AWAKE, FROZEN = 0, 1, 2
+
+NO_LIMIT = 2**60
+"""Capacity of artificial arcs; flows must be smaller."""
+
+PIVOTS_PER_ARC = 200
+"""Pivots allowed, as a multiple of nodes and arcs. Families take less than 2."""
+
+BLEND = 2**12
+"""Weight of a cost against the next one where all are minimised at once to begin with; no answer depends on it."""
+
+
+@njit(nogil=True, cache=True)
+def minimum_cost_flow(
+    tail: Integers,
+    head: Integers,
+    capacity: Integers,
+    costs: Integers,
+    supply: Integers,
+    useful: Bools,
+    begin: Integers,
+    first_arc: Integers,
+) -> tuple[int, Integers, Integers]:
+    """A flow of least first cost, among those of least second cost, and so on.
+
+    Args:
+        tail, head: [a], nodes of each arc.
+        capacity: [a], above zero; flows lie between 0 and it.
+        costs: [K, a], cost of one unit, most important first; K at least 1.
+        supply: [n], what each node sends out (negative: takes in); sums to zero.
+        useful: [a], arcs to try first; the others are priced when these are done.
+        begin: [a], a flow to start from: at zero or at capacity on every arc but the first arcs.
+        first_arc: [n], an arc with room left that leads from the node to one of smaller number, to start the
+            tree with; or -1. Where `begin` does not balance at a node, its first arc must be at zero.
+    Returns:
+        OPTIMAL, INFEASIBLE, TOO_LARGE (costs could overflow) or STOPPED (too many pivots); the flow, [a]; and
+        potentials, [K, n], that prove it optimal.
+    """
+    n, n_arcs = supply.size, tail.size
+    flow = np.zeros(n_arcs + n, dtype=np.int64)
+    set_to(flow, begin)
+    potentials = np.zeros((costs.shape[0], n), dtype=np.int64)
+    largest = int(np.int64(0))
+    for k in range(costs.shape[0]):
+        for arc in range(n_arcs):
+            largest = max(largest, abs(costs[k, arc]))
+    if largest >= 2**58 // (n + 1) - 1:
+        return TOO_LARGE, flow[:n_arcs], potentials
+    room = np.full(n_arcs + n, NO_LIMIT, dtype=np.int64)
+    set_to(room, capacity)
+    state = np.ones(n_arcs + n, dtype=np.int8)  # 1: at zero; -1: at capacity; 0: in the tree, or frozen
+    tree = first_tree(tail, head, supply, first_arc, flow, state)
+    mark = np.empty(n_arcs, dtype=np.int8)
+    set_to(mark, useful)
+    cost = np.empty(n_arcs + n, dtype=np.int64)
+    budget = PIVOTS_PER_ARC * (n_arcs + n)
+    if _blend(costs, largest, cost, n):  # only to begin the exact stages near their end
+        budget = _minimise(tail, head, room, cost, flow, state, tree, mark, potentials[0], budget)
+    for k in range(costs.shape[0]):
+        if budget < 0:
+            return STOPPED, flow[:n_arcs], potentials
+        set_to(cost, costs[k])
+        cost[n_arcs:] = (largest + 1) * (n + 1) if k == 0 else 0
+        budget = _minimise(tail, head, room, cost, flow, state, tree, mark, potentials[k], budget)
+        if budget < 0:
+            return STOPPED, flow[:n_arcs], potentials
+        for arc in range(n_arcs, n_arcs + n):
+            if k == 0 and flow[arc] != 0:
+                return INFEASIBLE, flow[:n_arcs], potentials
+        _freeze(tail, head, cost, potentials[k], state, mark)
+    return OPTIMAL, flow[:n_arcs], potentials
+
+
+@internal
+def _blend(costs: Integers, largest: int, cost: Integers, n: int) -> bool:
+    """Write a weighted sum of several costs, most important first; False where there is one, or too large."""
+    n_arcs = costs.shape[1]
+    limit, total = 2**58 // (n + 1) - 1, largest
+    for _ in range(1, costs.shape[0]):
+        if total > (limit - largest) // BLEND:
+            return False
+        total = total * BLEND + largest
+    set_to(cost, costs[0])
+    for k in range(1, costs.shape[0]):
+        for arc in range(n_arcs):
+            cost[arc] = cost[arc] * BLEND + costs[k, arc]
+    cost[n_arcs:] = (total + 1) * (n + 1)
+    return bool(costs.shape[0] > 1)
+
+
+@internal
+def _minimise(
+    tail: Integers,
+    head: Integers,
+    room: Integers,
+    cost: Integers,
+    flow: Integers,
+    state: Int8s,
+    tree: Integers,
+    mark: Int8s,
+    potential: Integers,
+    budget: int,
+) -> int:
+    """Pivot to the least cost. Returns the pivots left, or -1 when they ran out.
+
+    Only awake arcs are searched, in blocks that go round; when none of them helps, every other arc is priced
+    and those that help are woken.
+    """
+    ring = np.empty(tail.size, dtype=np.int64)
+    n_ring = int(np.int64(0))
+    for arc in range(tail.size):
+        if mark[arc] == AWAKE:
+            ring[n_ring] = arc
+            n_ring += 1
+    reprice(tree, cost, potential)
+    place = int(np.int64(0))
+    while True:
+        entering, place = _search(tail, head, cost, potential, state, ring, n_ring, place)
+        if entering < 0:
+            woken = n_ring
+            for arc in range(tail.size):
+                reduced = state[arc] * (cost[arc] + potential[tail[arc]] - potential[head[arc]])
+                if reduced < 0 and mark[arc] == ASLEEP:
+                    mark[arc] = AWAKE
+                    ring[n_ring] = arc
+                    n_ring += 1
+            if n_ring == woken:
+                return budget
+            place = woken
+            continue
+        if budget == 0:
+            return -1
+        budget -= 1
+        _pivot(tail[entering], head[entering], entering, room, cost, flow, state, tree, potential)
+
+
+@internal
+def _search(
+    tail: Integers,
+    head: Integers,
+    cost: Integers,
+    potential: Integers,
+    state: Int8s,
+    ring: Integers,
+    n_ring: int,
+    place: int,
+) -> tuple[int, int]:
+    """The arc that helps most in the first block that has one, or -1; and where to go on."""
+    block = max(int(np.sqrt(n_ring)), 10)
+    best, found, left = 0, -1, block
+    for _ in range(n_ring):
+        if place >= n_ring:
+            place = 0
+        arc = ring[place]
+        reduced = state[arc] * (cost[arc] + potential[tail[arc]] - potential[head[arc]])
+        if reduced < best:
+            best, found = reduced, arc
+        place += 1
+        left -= 1
+        if left == 0:
+            if found >= 0:
+                break
+            left = block
+    return found, place
+
+
+@internal
+def _pivot(
+    tail: int,
+    head: int,
+    entering: int,
+    room: Integers,
+    cost: Integers,
+    flow: Integers,
+    state: Int8s,
+    tree: Integers,
+    potential: Integers,
+) -> None:
+    """Send as much as possible round the cycle of the entering arc; the last arc that stops it leaves the tree.
+
+    Last along the cycle, which is walked in its direction from the apex on: that keeps the tree strongly feasible.
+    """
+    forward = state[entering] == 1
+    first, second = (tail, head) if forward else (head, tail)
+    u, v = first, second
+    while u != v:
+        if tree[u, DEPTH] >= tree[v, DEPTH]:
+            u = tree[u, ABOVE]
+        else:
+            v = tree[v, ABOVE]
+    apex = u
+    amount, leaving, below, other = room[entering], -1, first, second
+    u = first
+    while u != apex:  # down from the apex to the first end
+        arc = tree[u, ARC]
+        spare = flow[arc] if tree[u, SENSE] == 1 else room[arc] - flow[arc]
+        if spare < amount:
+            amount, leaving = spare, u
+        u = tree[u, ABOVE]
+    u = second
+    while u != apex:  # and from the second end up to it
+        arc = tree[u, ARC]
+        spare = room[arc] - flow[arc] if tree[u, SENSE] == 1 else flow[arc]
+        if spare <= amount:
+            amount, leaving, below, other = spare, u, second, first
+        u = tree[u, ABOVE]
+    if amount > 0:
+        flow[entering] += amount if forward else -amount
+        u = first
+        while u != apex:
+            flow[tree[u, ARC]] -= tree[u, SENSE] * amount
+            u = tree[u, ABOVE]
+        u = second
+        while u != apex:
+            flow[tree[u, ARC]] += tree[u, SENSE] * amount
+            u = tree[u, ABOVE]
+    if leaving < 0:
+        state[entering] = -state[entering]
+        return
+    out = tree[leaving, ARC]
+    state[entering] = 0
+    state[out] = 1 if flow[out] == 0 else -1
+    rehang(tree, below, other, leaving, entering, 1 if below == tail else -1)
+    reduced = cost[entering] + potential[tail] - potential[head]
+    shift(tree, potential, below, -reduced if below == tail else reduced)
+
+
+@internal
+def _freeze(
+    tail: Integers, head: Integers, cost: Integers, potential: Integers, state: Int8s, mark: Int8s
+) -> None:
+    """Hold every arc whose reduced cost is not zero where it is."""
+    for arc in range(tail.size):
+        if state[arc] != 0 and cost[arc] + potential[tail[arc]] != potential[head[arc]]:
+            state[arc] = 0
+            mark[arc] = FROZEN
+
+
+@njit(nogil=True, cache=True)
+def proves_least_cost(
+    tail: Integers,
+    head: Integers,
+    capacity: Integers,
+    costs: Integers,
+    supply: Integers,
+    flow: Integers,
+    potentials: Integers,
+) -> bool:
+    """Whether the potentials prove a flow feasible and lexicographically of least cost, in whole numbers.
+
+    An arc's first reduced cost that is not zero must hold it at zero (positive) or at capacity (negative).
+
+    Args:
+        tail, head, capacity, costs, supply: As for `minimum_cost_flow`.
+        flow: [a].
+        potentials: [K, n].
+    """
+    left = supply.copy()
+    for arc in range(tail.size):
+        if flow[arc] < 0 or flow[arc] > capacity[arc]:
+            return False
+        left[tail[arc]] -= flow[arc]
+        left[head[arc]] += flow[arc]
+        for k in range(costs.shape[0]):
+            reduced = costs[k, arc] + potentials[k, tail[arc]] - potentials[k, head[arc]]
+            if reduced != 0:
+                if flow[arc] != (0 if reduced > 0 else capacity[arc]):
+                    return False
+                break
+    balanced = True
+    for u in range(left.size):
+        balanced &= left[u] == 0
+    return balanced
+
+
+def minimum_cost_flow_reference(
+    tail: Integers, head: Integers, capacity: Integers, costs: Integers, supply: Integers
+) -> tuple[int, Integers]:
+    """Twin of `minimum_cost_flow`, by shortest augmenting paths under costs compared as tuples.
+
+    Returns:
+        OPTIMAL or INFEASIBLE, and the flow, which may be another one of the same costs.
+    """
+    price = [tuple(int(c) for c in column) for column in costs.T]
+    zero = (0,) * costs.shape[0]
+    flow = np.where([p < zero for p in price], capacity, 0).astype(np.int64)
+    excess = supply.copy()
+    np.subtract.at(excess, tail, flow)
+    np.add.at(excess, head, flow)
+    while (excess > 0).any():
+        source = int(np.argmax(excess > 0))
+        before = _shortest_paths(tail, head, capacity, price, flow, source)
+        ends = [u for u in range(supply.size) if u in before and excess[u] < 0]
+        if not ends:
+            return INFEASIBLE, flow
+        steps, u = [], ends[0]
+        while u != source:
+            arc, forward = before[u]
+            steps.append((arc, forward))
+            u = int(tail[arc] if forward else head[arc])
+        spare = [int(capacity[arc] - flow[arc]) if forward else int(flow[arc]) for arc, forward in steps]
+        amount = min(*spare, int(excess[source]), -int(excess[ends[0]]))
+        for arc, forward in steps:
+            flow[arc] += amount if forward else -amount
+        excess[source] -= amount
+        excess[ends[0]] += amount
+    return OPTIMAL, flow
+
+
+def _shortest_paths(
+    tail: Integers,
+    head: Integers,
+    capacity: Integers,
+    price: list[tuple[int, ...]],
+    flow: Integers,
+    source: int,
+) -> dict[int, tuple[int, bool]]:
+    """The last step (arc, forward) of a cheapest path to every node that can be reached (Bellman, Ford)."""
+    length = {source: (0,) * len(price[0])}
+    before: dict[int, tuple[int, bool]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for arc in range(tail.size):
+            for u, v, sign in ((int(tail[arc]), int(head[arc]), 1), (int(head[arc]), int(tail[arc]), -1)):
+                spare = capacity[arc] - flow[arc] if sign == 1 else flow[arc]
+                if spare > 0 and u in length:
+                    reach = tuple(a + sign * b for a, b in zip(length[u], price[arc], strict=True))
+                    if v not in length or reach < length[v]:
+                        length[v], before[v], changed = reach, (arc, sign == 1), True
+    return before

@@ -1,0 +1,83 @@
+"""Kernel that gives the network of a rounding a first flow. The optimum does not depend on it."""
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Integers
+from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
+
+
+@njit(nogil=True, cache=True)
+def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_of: Integers) -> None:
+    """Fill `begin` and `first_arc`: each cell's people to its largest fractional parts, then up as it comes.
+
+    Args:
+        net: The network; `begin` is zero and `first_arc` is -1. Changed.
+        out: Where the arcs out of each set's node begin.
+        n_inner: Nodes that are not cells, node 0 included; they come first.
+        entries: Estimates.
+        arc_of: [n], each entry's arc, or -1.
+    """
+    arcs, start = _arcs_by_cell(net, n_inner)
+    part = np.zeros(net.tail.size, dtype=np.int64)
+    for e in range(arc_of.size):
+        if arc_of[e] >= 0:
+            part[arc_of[e]] = entries.part[e]
+            if net.tail[arc_of[e]] == 0 and part[arc_of[e]] > ONE // 2:
+                net.begin[arc_of[e]] = 1
+    for u in range(n_inner, net.supply.size):
+        own = arcs[start[u - n_inner] : start[u - n_inner + 1]]
+        n_useful = 0
+        for j in range(own.size):
+            if net.useful[own[j]]:
+                own[j], own[n_useful] = own[n_useful], own[j]
+                n_useful += 1
+        for turn in range(own.size):
+            best = turn
+            for j in range(turn + 1, n_useful):
+                if part[own[j]] > part[own[best]]:
+                    best = j
+            own[turn], own[best] = own[best], own[turn]
+            if turn >= net.supply[u]:
+                net.first_arc[u] = own[turn]
+                break
+            net.begin[own[turn]] = 1
+    _send_on(net, out, n_inner)
+
+
+@internal
+def _send_on(net: Network, out: Integers, n_inner: int) -> None:
+    """Send on what comes to each set's node, its arcs in order; the first arc with room left is the tree's."""
+    through = net.supply.copy()
+    for a in range(net.tail.size):
+        if net.begin[a]:
+            through[net.head[a]] += 1
+    for u in range(n_inner - 1, 0, -1):
+        for a in range(out[u], min(out[u] + 3, net.tail.size)):
+            if net.tail[a] != u:
+                break
+            net.begin[a] = max(0, min(through[u], net.capacity[a]))
+            through[u] -= net.begin[a]
+            through[net.head[a]] += net.begin[a]
+            if net.begin[a] < net.capacity[a]:
+                net.first_arc[u] = a
+                break
+
+
+@internal
+def _arcs_by_cell(net: Network, n_inner: int) -> tuple[Integers, Integers]:
+    """Arcs out of the nodes from n_inner on, by node, and where each node's begin."""
+    start = np.zeros(net.supply.size - n_inner + 2, dtype=np.int64)
+    for u in net.tail:
+        if u >= n_inner:
+            start[u - n_inner + 2] += 1
+    for k in range(1, start.size):
+        start[k] += start[k - 1]
+    arcs = np.empty(start[-1], dtype=np.int64)
+    for a in range(net.tail.size):
+        u = net.tail[a] - n_inner
+        if u >= 0:
+            arcs[start[u + 1]] = a
+            start[u + 1] += 1
+    return arcs, start

@@ -1,0 +1,1 @@
+"""Samplers on the lattice of vectors that keep the invariants, compiled."""

@@ -1,0 +1,325 @@
+"""Kernels of the Markov chains on a lattice, with their plain twins in `subspace_chain_reference`.
+
+A state is a lattice vector z (int64). A move adds a multiple of a column b of the basis, of which only the nonzeros
+are touched. A law gives z a weight exp(-rate * F(z)) with a whole number F, the *level*:
+
+    kind 0   F = sum |z_i|                                (l1 Laplace)
+    kind 1   F = sum z_i^2                                (Gaussian)
+    kind 2   F = floor(scale * sqrt(sum z_i^2))           (l2 Laplace, rate scaled down accordingly)
+
+`size` is the sum under the root, kept up to date in integers. Both kinds of move use one random whole number, the
+*slack* G with P(G >= g) = exp(-rate * g): a proposal is accepted when F(new) <= F(old) + G, which is the Metropolis
+rule; and G added to F(old) is the height of a slice. So no exponential is computed here, and every comparison is
+between integers. The square root is the processor's, which IEEE 754 requires to be the double nearest to the root.
+
+A state may be *extended*: cells first, then coordinates, of which the size knows nothing. Of column k, the entries from
+starts[k] to ends[k] are cells and those up to starts[k + 1] are coordinates.
+
+Key: starts, ends, rows, steps: columns in compressed form; thresholds, guide: table of the slack's base-256 digits
+(`tallyveil.subspace.mcmc_tables`); limit: greatest size a chain may reach; u: 64 random bits.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Integers, Uint32s, Words
+
+ABSOLUTE: Final = 0
+SQUARES: Final = 1
+ROOT: Final = 2
+
+_WIDEST: Final = 1 << 31
+_LOW: Final = np.uint64(0xFFFFFFFF)
+
+
+# Inlined, as is add_column: handing arrays to a function counts references, which takes longer than the work here.
+@njit(nogil=True, cache=True, inline="always")
+def draw_slack(words: Words, first: int, thresholds: Words, guide: Integers) -> int:
+    """G from the words first, first + 1, ...: one base-256 digit each, by inversion."""
+    slack = 0
+    for digit in range(thresholds.shape[0]):
+        u = words[first + digit]
+        value = guide[digit, u >> np.uint64(56)]
+        while value < 255 and thresholds[digit, value] <= u:
+            value += 1
+        slack += value << (8 * digit)
+    return slack
+
+
+@njit(nogil=True, cache=True)
+def cell_size(kind: int, state: Integers, n_cells: int) -> int:
+    """Sum of absolute values, or of squares, of the cells."""
+    size = 0
+    for i in range(n_cells):
+        size += abs(state[i]) if kind == ABSOLUTE else state[i] * state[i]
+    return size
+
+
+@njit(nogil=True, cache=True)
+def level_of(kind: int, scale: float, size: int) -> int:
+    """F of a vector of that size."""
+    if kind != ROOT:
+        return size
+    return math.floor(scale * math.sqrt(float(size)))
+
+
+@njit(nogil=True, cache=True)
+def _root_below(value: int) -> int:
+    """floor(sqrt(value)) for 0 <= value < 2**62."""
+    root = int(math.sqrt(float(value)))
+    while root * root > value:
+        root -= 1
+    while (root + 1) * (root + 1) <= value:
+        root += 1
+    return root
+
+
+@njit(nogil=True, cache=True)
+def size_budget(kind: int, scale: float, limit: int, size: int, height: int) -> int:
+    """By how much the size may grow for the level to stay at or below `height` and the size below the limit."""
+    if kind != ROOT:
+        return min(height, limit) - size
+    bound = (float(height) + 1.0) / scale
+    if bound * bound >= float(limit):
+        return limit - size
+    largest = max(int(bound * bound), size)
+    while largest > size and level_of(kind, scale, largest) > height:
+        largest -= 1
+    while largest < limit and level_of(kind, scale, largest + 1) <= height:
+        largest += 1
+    return largest - size
+
+
+@njit(nogil=True, cache=True)
+def slice_ends(
+    kind: int, state: Integers, rows: Integers, steps: Integers, start: int, end: int, budget: int
+) -> tuple[int, int]:
+    """The multiples t of a column, from the first result to the second, that let the size grow by `budget` at most."""
+    if kind == ABSOLUTE:
+        before = 0
+        slope = 0
+        for i in range(start, end):
+            before += abs(state[rows[i]])
+            slope += abs(steps[i])
+        farthest = (2 * before + budget) // slope
+        least, most = 0, 0
+        for sign in (-1, 1):
+            low, high = 0, farthest
+            while low < high:
+                middle = (low + high + 1) >> 1
+                after = 0
+                for i in range(start, end):
+                    after += abs(state[rows[i]] + sign * middle * steps[i])
+                if after - before <= budget:
+                    low = middle
+                else:
+                    high = middle - 1
+            if sign < 0:
+                least = -low
+            else:
+                most = low
+        return least, most
+    square = 0
+    inner = 0
+    for i in range(start, end):
+        square += steps[i] * steps[i]
+        inner += steps[i] * state[rows[i]]
+    # square t^2 + 2 inner t <= budget, that is |square t + inner| <= root
+    root = _root_below(inner * inner + square * budget)
+    return -((root + inner) // square), (root - inner) // square
+
+
+@njit(nogil=True, cache=True, inline="always")
+def add_column(
+    kind: int, state: Integers, rows: Integers, steps: Integers, start: int, end: int, times: int
+) -> int:
+    """Add `times` a column to the state in place; returns by how much the size grows."""
+    growth = 0
+    for i in range(start, end):
+        before = state[rows[i]]
+        after = before + times * steps[i]
+        state[rows[i]] = after
+        if kind == ABSOLUTE:
+            growth += abs(after) - abs(before)
+        else:
+            growth += after * after - before * before
+    return growth
+
+
+@njit(nogil=True, cache=True)
+def high_product(u: np.uint64, n: np.uint64) -> Any:
+    """floor(u * n / 2**64)."""
+    half = np.uint64(32)
+    u_low, u_high = u & _LOW, u >> half
+    n_low, n_high = n & _LOW, n >> half
+    middle = u_high * n_low + ((u_low * n_low) >> half)
+    crossed = u_low * n_high + (middle & _LOW)
+    return u_high * n_high + (middle >> half) + (crossed >> half)
+
+
+@njit(nogil=True, cache=True)
+def draw_jump(
+    bits: np.uint64, masses: Uint32s, totals: Words, finders: Integers, law: int
+) -> tuple[int, np.uint64]:
+    """A jump and a height below it, uniform among the 2**32 points under the histogram of a jump law.
+
+    Args:
+        bits: 32 random bits.
+        masses: [laws, reach + 1], points at jump 0, 1, ...; the mass at -e is that at e.
+        totals: [laws, reach + 1], points at jumps 1..e of one sign.
+        finders: [laws, 256], the least jump to look at, by the place among those points in units of 2**23.
+        law: Row of all three.
+    """
+    if bits < np.uint64(masses[law, 0]):
+        return 0, bits
+    rest = bits - np.uint64(masses[law, 0])
+    place = rest >> np.uint64(1)
+    size = finders[law, place >> np.uint64(23)]
+    while totals[law, size] <= place:
+        size += 1
+    return (size if rest & np.uint64(1) else -size), place - totals[law, size - 1]
+
+
+@njit(nogil=True, cache=True)
+def half_word(words: Words, first: int, k: int) -> Any:
+    """The k-th 32 bits of the words from `first` on."""
+    return (words[first + (k >> 1)] >> np.uint64(32 * (k & 1))) & _LOW
+
+
+@njit(nogil=True, cache=True)
+def slice_sweeps(
+    kind: int,
+    scale: float,
+    limit: int,
+    thresholds: Words,
+    guide: Integers,
+    starts: Integers,
+    ends: Integers,
+    rows: Integers,
+    steps: Integers,
+    n_cells: int,
+    words: Words,
+    per_sweep: int,
+    n_sweeps: int,
+    state: Integers,
+    done: int,
+    thin: int,
+    kept: Integers,
+) -> None:
+    """Sweeps of slice moves: along each column in turn, a uniform point among those at or below a random height.
+
+    An update whose 64 bits cannot be shared out evenly among the points is left out, as is one with more than
+    2**31 points: both depend on the set of points only, so the law stays invariant.
+
+    Args:
+        words: [n_sweeps * per_sweep].
+        state: [n_cells + coordinates], moved on in place.
+        done: Sweeps made before.
+        thin: Keep the state after every so many sweeps, counted from the first ever; 0 keeps none.
+        kept: Output, [states, n_cells].
+    """
+    digits = thresholds.shape[0]
+    size = cell_size(kind, state, n_cells)
+    for sweep in range(n_sweeps):
+        place = sweep * per_sweep
+        for k in range(starts.size - 1):
+            start, end = int(starts[k]), int(ends[k])
+            height = level_of(kind, scale, size) + draw_slack(words, place, thresholds, guide)
+            budget = size_budget(kind, scale, limit, size, height)
+            low, high = slice_ends(kind, state, rows, steps, start, end, budget)
+            u = words[place + digits]
+            place += digits + 1
+            n = np.uint64(high - low + 1)
+            if high - low >= _WIDEST or u * n < (np.uint64(0) - n) % n:
+                continue
+            times = low + int(high_product(u, n))
+            size += add_column(kind, state, rows, steps, start, end, times)
+            for i in range(end, starts[k + 1]):
+                state[rows[i]] += times * steps[i]
+        if thin > 0 and (done + sweep + 1) % thin == 0:
+            kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
+
+
+@njit(nogil=True, cache=True)
+def jump_sweeps(
+    kind: int,
+    scale: float,
+    limit: int,
+    thresholds: Words,
+    guide: Integers,
+    starts: Integers,
+    ends: Integers,
+    rows: Integers,
+    steps: Integers,
+    n_cells: int,
+    laws: Integers,
+    masses: Uint32s,
+    totals: Words,
+    finders: Integers,
+    block: int,
+    words: Words,
+    per_sweep: int,
+    n_sweeps: int,
+    state: Integers,
+    done: int,
+    thin: int,
+    kept: Integers,
+) -> int:
+    """Sweeps of Algorithm 1: a jump along each column, accepted or not `block` columns at a time.
+
+    With all columns in one block a sweep is one iteration of the paper.
+
+    Args:
+        laws: [columns], jump law of each.
+        words: [n_sweeps * per_sweep]; of a sweep, first the jumps, two a word, then the slack of each block.
+        state: [n_cells + coordinates], moved on in place.
+        done: Sweeps made before.
+        thin: Keep the state after every so many sweeps, counted from the first ever; 0 keeps none.
+        kept: Output, [states, n_cells].
+    Returns:
+        Proposals accepted.
+    """
+    digits = thresholds.shape[0]
+    n_columns = starts.size - 1
+    saved = state.copy()
+    accepted = 0
+    size = cell_size(kind, state, n_cells)
+    for sweep in range(n_sweeps):
+        place = sweep * per_sweep
+        slack_place = place + (n_columns + 1) // 2
+        for first in range(0, n_columns, block):
+            last = min(first + block, n_columns)
+            growth = 0
+            for i in range(state.size):
+                saved[i] = state[i]
+            for k in range(first, last):
+                # draw_jump, written out: the call takes as long as the rest of the update.
+                bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
+                law = laws[k]
+                at_zero = np.uint64(masses[law, 0])
+                if bits < at_zero:
+                    continue
+                rest = bits - at_zero
+                drawn = rest >> np.uint64(1)
+                jump = finders[law, drawn >> np.uint64(23)]
+                while totals[law, jump] <= drawn:
+                    jump += 1
+                if rest & np.uint64(1) == np.uint64(0):
+                    jump = -jump
+                growth += add_column(kind, state, rows, steps, starts[k], ends[k], jump)
+                for i in range(ends[k], starts[k + 1]):
+                    state[rows[i]] += jump * steps[i]
+            height = level_of(kind, scale, size) + draw_slack(words, slack_place, thresholds, guide)
+            slack_place += digits
+            if size + growth <= limit and level_of(kind, scale, size + growth) <= height:
+                size += growth
+                accepted += 1
+            else:
+                for i in range(state.size):
+                    state[i] = saved[i]
+        if thin > 0 and (done + sweep + 1) % thin == 0:
+            kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
+    return accepted

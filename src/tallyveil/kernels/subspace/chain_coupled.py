@@ -1,0 +1,216 @@
+"""Kernels that move two chains together so that they meet, each alone moving as in `subspace_chain`.
+
+Columns and states are as there; the step of column k at row pivots[k] is +1. Where both chains move along a column,
+the values they get at that row are what is coupled.
+
+What is drawn by a plain share of 2**64 here (`_share`) is off by less than 2**-32 an update, which a bound found from
+some thousands of pairs cannot see.
+
+Sources: Algorithm 2 of Dharangutte et al. 2022 (with w* going to the lagged chain); for jumps the residual is the
+mirror image, also maximal: Bou-Rabee, Eberle, Zimmer 2020, section 2.3.
+"""
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Integers, Uint32s, Words
+from tallyveil.kernels.subspace.chain import (
+    add_column,
+    cell_size,
+    draw_jump,
+    draw_slack,
+    half_word,
+    high_product,
+    level_of,
+    size_budget,
+    slice_ends,
+)
+
+_NEAR: Final = 16
+
+
+@njit(nogil=True, cache=True)
+def _share(u: np.uint64, n: int) -> int:
+    return int(high_product(u, np.uint64(n)))
+
+
+@njit(nogil=True, cache=True)
+def couple_uniforms(
+    low: int, high: int, other_low: int, other_high: int, near: bool, u: np.uint64, v: np.uint64, w: np.uint64
+) -> tuple[int, int]:
+    """Uniform points of low..high and of other_low..other_high. Widths below 2**31.
+
+    Args:
+        near: Make them equal as often as can be; else make the second rise with the first.
+        u, v, w: Random bits of the first point, of the decision that the second is the same, and of the second.
+    """
+    n, other_n = high - low + 1, other_high - other_low + 1
+    first = low + _share(u, n)
+    if not near:
+        return first, other_low + _share(u, other_n)
+    if other_low <= first <= other_high and (n >= other_n or _share(v, other_n) < n):
+        return first, first
+    left = max(0, min(other_high, low - 1) - other_low + 1)
+    outside = left + max(0, other_high - max(other_low, high + 1) + 1)
+    common = other_n - outside
+    # What is left of the second law: n points each outside the common part, n - other_n within it.
+    heavy, light = (1, 0) if other_n >= n else (n, n - other_n)
+    pick = _share(w, outside * heavy + common * light)
+    if pick < outside * heavy:
+        place = pick // heavy
+        return first, other_low + place if place < left else max(other_low, high + 1) + place - left
+    return first, max(low, other_low) + (pick - outside * heavy) // light
+
+
+@njit(nogil=True, cache=True)
+def _same(state: Integers, other: Integers, n: int) -> bool:
+    equal = True
+    for i in range(n):
+        equal &= state[i] == other[i]
+    return equal
+
+
+@njit(nogil=True, cache=True)
+def coupled_slice_sweeps(
+    kind: int,
+    scale: float,
+    limit: int,
+    thresholds: Words,
+    guide: Integers,
+    starts: Integers,
+    ends: Integers,
+    rows: Integers,
+    steps: Integers,
+    pivots: Integers,
+    n_cells: int,
+    words: Words,
+    per_sweep: int,
+    n_sweeps: int,
+    state: Integers,
+    other: Integers,
+) -> int:
+    """Sweeps of slice moves of two chains: one slack for both, then points on the two slices.
+
+    Far apart, the points rise together, which never pushes the chains further apart by much and lets differences of
+    opposite sign cancel. Near each other, measured against the width of the slices, they are made equal as often as
+    can be: the failures, which throw the chains apart by the width of a slice, are rare then.
+
+    Args:
+        words: [n_sweeps * per_sweep], a slack and 3 words an update.
+        state, other: [n_cells + coordinates], moved on in place.
+    Returns:
+        Sweeps until the cells were equal, or n_sweeps + 1.
+    """
+    digits = thresholds.shape[0]
+    size, other_size = cell_size(kind, state, n_cells), cell_size(kind, other, n_cells)
+    for sweep in range(n_sweeps):
+        place = sweep * per_sweep
+        distance = 0
+        for i in range(n_cells):
+            distance += abs(state[i] - other[i])
+        for k in range(starts.size - 1):
+            start, end = starts[k], ends[k]
+            slack = draw_slack(words, place, thresholds, guide)
+            budget = size_budget(kind, scale, limit, size, level_of(kind, scale, size) + slack)
+            other_height = level_of(kind, scale, other_size) + slack
+            other_budget = size_budget(kind, scale, limit, other_size, other_height)
+            low, high = slice_ends(kind, state, rows, steps, start, end, budget)
+            other_low, other_high = slice_ends(kind, other, rows, steps, start, end, other_budget)
+            at, other_at = state[pivots[k]], other[pivots[k]]
+            place += digits
+            narrower = min(high - low, other_high - other_low) + 1
+            value, other_value = couple_uniforms(
+                at + low,
+                at + high,
+                other_at + other_low,
+                other_at + other_high,
+                _NEAR * distance <= narrower,
+                words[place],
+                words[place + 1],
+                words[place + 2],
+            )
+            place += 3
+            size += add_column(kind, state, rows, steps, start, end, value - at)
+            other_size += add_column(kind, other, rows, steps, start, end, other_value - other_at)
+            add_column(kind, state, rows, steps, end, starts[k + 1], value - at)
+            add_column(kind, other, rows, steps, end, starts[k + 1], other_value - other_at)
+        if _same(state, other, n_cells):
+            return sweep + 1
+    return n_sweeps + 1
+
+
+@njit(nogil=True, cache=True)
+def coupled_jump_sweeps(
+    kind: int,
+    scale: float,
+    limit: int,
+    thresholds: Words,
+    guide: Integers,
+    starts: Integers,
+    ends: Integers,
+    rows: Integers,
+    steps: Integers,
+    pivots: Integers,
+    n_cells: int,
+    laws: Integers,
+    masses: Uint32s,
+    totals: Words,
+    finders: Integers,
+    block: int,
+    words: Words,
+    per_sweep: int,
+    n_sweeps: int,
+    state: Integers,
+    other: Integers,
+) -> int:
+    """Sweeps of Algorithm 2: jumps coupled maximally column by column, one slack for both chains.
+
+    Args:
+        words: [n_sweeps * per_sweep], as in `jump_sweeps`.
+        state, other: [n_cells + coordinates], moved on in place.
+    Returns:
+        Sweeps until the cells were equal, or n_sweeps + 1.
+    """
+    digits = thresholds.shape[0]
+    n_columns = starts.size - 1
+    reach = masses.shape[1] - 1
+    jumps, other_jumps = np.empty(block, dtype=np.int64), np.empty(block, dtype=np.int64)
+    size, other_size = cell_size(kind, state, n_cells), cell_size(kind, other, n_cells)
+    for sweep in range(n_sweeps):
+        place = sweep * per_sweep
+        slack_place = place + (n_columns + 1) // 2
+        for first in range(0, n_columns, block):
+            last = min(first + block, n_columns)
+            growth, other_growth = 0, 0
+            for k in range(first, last):
+                jump, height = draw_jump(half_word(words, place, k), masses, totals, finders, laws[k])
+                needed = state[pivots[k]] + jump - other[pivots[k]]
+                met = abs(needed) <= reach and height < np.uint64(masses[laws[k], min(abs(needed), reach)])
+                other_jump = needed if met else -jump
+                jumps[k - first], other_jumps[k - first] = jump, other_jump
+                growth += add_column(kind, state, rows, steps, starts[k], ends[k], jump)
+                other_growth += add_column(kind, other, rows, steps, starts[k], ends[k], other_jump)
+                add_column(kind, state, rows, steps, ends[k], starts[k + 1], jump)
+                add_column(kind, other, rows, steps, ends[k], starts[k + 1], other_jump)
+            slack = draw_slack(words, slack_place, thresholds, guide)
+            slack_place += digits
+            height_1 = level_of(kind, scale, size) + slack
+            height_2 = level_of(kind, scale, other_size) + slack
+            if size + growth <= limit and level_of(kind, scale, size + growth) <= height_1:
+                size += growth
+            else:
+                for k in range(first, last):
+                    add_column(kind, state, rows, steps, starts[k], starts[k + 1], -jumps[k - first])
+            if (
+                other_size + other_growth <= limit
+                and level_of(kind, scale, other_size + other_growth) <= height_2
+            ):
+                other_size += other_growth
+            else:
+                for k in range(first, last):
+                    add_column(kind, other, rows, steps, starts[k], starts[k + 1], -other_jumps[k - first])
+        if _same(state, other, n_cells):
+            return sweep + 1
+    return n_sweeps + 1

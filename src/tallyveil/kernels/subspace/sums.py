@@ -1,0 +1,149 @@
+"""Kernel that splits sums of noise down a tree of cells, with its plain twin.
+
+A node holds n cells whose sum is t. The sum of its left part is s with probability L(s) R(t - s) / W(t), where L, R
+and W are the laws of the sums of the left cells, the right cells and all. A uniform number decides: candidates
+are visited outward from the likeliest, c, c + 1, c - 1, c + 2, ..., until their probabilities add up to more than
+it. Floats are compared with a margin that covers every rounding, so a decision is right or is not made: a draw
+with an open decision is reported, to be made anew in whole numbers.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from tallyveil.arrays import Floats, Integers, Words
+
+MARGIN = 2.0**-46
+"""Relative to the probability of the node's sum: covers the errors of the tables, below 2**-47.4."""
+
+UNIT = 2.0**-51
+"""Added to the margin for every step: covers the rounding of its two sums, and of taking it away."""
+
+MOST_STEPS = 1 << 22
+LEAST_TOTAL = 2.0**-64
+
+
+@njit(nogil=True, cache=True)
+def split_sums(
+    words: Words,
+    tables: Floats,
+    centres: Integers,
+    reaches: Integers,
+    lefts: Integers,
+    rights: Integers,
+    sizes: Integers,
+    kinds: Integers,
+    shift: np.uint64,
+    sums: Integers,
+    open_draws: npt.NDArray[np.bool_],
+) -> None:
+    """Split the sums at the root of a tree, for many draws.
+
+    Args:
+        words: uint64 [n_draws, n_splits], the uniform number of each split, in the order of nodes.
+        tables: Probabilities of sums, all tables in one array.
+        centres: [n_kinds], where a table's s = 0 stands.
+        reaches: [n_kinds], largest s a table holds.
+        lefts: [n_nodes], left part of each node, -1 for a cell. Parents come before their parts.
+        rights: [n_nodes], right part.
+        sizes: [n_nodes], cells.
+        kinds: [n_nodes], table of each node.
+        shift: Digits of every word to ignore, from below, at most 63; 0 but for tests.
+        sums: int64 [n_draws, n_nodes], the roots' sums given, the others filled in.
+        open_draws: [n_draws], set where a decision stays open; the sums of that draw are then incomplete.
+    """
+    n_nodes = lefts.size
+    width = np.float64(2.0**-53)
+    if shift > np.uint64(11):
+        width = 2.0 ** (np.float64(shift) - 64.0)
+    for draw in range(words.shape[0]):
+        split = 0
+        for node in range(n_nodes):
+            left = lefts[node]
+            if left < 0:
+                continue
+            right = rights[node]
+            t = sums[draw, node]
+            here, there = kinds[left], kinds[right]
+            # Indices of L(s) and R(t - s), s = 0, and the range of s that both tables hold.
+            at_left, at_right = centres[here], centres[there] + t
+            least = max(-reaches[here], t - reaches[there])
+            most = min(reaches[here], t + reaches[there])
+            total = 0.0
+            if -reaches[kinds[node]] <= t <= reaches[kinds[node]]:
+                total = tables[centres[kinds[node]] + t]
+            word = (words[draw, split] >> shift) << shift
+            split += 1
+            if total < LEAST_TOTAL:
+                open_draws[draw] = True
+                break
+            low = (np.float64(word >> np.uint64(11)) * 2.0**-53 - MARGIN) * total
+            unit = UNIT * total
+            c = (2 * t * sizes[left] + sizes[node]) // (2 * sizes[node])
+            cumulated = 0.0
+            outcome = c
+            if least <= c <= most:
+                cumulated = tables[at_left + c] * tables[at_right - c]
+            step = 0
+            while cumulated <= low and step < MOST_STEPS:
+                step += 1
+                low -= unit
+                outcome = c + step
+                if least <= outcome <= most:
+                    cumulated += tables[at_left + outcome] * tables[at_right - outcome]
+                if cumulated > low:
+                    break
+                outcome = c - step
+                if least <= outcome <= most:
+                    cumulated += tables[at_left + outcome] * tables[at_right - outcome]
+            if cumulated > low and cumulated >= low + (width + 2.0 * MARGIN) * total + 2.0 * step * unit:
+                sums[draw, left] = outcome
+                sums[draw, right] = t - outcome
+            else:
+                open_draws[draw] = True
+                break
+
+
+def split_sums_reference(
+    words: Words,
+    tables: Floats,
+    centres: Integers,
+    reaches: Integers,
+    lefts: Integers,
+    rights: Integers,
+    sizes: Integers,
+    kinds: Integers,
+    shift: np.uint64,
+    sums: Integers,
+    open_draws: npt.NDArray[np.bool_],
+) -> None:
+    """Twin of `split_sums`."""
+
+    def probability(kind: int, s: int) -> float:
+        return float(tables[centres[kind] + s]) if abs(s) <= reaches[kind] else 0.0
+
+    width = 2.0 ** (max(int(shift), 11) - 64)
+    splits = [node for node in range(lefts.size) if lefts[node] >= 0]
+    for draw in range(words.shape[0]):
+        for split, node in enumerate(splits):
+            left, right, t = int(lefts[node]), int(rights[node]), int(sums[draw, node])
+            total = probability(int(kinds[node]), t)
+            digits = int(words[draw, split]) >> int(shift) << int(shift) >> 11
+            uniform = digits * 2.0**-53
+            c = (2 * t * int(sizes[left]) + int(sizes[node])) // (2 * int(sizes[node]))
+            reach = int(reaches[kinds[left]]) + abs(c)
+            cumulated, outcome, above = 0.0, c, False
+            for i in range(2 * reach + 1):  # beyond, nothing is added any more
+                step = (i + 1) // 2
+                margin = MARGIN + step * UNIT
+                outcome = c + step if i % 2 else c - step
+                cumulated += probability(int(kinds[left]), outcome) * probability(
+                    int(kinds[right]), t - outcome
+                )
+                if cumulated > (uniform - margin) * total:
+                    above = cumulated >= (uniform + width + margin) * total
+                    break
+            if total < LEAST_TOTAL or not above:
+                open_draws[draw] = True
+                break
+            sums[draw, left], sums[draw, right] = outcome, t - outcome

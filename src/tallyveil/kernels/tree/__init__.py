@@ -1,0 +1,1 @@
+"""Sweeps up and down a spine, and searches for better spines, compiled."""

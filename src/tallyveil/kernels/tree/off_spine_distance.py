@@ -1,0 +1,94 @@
+"""Kernel that carries off-spine distances from one geolevel to the next coarser one, with its plain twin.
+
+near: fewest geounits to add or subtract to make the part of an entity that lies in a geounit.
+far:  the same for the rest of the geounit.
+
+A geounit an entity does not touch has near 0 and far 1 (the geounit itself), so only touched geounits are
+stored: the cost is that of the touched part of the tree.
+
+Source: Cumings-Menon et al. 2023, Algorithm 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Integers
+
+
+class Touched(NamedTuple):
+    """Geounits of one geolevel that entities touch, by entity and, within it, in rising order.
+
+    Attributes:
+        begin: [entities + 1], where each entity's entries start.
+        geounit: The geounit of each entry.
+        inner: Sum of `near` over the geounit's children; 1 at the finest geolevel.
+        outer: Sum of `far` over the geounit's children; 0 at the finest geolevel.
+    """
+
+    begin: Integers
+    geounit: Integers
+    inner: Integers
+    outer: Integers
+
+
+@njit(nogil=True, cache=True)
+def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tuple[Touched, Integers]:
+    """One turn of Algorithm 1's loop over geolevels, for all entities at once.
+
+    Args:
+        touched: Entries of a geolevel.
+        parent: Parent of each geounit of that geolevel; parents of rising geounits never fall.
+        n_children: Number of children of each geounit of the geolevel above.
+    Returns:
+        Entries of the geolevel above; and, for each given entry, the entry above that holds it.
+    """
+    begin, geounit, inner, outer = touched
+    total = geounit.size
+    begin_above = np.zeros(begin.size, dtype=np.int64)
+    geounit_above, above = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
+    inner_above, outer_above = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
+    n = 0
+    for entity in range(begin.size - 1):
+        current = -1
+        for i in range(begin[entity], begin[entity + 1]):
+            p = parent[geounit[i]]
+            if p != current:
+                current = p
+                geounit_above[n] = p
+                inner_above[n] = 0
+                outer_above[n] = n_children[p]  # as if every child were untouched
+                n += 1
+            inner_above[n - 1] += min(inner[i], outer[i] + 1)
+            outer_above[n - 1] += min(outer[i], inner[i] + 1) - 1
+            above[i] = n - 1
+        begin_above[entity + 1] = n
+    # Copies: a few entries of a coarse geolevel must not keep alive the arrays of a fine one.
+    raised = Touched(begin_above, geounit_above[:n].copy(), inner_above[:n].copy(), outer_above[:n].copy())
+    return raised, above
+
+
+def raise_level_reference(
+    touched: Touched, parent: Integers, n_children: Integers
+) -> list[dict[int, tuple[int, int]]]:
+    """Plain twin of `raise_level`: for each entity, (inner, outer) of every geounit above that it touches."""
+    begin, geounit, inner, outer = (array.tolist() for array in touched)
+    children: dict[int, list[int]] = {}
+    for child, p in enumerate(parent.tolist()):
+        children.setdefault(p, []).append(child)
+    found = []
+    for entity in range(len(begin) - 1):
+        near: dict[int, int] = {}
+        far: dict[int, int] = {}
+        for i in range(begin[entity], begin[entity + 1]):
+            near[geounit[i]] = min(inner[i], outer[i] + 1)
+            far[geounit[i]] = min(outer[i], inner[i] + 1)
+        found.append(
+            {
+                p: (sum(near.get(v, 0) for v in below), sum(far.get(v, 1) for v in below))
+                for p, below in children.items()
+                if any(v in near for v in below)
+            }
+        )
+    return found

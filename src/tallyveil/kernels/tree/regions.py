@@ -1,0 +1,214 @@
+"""Covariance of sums over two sets of geounits, one level up: compiled step and its twin.
+
+Key, for one geounit: a set's sum below it moves by A x when the geounit's counts move by x, with conditional
+covariance C between the two sets. P, G, U, X, Y as in `intervals.covariance`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Floats, Integers
+
+
+class Entries(NamedTuple):
+    """Children that a set touches, parent after parent.
+
+    Attributes:
+        begin: Entries of parent i are `begin[i]:begin[i + 1]`.
+        blocks: Row of the child's P.
+        place: Row among the children with slopes of their own, or -1 where the sets hold all of the child alike.
+        one: Weight of the first set in such a child (summed over children with the same blocks).
+        other: Of the second set.
+        both: Of their product.
+    """
+
+    begin: Integers
+    blocks: Integers
+    place: Integers
+    one: Floats
+    other: Floats
+    both: Floats
+
+
+class Slopes(NamedTuple):
+    """Slopes of two sets and their conditional covariance; packed blocks, one row a geounit."""
+
+    one: Floats
+    other: Floats
+    covariance: Floats
+
+
+class Parents(NamedTuple):
+    """What the step needs of the parents: rows in the level's arrays, G, and X and Y or empty arrays."""
+
+    rows: Integers
+    gain: Floats
+    slope: Floats
+    excess: Floats
+
+
+@njit(nogil=True, cache=True)
+def _multiply(dims: Integers, begin: Integers, a: Floats, b: Floats, sign: float, out: Floats) -> None:
+    """out += sign a b."""
+    for k in range(len(dims)):
+        d, at = dims[k], begin[k]
+        for i in range(d):
+            for j in range(d):
+                left = sign * a[at + i * d + j]
+                if left != 0.0:
+                    for m in range(d):
+                        out[at + i * d + m] += left * b[at + j * d + m]
+
+
+@njit(nogil=True, cache=True)
+def _transpose(dims: Integers, begin: Integers, a: Floats, out: Floats) -> None:
+    for k in range(len(dims)):
+        d, at = dims[k], begin[k]
+        for i in range(d):
+            for j in range(d):
+                out[at + j * d + i] = a[at + i * d + j]
+
+
+@njit(nogil=True, cache=True)
+def step_up(
+    dims: Integers,
+    begin: Integers,
+    entries: Entries,
+    filtered: Floats,
+    unknown: Floats,
+    below: Slopes,
+    parents: Parents,
+    same: bool,
+    first: int,
+    last: int,
+    above: Slopes,
+) -> None:
+    """Slopes and conditional covariance of parents first..last from those of their children.
+
+    Args:
+        dims: Size of the blocks of each class.
+        begin: Where each class begins among the packed blocks.
+        entries: Children that the sets touch.
+        filtered: P of the children.
+        unknown: U of the children, or an empty array.
+        below: Of the children.
+        parents: The parents.
+        same: Whether the two sets are one, whose slopes are then written once, as `one`.
+        first: First parent to treat.
+        last: One past the last.
+        above: Output, one row a parent.
+    """
+    n = filtered.shape[1]
+    with_unknown = len(unknown) > 0
+    a1, b1, both = np.empty(n), np.empty(n), np.empty(n)
+    a2, b2 = np.empty(n), np.empty(n)
+    work, turned = np.empty(n), np.empty(n)
+    for i in range(first, last):
+        a1[:] = 0.0
+        b1[:] = 0.0
+        a2[:] = 0.0
+        b2[:] = 0.0
+        both[:] = 0.0
+        for e in range(entries.begin[i], entries.begin[i + 1]):
+            child = filtered[entries.blocks[e]]
+            t = entries.place[e]
+            if t < 0:
+                wa, wb, wab = entries.one[e], entries.other[e], entries.both[e]
+                for j in range(n):
+                    a1[j] += wa * child[j]
+                    both[j] += wab * child[j]
+                if not same:
+                    for j in range(n):
+                        b1[j] += wb * child[j]
+                if with_unknown:
+                    free = unknown[entries.blocks[e]]
+                    for j in range(n):
+                        a2[j] += wa * free[j]
+                        b2[j] += wb * free[j]
+                continue
+            work[:] = 0.0
+            _multiply(dims, begin, below.one[t], child, 1.0, work)
+            for j in range(n):
+                a1[j] += work[j]
+                both[j] += below.covariance[t, j]
+            other = below.one[t] if same else below.other[t]
+            _transpose(dims, begin, other, turned)
+            _multiply(dims, begin, work, turned, 1.0, both)
+            if not same:
+                _multiply(dims, begin, other, child, 1.0, b1)
+            if with_unknown:
+                free = unknown[entries.blocks[e]]
+                _multiply(dims, begin, below.one[t], free, 1.0, a2)
+                _multiply(dims, begin, other, free, 1.0, b2)
+        if same:
+            b1[:] = a1
+        row = parents.rows[i]
+        above.one[i] = 0.0
+        above.covariance[i] = both
+        _multiply(dims, begin, a1, parents.gain[row], 1.0, above.one[i])
+        if not same:
+            above.other[i] = 0.0
+            _multiply(dims, begin, b1, parents.gain[row], 1.0, above.other[i])
+        _transpose(dims, begin, b1, turned)
+        _multiply(dims, begin, above.one[i], turned, -1.0, above.covariance[i])
+        if with_unknown:
+            work[:] = 0.0
+            _multiply(dims, begin, a2, parents.slope[row], 1.0, work)
+            above.one[i] += work
+            _multiply(dims, begin, work, turned, -1.0, above.covariance[i])
+            work[:] = 0.0
+            _multiply(dims, begin, b2, parents.slope[row], 1.0, work)
+            if not same:
+                above.other[i] += work
+            _transpose(dims, begin, work, turned)
+            _multiply(dims, begin, a1, turned, -1.0, above.covariance[i])
+            work[:] = 0.0
+            _multiply(dims, begin, a2, parents.excess[row], 1.0, work)
+            _transpose(dims, begin, b2, turned)
+            _multiply(dims, begin, work, turned, 1.0, above.covariance[i])
+
+
+def step_up_reference(
+    dims: Integers,
+    begin: Integers,
+    entries: Entries,
+    filtered: Floats,
+    unknown: Floats,
+    below: Slopes,
+    parents: Parents,
+    same: bool,
+    first: int,
+    last: int,
+    above: Slopes,
+) -> None:
+    """Twin of `step_up`: the formulas with numpy's matrices, class by class."""
+    for i in range(first, last):
+        for k, d in enumerate(dims):
+            own = slice(int(begin[k]), int(begin[k + 1]))
+
+            def block(array: Floats, row: int, own: slice = own, d: int = int(d)) -> Floats:
+                return array[row, own].reshape(d, d) if len(array) else np.zeros((d, d))
+
+            a1 = b1 = a2 = b2 = both = np.zeros((d, d))
+            for e in range(int(entries.begin[i]), int(entries.begin[i + 1])):
+                p, u = block(filtered, int(entries.blocks[e])), block(unknown, int(entries.blocks[e]))
+                t = int(entries.place[e])
+                one, other, joint = (
+                    np.eye(d) * entries.one[e],
+                    np.eye(d) * entries.other[e],
+                    p * entries.both[e],
+                )
+                if t >= 0:
+                    one, other = block(below.one, t), block(below.one if same else below.other, t)
+                    joint = block(below.covariance, t) + one @ p @ other.T
+                a1, b1, both = a1 + one @ p, b1 + other @ p, both + joint
+                a2, b2 = a2 + one @ u, b2 + other @ u
+            row = int(parents.rows[i])
+            g, x, y = block(parents.gain, row), block(parents.slope, row), block(parents.excess, row)
+            above.one[i, own] = (a1 @ g + a2 @ x).ravel()
+            if not same:
+                above.other[i, own] = (b1 @ g + b2 @ x).ravel()
+            shared = a2 @ x @ b1.T + a1 @ x.T @ b2.T
+            above.covariance[i, own] = (both - a1 @ g @ b1.T - shared + a2 @ y @ b2.T).ravel()

@@ -1,0 +1,282 @@
+"""Kernel that chooses groups of siblings by the variances they lead to, with its plain twin.
+
+One container at a time (a tract whose blocks are grouped, a county whose tracts are), all else held fixed. What
+lies outside it tells the container's total with precision `outside`. Given the total, an entity's part outside is
+`outside_slope` times the total plus an error that does not depend on the groups. So the variances are those of a
+small tree, and
+the objective is known exactly, up to a constant, from sums over its groups.
+
+For a group of children with variances v, entity slopes a and weights b:  s = sum v,  x = sum v a,  y = sum v a^2,
+t = sum b v^2.  It is measured with precision `own`, so its variance from below is 1 / (own + 1 / s).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Floats, Integers
+
+TOLERANCE = 1e-11
+"""Part of an objective by which a change must improve it, so that rounding never makes one."""
+
+
+class Container(NamedTuple):
+    """One container and its children; its entities are numbered from 0.
+
+    Attributes:
+        below: [children], variance of each child from its own subtree, finite.
+        carried: [children], weight of the variance of each child and of all below it, as it depends on the child's.
+        alike: [children], children of the same number are interchangeable.
+        begin: [children + 1], where each child's entities start in the next two.
+        entity: Entities that touch the child.
+        slope: Slope of each.
+        weight: [entities], weight of each entity's variance.
+        outside_slope: [entities], slope of each entity's part outside on the container's total.
+        outside_weight: Weight of all else outside, times the square of its slope on the total.
+        outside: Precision of the total from outside; finite.
+        precision: Precision of the container's own measurement; finite.
+        own_weight: Weight of the container's variance.
+        group_precision: Precision of the measurement of each group.
+        limit: Most children of a group.
+    """
+
+    below: Floats
+    carried: Floats
+    alike: Integers
+    begin: Integers
+    entity: Integers
+    slope: Floats
+    weight: Floats
+    outside_slope: Floats
+    outside_weight: float
+    outside: float
+    precision: float
+    own_weight: float
+    group_precision: float
+    limit: int
+
+
+@njit(nogil=True, cache=True)
+def regroup(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:
+    """Change the groups of a container's children while that lowers the objective.
+
+    In a pass, every child in turn goes where the objective is least (another group, or a new one), then pairs of
+    groups are merged, first with first, where that lowers it.
+
+    Args:
+        container: The container.
+        group_of: [children], group of each child, numbers below the number of children; changed in place.
+        passes: Most passes.
+    Returns:
+        The objective at the start and at the end, both less the same constant.
+    """
+    n, k = container.below.size, container.weight.size
+    size = np.zeros(n, dtype=np.int64)
+    sums = np.zeros((n, 2))  # s, t
+    x, y = np.zeros((n, k)), np.zeros((n, k))
+    for c in range(n):
+        g = group_of[c]
+        size[g] += 1
+        _add(container, c, 1.0, sums[g], x[g], y[g])
+    scalars, terms = np.zeros(3), np.zeros((2, k))  # s, t, constant; x, y of the container
+    for g in range(n):
+        if size[g] > 0:
+            _contribute(container, sums[g], x[g], y[g], 1.0, scalars, terms)
+    start = _objective(container, scalars, terms)
+    current = start
+    room, new_sums = np.zeros(3), np.zeros((2, 2))
+    new_x, new_y, new_terms = np.zeros((2, k)), np.zeros((2, k)), np.zeros((2, k))
+    failed_at, failed_in = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    changes = 0
+    for _ in range(passes):
+        before = changes
+        for c in range(n):
+            g, kind = group_of[c], container.alike[c]
+            if failed_at[kind] == changes and failed_in[kind] == g:
+                continue
+            best, chosen, tried_new = current - TOLERANCE * abs(current), -1, size[g] == 1
+            for h in range(n):
+                if h == g or size[h] >= container.limit or (size[h] == 0 and tried_new):
+                    continue
+                tried_new = tried_new or size[h] == 0
+                room[:], new_terms[:] = scalars, terms
+                _contribute(container, sums[g], x[g], y[g], -1.0, room, new_terms)
+                if size[h] > 0:
+                    _contribute(container, sums[h], x[h], y[h], -1.0, room, new_terms)
+                new_sums[0], new_x[0], new_y[0] = sums[g], x[g], y[g]
+                new_sums[1], new_x[1], new_y[1] = sums[h], x[h], y[h]
+                _add(container, c, -1.0, new_sums[0], new_x[0], new_y[0])
+                _add(container, c, 1.0, new_sums[1], new_x[1], new_y[1])
+                if size[g] > 1:
+                    _contribute(container, new_sums[0], new_x[0], new_y[0], 1.0, room, new_terms)
+                _contribute(container, new_sums[1], new_x[1], new_y[1], 1.0, room, new_terms)
+                value = _objective(container, room, new_terms)
+                if value < best:
+                    best, chosen = value, h
+            if chosen < 0:
+                failed_at[kind], failed_in[kind] = changes, g
+                continue
+            group_of[c] = chosen
+            changes += 1
+            current = _afresh(container, group_of, size, sums, x, y, g, chosen, scalars, terms)
+        for g in range(n):
+            for h in range(g + 1, n):
+                if size[g] == 0 or size[h] == 0 or size[g] + size[h] > container.limit:
+                    continue
+                room[:], new_terms[:] = scalars, terms
+                _contribute(container, sums[g], x[g], y[g], -1.0, room, new_terms)
+                _contribute(container, sums[h], x[h], y[h], -1.0, room, new_terms)
+                new_sums[0] = sums[g] + sums[h]
+                new_x[0], new_y[0] = x[g] + x[h], y[g] + y[h]
+                _contribute(container, new_sums[0], new_x[0], new_y[0], 1.0, room, new_terms)
+                if _objective(container, room, new_terms) < current - TOLERANCE * abs(current):
+                    for c in range(n):
+                        if group_of[c] == h:
+                            group_of[c] = g
+                    changes += 1
+                    current = _afresh(container, group_of, size, sums, x, y, g, h, scalars, terms)
+        if changes == before:
+            break
+    return start, current
+
+
+@njit(nogil=True, cache=True)
+def _afresh(
+    container: Container,
+    group_of: Integers,
+    size: Integers,
+    sums: Floats,
+    x: Floats,
+    y: Floats,
+    g: int,
+    h: int,
+    scalars: Floats,
+    terms: Floats,
+) -> float:
+    """Sum two changed groups, and the container, anew: differences would gather rounding errors."""
+    for one in (g, h):
+        size[one] = 0
+        sums[one], x[one], y[one] = 0.0, 0.0, 0.0
+    for c in range(group_of.size):
+        one = group_of[c]
+        if one in (g, h):
+            size[one] += 1
+            _add(container, c, 1.0, sums[one], x[one], y[one])
+    scalars[:] = 0.0
+    terms[:] = 0.0
+    for one in range(size.size):
+        if size[one] > 0:
+            _contribute(container, sums[one], x[one], y[one], 1.0, scalars, terms)
+    return float(_objective(container, scalars, terms))
+
+
+@njit(nogil=True, cache=True)
+def _add(container: Container, c: int, sign: float, sums: Floats, x: Floats, y: Floats) -> None:
+    v = container.below[c]
+    sums[0] += sign * v
+    sums[1] += sign * container.carried[c] * v * v
+    for i in range(container.begin[c], container.begin[c + 1]):
+        x[container.entity[i]] += sign * v * container.slope[i]
+        y[container.entity[i]] += sign * v * container.slope[i] ** 2
+
+
+@njit(nogil=True, cache=True)
+def _contribute(
+    container: Container, sums: Floats, x: Floats, y: Floats, sign: float, scalars: Floats, terms: Floats
+) -> None:
+    """Add a group's part of the container's sums, or take it away."""
+    s, t = sums[0], sums[1]
+    if s <= 0.0:
+        return  # children known exactly: nothing of the group is uncertain
+    v = 1.0 / (container.group_precision + 1.0 / s)
+    carried = t / (s * s)
+    scalars[0] += sign * v
+    scalars[1] += sign * carried * v * v
+    scalars[2] += sign * (carried * v - t / s)
+    for k in range(x.size):
+        if y[k] != 0.0:
+            a = x[k] / s
+            terms[0, k] += sign * v * a
+            terms[1, k] += sign * (y[k] - x[k] * a + v * a * a)
+
+
+@njit(nogil=True, cache=True)
+def _objective(container: Container, scalars: Floats, terms: Floats) -> float:
+    s, t = scalars[0], scalars[1]
+    if s <= 0.0:
+        return 0.0
+    variance = 1.0 / (container.precision + 1.0 / s + container.outside)
+    total = scalars[2] - t / s + (container.outside_weight + container.own_weight + t / (s * s)) * variance
+    for k in range(container.weight.size):
+        a = terms[0, k] / s
+        total += container.weight[k] * (
+            terms[1, k] - terms[0, k] * a + (a + container.outside_slope[k]) ** 2 * variance
+        )
+    return float(total)
+
+
+def regroup_reference(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:
+    """Plain twin of `regroup`: every trial works the objective out from the groups, by their definitions."""
+    n = container.below.size
+    span = [range(int(container.begin[c]), int(container.begin[c + 1])) for c in range(n)]
+    slopes = [{int(container.entity[i]): float(container.slope[i]) for i in one} for one in span]
+
+    def objective(groups: list[int]) -> float:
+        below, carried, parts, total = [], [], [], 0.0
+        spread = [0.0] * container.weight.size
+        for g in sorted(set(groups)):
+            members = [c for c in range(n) if groups[c] == g]
+            s = sum(container.below[c] for c in members)
+            means = []
+            for k in range(container.weight.size):
+                a = [slopes[c].get(k, 0.0) for c in members]
+                mean = sum(container.below[c] * one for c, one in zip(members, a, strict=True)) / s
+                spread[k] += sum(
+                    container.below[c] * (one - mean) ** 2 for c, one in zip(members, a, strict=True)
+                )
+                means.append(mean)
+            share = sum(container.carried[c] * container.below[c] ** 2 for c in members)
+            total -= share / s
+            below.append(1 / (container.group_precision + 1 / s))
+            carried.append(share / s**2)
+            parts.append(means)
+        s = sum(below)
+        variance = 1 / (container.precision + 1 / s + container.outside)
+        for v, b in zip(below, carried, strict=True):
+            total += b * (v - v * v / s + (v / s) ** 2 * variance)
+        total += (container.outside_weight + container.own_weight) * variance
+        for k, weight in enumerate(container.weight.tolist()):
+            mean = sum(v * part[k] for v, part in zip(below, parts, strict=True)) / s
+            inner = spread[k] + sum(v * (part[k] - mean) ** 2 for v, part in zip(below, parts, strict=True))
+            total += weight * (inner + (mean + float(container.outside_slope[k])) ** 2 * variance)
+        return float(total)
+
+    groups = group_of.tolist()
+    start = current = objective(groups)
+    for _ in range(passes):
+        old = list(groups)
+        for c in range(n):
+            best, chosen = current - TOLERANCE * abs(current), -1
+            empty = next((h for h in range(n) if h not in groups), -1)
+            for h in range(n):
+                if h == groups[c] or groups.count(h) >= container.limit or (h not in groups and h != empty):
+                    continue
+                if h not in groups and groups.count(groups[c]) == 1:
+                    continue
+                value = objective([*groups[:c], h, *groups[c + 1 :]])
+                if value < best:
+                    best, chosen = value, h
+            if chosen >= 0:
+                groups[c], current = chosen, best
+        for g in range(n):
+            for h in range(g + 1, n):
+                if g in groups and h in groups and groups.count(g) + groups.count(h) <= container.limit:
+                    tried = [g if one == h else one for one in groups]
+                    value = objective(tried)
+                    if value < current - TOLERANCE * abs(current):
+                        groups, current = tried, value
+        if groups == old:
+            break
+    group_of[:] = groups
+    return start, current

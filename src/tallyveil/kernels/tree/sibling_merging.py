@@ -1,0 +1,372 @@
+"""Kernel that merges sibling geounits while no off-spine distance grows, with its plain twin.
+
+The distances of all entities are compared as lists sorted from the greatest down, in lexicographic order. Of
+two such lists that differ in a few entries only those entries matter: the greater list is the one that has the
+greatest value more often, of all values that the two have a different number of times. So a trial costs
+what the two siblings touch, plus the entities that fill most of their parent.
+
+Source: Cumings-Menon et al. 2023, Algorithm 2.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from tallyveil.arrays import Integers
+
+
+class Entries(NamedTuple):
+    """What entities touch above the groups; entry = one entity in one geounit, all geolevels in one list.
+
+    Attributes:
+        inner: Sum of `near` over the geounit's children (see `off_spine_distance`).
+        outer: Sum of `far` over the geounit's children.
+        above: The entry of the same entity in the geounit above, or -1 at a root.
+        entity: The entity of each entry.
+    """
+
+    inner: Integers
+    outer: Integers
+    above: Integers
+    entity: Integers
+
+
+class Siblings(NamedTuple):
+    """The geounits to be merged, and what touches them; parents are numbered from 0.
+
+    Attributes:
+        child_begin: [parents + 1], where each parent's children start.
+        limit: [parents], most children of a group.
+        entry_begin: [parents + 1], where each parent's entries start in `entry`.
+        entry: Entries of the parents, by parent.
+        list_begin: [children + 1], where each child's touching entities start in the next three.
+        list_entry: Entry of the entity in the parent, rising within a child.
+        list_inner: `near` of the entity in the child.
+        list_outer: `far` of it.
+    """
+
+    child_begin: Integers
+    limit: Integers
+    entry_begin: Integers
+    entry: Integers
+    list_begin: Integers
+    list_entry: Integers
+    list_inner: Integers
+    list_outer: Integers
+
+
+@njit(nogil=True, cache=True)
+def merge_siblings(
+    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
+) -> tuple[Integers, int]:
+    """Merge until a whole round over all parents changes nothing.
+
+    In a round, parents come in order and, in each, pairs of groups in order of their first children; a merged
+    group keeps the place of the first of the two and is at once met with all that follow.
+
+    Args:
+        siblings: The geounits to be merged.
+        entries: What entities touch above; `inner` and `outer` are changed in place.
+        distance: [entities], distances at the start; changed in place.
+        gains_first: Merge only what makes the distances less until nothing does, then go on as else.
+    Returns:
+        For each child the first child of its group; and the number of rounds.
+    """
+    child_begin, limit, entry_begin, entry, list_begin, list_entry, list_inner, list_outer = siblings
+    n = list_begin.size - 1
+    group_of, n_tracts = np.arange(n), np.ones(n, dtype=np.int64)
+    # Lists of groups: a merged list goes to the end of the pool, and the living ones are moved together when
+    # it is full. They never hold more than at the start.
+    start, length = list_begin[:-1].copy(), list_begin[1:] - list_begin[:-1]
+    room = 4 * list_entry.size + 16
+    pool = np.empty((room, 3), dtype=np.int64)
+    used = list_entry.size
+    for i in range(used):
+        pool[i, 0], pool[i, 1], pool[i, 2] = list_entry[i], list_inner[i], list_outer[i]
+    merged = np.empty((list_entry.size + 1, 5), dtype=np.int64)
+    full, mark = np.empty(entry.size + 1, dtype=np.int64), np.full(entries.inner.size, -1, dtype=np.int64)
+    excess = np.zeros(_most(siblings, entries, distance) + 2, dtype=np.int64)
+    values = np.empty(2 * entries.inner.size + 2, dtype=np.int64)
+    alive = np.ones(n, dtype=np.bool_)
+    trial, rounds, changed, strict = 0, 0, True, gains_first
+    while changed or strict:
+        if not changed:
+            strict = False
+        changed = False
+        rounds += 1
+        for p in range(child_begin.size - 1):
+            here = entry[entry_begin[p] : entry_begin[p + 1]]
+            n_full = _filling(here, entries, full)
+            for u in range(child_begin[p], child_begin[p + 1]):
+                if not alive[u]:
+                    continue
+                for v in range(u + 1, child_begin[p + 1]):
+                    if not alive[v] or n_tracts[u] + n_tracts[v] > limit[p]:
+                        continue
+                    trial += 1
+                    n_merged = _merge_lists(
+                        pool, start[u], length[u], n_tracts[u], start[v], length[v], n_tracts[v], merged
+                    )
+                    sign = _compare(
+                        merged[:n_merged], full[:n_full], entries, distance, mark, trial, excess, values
+                    )
+                    if sign > 0 or (strict and sign == 0):
+                        continue
+                    _accept(merged[:n_merged], here, entries, distance, mark, trial)
+                    n_full = _filling(here, entries, full)
+                    alive[v], group_of[v] = False, u
+                    n_tracts[u] += n_tracts[v]
+                    length[v] = 0
+                    if used + n_merged > room:
+                        length[u] = 0
+                        used = _move_together(pool, start, length, alive)
+                    start[u], length[u] = used, n_merged
+                    for i in range(n_merged):
+                        pool[used + i, 0] = merged[i, 0]
+                        pool[used + i, 1] = merged[i, 1]
+                        pool[used + i, 2] = merged[i, 2]
+                    used += n_merged
+                    changed = True
+    for u in range(n):
+        first = u
+        while group_of[first] != first:
+            first = group_of[first]
+        group_of[u] = first
+    return group_of, rounds
+
+
+@njit(nogil=True, cache=True)
+def _most(siblings: Siblings, entries: Entries, distance: Integers) -> int:
+    """No grouping gives a greater distance: adding up what every child needs is one way to make an entity."""
+    most = np.zeros(distance.size, dtype=np.int64)
+    for i in range(siblings.list_entry.size):
+        most[entries.entity[siblings.list_entry[i]]] += siblings.list_inner[i]
+    greatest = 0
+    for k in range(distance.size):
+        greatest = max(greatest, most[k], distance[k])
+    return greatest
+
+
+@njit(nogil=True, cache=True)
+def _filling(here: Integers, entries: Entries, full: Integers) -> int:
+    """Entries of a parent whose distances can change when two siblings they do not touch are merged."""
+    n = 0
+    for e in here:
+        if entries.outer[e] <= entries.inner[e] + 1:
+            full[n] = e
+            n += 1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _merge_lists(
+    pool: Integers, start_u: int, size_u: int, n_u: int, start_v: int, size_v: int, n_v: int, merged: Integers
+) -> int:
+    """Columns of `merged`: entry, inner, outer, change of the parent's inner, change of its outer."""
+    i, j, n = 0, 0, 0
+    while i < size_u or j < size_v:
+        a = pool[start_u + i, 0] if i < size_u else np.int64(1) << 62
+        b = pool[start_v + j, 0] if j < size_v else np.int64(1) << 62
+        # A group that is not touched counts its children one each on the far side, but itself only once.
+        inner_u, outer_u, near_u, far_u = 0, n_u, 0, 1
+        inner_v, outer_v, near_v, far_v = 0, n_v, 0, 1
+        if a <= b:
+            inner_u, outer_u = pool[start_u + i, 1], pool[start_u + i, 2]
+            near_u, far_u = min(inner_u, outer_u + 1), min(outer_u, inner_u + 1)
+            i += 1
+        if b <= a:
+            inner_v, outer_v = pool[start_v + j, 1], pool[start_v + j, 2]
+            near_v, far_v = min(inner_v, outer_v + 1), min(outer_v, inner_v + 1)
+            j += 1
+        inner, outer = inner_u + inner_v, outer_u + outer_v
+        merged[n, 0], merged[n, 1], merged[n, 2] = min(a, b), inner, outer
+        merged[n, 3] = min(inner, outer + 1) - near_u - near_v
+        merged[n, 4] = min(outer, inner + 1) - far_u - far_v
+        n += 1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _change(e: int, d_inner: int, d_outer: int, entries: Entries) -> int:
+    """Change of an entity's distance when its sums in an entry change."""
+    while True:
+        inner, outer = entries.inner[e], entries.outer[e]
+        d_near = min(inner + d_inner, outer + d_outer + 1) - min(inner, outer + 1)
+        d_far = min(outer + d_outer, inner + d_inner + 1) - min(outer, inner + 1)
+        if entries.above[e] < 0:
+            return int(d_near)
+        if d_near == 0 and d_far == 0:
+            return 0
+        e, d_inner, d_outer = entries.above[e], d_near, d_far
+
+
+@njit(nogil=True, cache=True)
+def _compare(
+    merged: Integers,
+    full: Integers,
+    entries: Entries,
+    distance: Integers,
+    mark: Integers,
+    trial: int,
+    excess: Integers,
+    values: Integers,
+) -> int:
+    """Above 0 if the sorted distances would be greater, below 0 if less, 0 if equal.
+
+    `excess`: how much oftener each value occurs; left at 0.
+    """
+    n = 0
+    for i in range(merged.shape[0] + full.size):
+        if i < merged.shape[0]:
+            e, d_inner, d_outer = merged[i, 0], merged[i, 3], merged[i, 4]
+            mark[e] = trial
+        else:
+            e, d_inner, d_outer = full[i - merged.shape[0]], 0, -1
+            if mark[e] == trial:
+                continue
+        d = _change(e, d_inner, d_outer, entries)
+        if d != 0:
+            old = distance[entries.entity[e]]
+            excess[old] -= 1
+            excess[old + d] += 1
+            values[n], values[n + 1] = old, old + d
+            n += 2
+    greatest = -1
+    for i in range(n):
+        if excess[values[i]] != 0:
+            greatest = max(greatest, values[i])
+    sign = excess[greatest] if greatest >= 0 else 0
+    for i in range(n):
+        excess[values[i]] = 0
+    return int(sign)
+
+
+@njit(nogil=True, cache=True)
+def _accept(
+    merged: Integers, here: Integers, entries: Entries, distance: Integers, mark: Integers, trial: int
+) -> None:
+    for i in range(merged.shape[0]):
+        _apply(merged[i, 0], merged[i, 3], merged[i, 4], entries, distance)
+    for e in here:
+        if mark[e] != trial:
+            _apply(e, 0, -1, entries, distance)
+
+
+@njit(nogil=True, cache=True)
+def _apply(e: int, d_inner: int, d_outer: int, entries: Entries, distance: Integers) -> None:
+    """Carry a change of an entry's sums up to the root."""
+    while d_inner != 0 or d_outer != 0:
+        inner, outer = entries.inner[e], entries.outer[e]
+        d_near = min(inner + d_inner, outer + d_outer + 1) - min(inner, outer + 1)
+        d_far = min(outer + d_outer, inner + d_inner + 1) - min(outer, inner + 1)
+        entries.inner[e], entries.outer[e] = inner + d_inner, outer + d_outer
+        if entries.above[e] < 0:
+            distance[entries.entity[e]] += d_near
+            return
+        e, d_inner, d_outer = entries.above[e], d_near, d_far
+
+
+@njit(nogil=True, cache=True)
+def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt.NDArray[np.bool_]) -> int:
+    """Copy the lists of living groups to the front of the pool; returns how much they take."""
+    kept = np.empty((length[alive].sum(), 3), dtype=np.int64)
+    n = 0
+    for u in range(start.size):
+        if alive[u]:
+            for i in range(length[u]):
+                kept[n + i, 0] = pool[start[u] + i, 0]
+                kept[n + i, 1] = pool[start[u] + i, 1]
+                kept[n + i, 2] = pool[start[u] + i, 2]
+            start[u] = n
+            n += length[u]
+    pool[:n] = kept
+    return n
+
+
+def merge_siblings_reference(
+    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
+) -> tuple[Integers, int]:
+    """Plain twin of `merge_siblings`: every trial sums all distances afresh and compares the sorted lists."""
+    n = siblings.list_begin.size - 1
+    parent_of = np.repeat(np.arange(siblings.limit.size), np.diff(siblings.child_begin)).tolist()
+    touches: list[dict[int, tuple[int, int]]] = []
+    for c in range(n):
+        span = range(int(siblings.list_begin[c]), int(siblings.list_begin[c + 1]))
+        touches.append(
+            {
+                int(siblings.list_entry[i]): (int(siblings.list_inner[i]), int(siblings.list_outer[i]))
+                for i in span
+            }
+        )
+    base = _sums_without(siblings, entries)
+
+    def distances(groups: dict[int, list[int]]) -> list[int]:
+        inner, outer = list(base[0]), list(base[1])
+        for first, members in groups.items():
+            for e in siblings.entry[
+                siblings.entry_begin[parent_of[first]] : siblings.entry_begin[parent_of[first] + 1]
+            ].tolist():
+                x = sum(touches[c].get(e, (0, 1))[0] for c in members)
+                y = sum(touches[c].get(e, (0, 1))[1] for c in members)
+                inner[e] += min(x, y + 1)
+                outer[e] += min(y, x + 1)
+        total = [0] * distance.size
+        for e in _from_below(entries.above):
+            x, y, over = inner[e], outer[e], int(entries.above[e])
+            if over < 0:
+                total[int(entries.entity[e])] += min(x, y + 1)
+            else:
+                inner[over] += min(x, y + 1)
+                outer[over] += min(y, x + 1)
+        return total
+
+    groups = {c: [c] for c in range(n)}
+    current, rounds, changed, strict = distances(groups), 0, True, gains_first
+    while changed or strict:
+        strict = strict and changed
+        changed, rounds = False, rounds + 1
+        for p in range(siblings.limit.size):
+            span = range(int(siblings.child_begin[p]), int(siblings.child_begin[p + 1]))
+            for u in span:
+                for v in range(u + 1, span.stop):
+                    if u not in groups or v not in groups:
+                        continue
+                    if len(groups[u]) + len(groups[v]) > siblings.limit[p]:
+                        continue
+                    trial = {first: members for first, members in groups.items() if first != v}
+                    trial[u] = groups[u] + groups[v]
+                    tried = distances(trial)
+                    new, old = sorted(tried, reverse=True), sorted(current, reverse=True)
+                    if new < old or (new == old and not strict):
+                        groups, current, changed = trial, tried, True
+    group_of = np.empty(n, dtype=np.int64)
+    for first, members in groups.items():
+        group_of[members] = first
+    distance[:] = current
+    return group_of, rounds
+
+
+def _from_below(above: Integers) -> list[int]:
+    """Entries so that each comes before the one above it."""
+    depth = []
+    for e in range(above.size):
+        d, over = 0, int(above[e])
+        while over >= 0:
+            d, over = d + 1, int(above[over])
+        depth.append(d)
+    return sorted(range(above.size), key=lambda e: -depth[e])
+
+
+def _sums_without(siblings: Siblings, entries: Entries) -> tuple[list[int], list[int]]:
+    """Sums of every entry less what the entries below it, and the groups at the start, put in."""
+    near = np.minimum(entries.inner, entries.outer + 1)
+    far = np.minimum(entries.outer, entries.inner + 1)
+    inner, outer = entries.inner.copy(), entries.outer.copy()
+    has = entries.above >= 0
+    np.subtract.at(inner, entries.above[has], near[has])
+    np.subtract.at(outer, entries.above[has], far[has])
+    inner[siblings.entry] = 0
+    outer[siblings.entry] = 0
+    return inner.tolist(), outer.tolist()

@@ -1,0 +1,221 @@
+"""The sweeps over the data: rows of noisy answers up to estimates, and estimates down to answers.
+
+Every geounit's sums are taken in one fixed order, so that nothing depends on how the work is cut.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Floats, Integers, Numbers
+from tallyveil.kernels.tree.transform import (
+    Basis,
+    Cascade,
+    apply_blocks,
+    apply_blocks_reference,
+    collect_from_cells,
+    collect_from_cells_reference,
+    reflect,
+    reflect_reference,
+    spread_to_cells,
+    spread_to_cells_reference,
+)
+
+
+class Groups(NamedTuple):
+    """Rows of answers that are summed before anything else, because they share their blocks.
+
+    Attributes:
+        order: Rows, group after group.
+        begin: Rows of group g are `order[begin[g]:begin[g + 1]]`.
+        factors: Factor of each row in `order`.
+        blocks: Row of each group's weights and blocks.
+        target: Where each group adds to.
+    """
+
+    order: Integers
+    begin: Integers
+    factors: Floats
+    blocks: Integers
+    target: Integers
+
+
+@njit(nogil=True, cache=True)
+def add_measured(
+    basis: Basis,
+    cascade: Cascade,
+    values: Numbers,
+    weights: Floats,
+    blocks: Floats,
+    groups: Groups,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None:
+    """out[target] += blocks times coefficients of the sum of Q'(weight y), for groups first..last.
+
+    Args:
+        basis: The basis.
+        cascade: The queries whose answers stand in a row.
+        values: Rows of answers; shape (n_rows, n_answers).
+        weights: Factor of every query, one row a set of blocks.
+        blocks: Packed blocks.
+        groups: Which rows are summed, and where they go.
+        first: First group.
+        last: One past the last.
+        out: Coefficients; shape (n_targets, n_cells).
+    """
+    n_answers, n_cells = len(cascade.scale), len(basis.order)
+    total, work = np.empty(n_answers), np.empty(n_answers + 1)
+    cells, x = np.empty(n_cells), np.empty(n_cells)
+    for g in range(first, last):
+        total[:] = 0.0
+        for r in range(groups.begin[g], groups.begin[g + 1]):
+            row = values[groups.order[r]]
+            factor = groups.factors[r]
+            for j in range(n_answers):
+                total[j] += factor * row[j]
+        own = groups.blocks[g]
+        spread_to_cells(cascade, weights[own], total, work, cells)
+        reflect(basis, cells)
+        for j in range(n_cells):
+            x[j] = cells[basis.order[j]]
+        apply_blocks(basis, blocks[own], x, out[groups.target[g]])
+
+
+def add_measured_reference(
+    basis: Basis,
+    cascade: Cascade,
+    values: Numbers,
+    weights: Floats,
+    blocks: Floats,
+    groups: Groups,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None:
+    """Twin of `add_measured`: every row by itself."""
+    work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
+    for g in range(first, last):
+        for r in range(int(groups.begin[g]), int(groups.begin[g + 1])):
+            own = int(groups.blocks[g])
+            row = groups.factors[r] * values[groups.order[r]]
+            spread_to_cells_reference(cascade, weights[own], row, work, cells)
+            reflect_reference(basis, cells)
+            apply_blocks_reference(basis, blocks[own], cells[basis.order], out[groups.target[g]])
+
+
+@njit(nogil=True, cache=True)
+def add_products(
+    basis: Basis,
+    blocks: Floats,
+    blocks_row: Integers,
+    x: Floats,
+    x_row: Integers,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None:
+    """out[i] += blocks[blocks_row[i]] x[x_row[i]] for rows first..last of coefficients."""
+    for i in range(first, last):
+        apply_blocks(basis, blocks[blocks_row[i]], x[x_row[i]], out[i])
+
+
+def add_products_reference(
+    basis: Basis,
+    blocks: Floats,
+    blocks_row: Integers,
+    x: Floats,
+    x_row: Integers,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None:
+    """Twin of `add_products`."""
+    for i in range(first, last):
+        apply_blocks_reference(basis, blocks[blocks_row[i]], x[x_row[i]], out[i])
+
+
+@njit(nogil=True, cache=True)
+def answer_rows(basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats) -> None:
+    """Answers of queries from rows first..last of coefficients; out has one place more than answers."""
+    cells = np.empty(len(basis.order))
+    for i in range(first, last):
+        for j in range(len(cells)):
+            cells[basis.order[j]] = x[i, j]
+        reflect(basis, cells)
+        collect_from_cells(cascade, cells, out[i])
+
+
+def answer_rows_reference(
+    basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats
+) -> None:
+    """Twin of `answer_rows`."""
+    for i in range(first, last):
+        cells = np.empty(len(basis.order))
+        cells[basis.order] = x[i]
+        reflect_reference(basis, cells)
+        collect_from_cells_reference(cascade, cells, out[i])
+
+
+@njit(nogil=True, cache=True)
+def finest_rows(
+    basis: Basis,
+    cascade: Cascade,
+    values: Numbers,
+    weights: Floats,
+    blocks: Floats,
+    signature: Integers,
+    pull: Floats,
+    parent: Integers,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None:
+    """Coefficients of finest geounits first..last: out += blocks (coefficients of Q'(weight y) + pull).
+
+    Args:
+        basis: The basis.
+        cascade: The queries whose answers stand in a row.
+        values: One row of answers a geounit.
+        weights: Factor of every query, one row a signature.
+        blocks: Packed blocks of each signature.
+        signature: Signature of each geounit.
+        pull: What the rest of the tree adds, one row a parent.
+        parent: Row of `pull` of each geounit.
+        first: First geounit.
+        last: One past the last.
+        out: Coefficients, one row a geounit.
+    """
+    n_cells = len(basis.order)
+    work = np.empty(len(cascade.scale) + 1)
+    cells, x = np.empty(n_cells), np.empty(n_cells)
+    for i in range(first, last):
+        spread_to_cells(cascade, weights[signature[i]], values[i], work, cells)
+        reflect(basis, cells)
+        own = pull[parent[i]]
+        for j in range(n_cells):
+            x[j] = cells[basis.order[j]] + own[j]
+        apply_blocks(basis, blocks[signature[i]], x, out[i])
+
+
+def finest_rows_reference(
+    basis: Basis,
+    cascade: Cascade,
+    values: Numbers,
+    weights: Floats,
+    blocks: Floats,
+    signature: Integers,
+    pull: Floats,
+    parent: Integers,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None:
+    """Twin of `finest_rows`."""
+    work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
+    for i in range(first, last):
+        spread_to_cells_reference(cascade, weights[signature[i]], values[i], work, cells)
+        reflect_reference(basis, cells)
+        apply_blocks_reference(basis, blocks[signature[i]], cells[basis.order] + pull[parent[i]], out[i])

@@ -1,0 +1,238 @@
+"""Counts of one geounit to coefficients in which every measurement is a few small blocks, and back.
+
+Key: a reflection turns the levels of one atom of one attribute into their normalised sum and contrasts; it is
+its own inverse. A cascade hands answers of coarse queries on to finer ones, and in the end to cells, so that
+the adjoint of eleven queries costs little more than that of the finest.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Floats, Int32s, Integers, Numbers
+
+
+class Basis(NamedTuple):
+    """The orthonormal basis of the cells of a schema.
+
+    Attributes:
+        axis_size: Levels of the attribute of each reflection; shape (R,).
+        inner: Cells between neighbouring levels of that attribute; shape (R,).
+        begin: Where the levels of each reflection begin among `levels`; shape (R + 1,).
+        levels: Levels of the reflected atoms, the one that becomes the sum first.
+        order: Cell whose place holds each coefficient; shape (n_cells,).
+        dims: Size of the blocks of each class; shape (K,).
+        mults: Times each block stands on the diagonal; shape (K,).
+        coefficients: Where each class begins among the coefficients, as a (dim, mult) array; shape (K + 1,).
+        blocks: Where each class begins among the packed blocks; shape (K + 1,).
+    """
+
+    axis_size: Integers
+    inner: Integers
+    begin: Integers
+    levels: Integers
+    order: Integers
+    dims: Integers
+    mults: Integers
+    coefficients: Integers
+    blocks: Integers
+
+
+class Cascade(NamedTuple):
+    """How answers of several query groups reach the cells.
+
+    Attributes:
+        begin: Where the answers of each query begin in a row of answers; shape (Q + 1,).
+        scale: Factor of every answer; shape (n_answers,).
+        source: Query that each edge hands on; shape (E,).
+        target: Query that takes it, -1 for the cells; shape (E,).
+        map_begin: Where the map of each edge begins; shape (E + 1,).
+        maps: Answer (place in the row) of the source for each answer of the target; `n_answers` for none.
+    """
+
+    begin: Integers
+    scale: Floats
+    source: Integers
+    target: Integers
+    map_begin: Integers
+    maps: Int32s
+
+
+@njit(nogil=True, cache=True)
+def reflect(basis: Basis, cells: Floats) -> None:
+    """Reflect one geounit's cells in place; doing it twice does nothing."""
+    n_cells = len(cells)
+    for r in range(len(basis.axis_size)):
+        levels = basis.levels[basis.begin[r] : basis.begin[r + 1]]
+        inner = basis.inner[r]
+        span = basis.axis_size[r] * inner
+        root = 1.0 / np.sqrt(len(levels))
+        pull = root / (1.0 - root)
+        for outer in range(0, n_cells, span):
+            if inner == 1:
+                _reflect_run(cells, outer, levels, root, pull)
+            else:
+                for i in range(outer, outer + inner):
+                    first = i + levels[0] * inner
+                    total = cells[first]
+                    for k in range(1, len(levels)):
+                        total += cells[i + levels[k] * inner]
+                    total *= root
+                    shift = pull * (cells[first] - total)
+                    for k in range(1, len(levels)):
+                        cells[i + levels[k] * inner] += shift
+                    cells[first] = total
+
+
+@njit(nogil=True, cache=True)
+def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull: float) -> None:
+    """One reflection along neighbouring cells; four sums side by side, always the same four."""
+    n = len(levels)
+    a = b = c = d = 0.0
+    k = 0
+    while k + 4 <= n:
+        a += cells[outer + levels[k]]
+        b += cells[outer + levels[k + 1]]
+        c += cells[outer + levels[k + 2]]
+        d += cells[outer + levels[k + 3]]
+        k += 4
+    while k < n:
+        a += cells[outer + levels[k]]
+        k += 1
+    first = outer + levels[0]
+    total = ((a + b) + (c + d)) * root
+    shift = pull * (cells[first] - total)
+    for k in range(1, n):
+        cells[outer + levels[k]] += shift
+    cells[first] = total
+
+
+def reflect_reference(basis: Basis, cells: Floats) -> None:
+    """Twin of `reflect`: each reflection I - 2 w w' / w'w with w = first unit vector - normalised ones."""
+    for r, size in enumerate(basis.axis_size):
+        levels = basis.levels[basis.begin[r] : basis.begin[r + 1]]
+        w = np.zeros(int(size))
+        w[levels] = -1 / np.sqrt(len(levels))
+        w[levels[0]] += 1
+        mirror = np.eye(int(size)) - 2 * np.outer(w, w) / (w @ w)
+        table = cells.reshape(-1, int(size), int(basis.inner[r]))
+        cells[:] = np.einsum("ij,ojk->oik", mirror, table).ravel()
+
+
+@njit(nogil=True, cache=True)
+def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Floats, cells: Floats) -> None:
+    """Sum over queries of weight times the adjoint of the (scaled) answers, into cells, which are overwritten.
+
+    Args:
+        cascade: The queries.
+        weights: Factor of each query; shape (Q,).
+        values: One row of answers; shape (n_answers,).
+        work: Scratch; shape (n_answers + 1,).
+        cells: Output; shape (n_cells,).
+    """
+    begin, n = cascade.begin, len(cascade.scale)
+    for q in range(len(weights)):
+        weight = weights[q]
+        for j in range(begin[q], begin[q + 1]):
+            work[j] = weight * cascade.scale[j] * values[j]
+    work[n] = 0.0
+    cells[:] = 0.0
+    for e in range(len(cascade.source)):
+        answers = cascade.maps[cascade.map_begin[e] : cascade.map_begin[e + 1]]
+        if cascade.target[e] < 0:
+            for j in range(len(answers)):
+                cells[j] += work[answers[j]]
+        else:
+            taking = begin[cascade.target[e]]
+            for j in range(len(answers)):
+                work[taking + j] += work[answers[j]]
+
+
+def spread_to_cells_reference(
+    cascade: Cascade, weights: Floats, values: Numbers, work: Floats, cells: Floats
+) -> None:
+    """Twin of `spread_to_cells`: every query straight to the cells. `work` is left alone."""
+    cells[:] = 0
+    for q in range(len(weights)):
+        answers = straight_answers(cascade, q)
+        kept = answers >= 0
+        cells[kept] += weights[q] * (cascade.scale * values)[answers[kept]]
+
+
+@njit(nogil=True, cache=True)
+def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None:
+    """Answers of the cascade's queries from cells: each finer query's answers add up to a coarser one's.
+
+    Args:
+        cascade: The queries; their scale is not used.
+        cells: Shape (n_cells,).
+        answers: Output; shape (n_answers + 1,); the last place gathers what no query asks for.
+    """
+    answers[:] = 0.0
+    for e in range(len(cascade.source) - 1, -1, -1):
+        places = cascade.maps[cascade.map_begin[e] : cascade.map_begin[e + 1]]
+        if cascade.target[e] < 0:
+            for j in range(len(places)):
+                answers[places[j]] += cells[j]
+        else:
+            finer = cascade.begin[cascade.target[e]]
+            for j in range(len(places)):
+                answers[places[j]] += answers[finer + j]
+
+
+def collect_from_cells_reference(cascade: Cascade, cells: Floats, answers: Floats) -> None:
+    """Twin of `collect_from_cells`: every query straight from the cells."""
+    answers[:] = 0
+    for q in range(len(cascade.begin) - 1):
+        places = straight_answers(cascade, q)
+        np.add.at(answers, places[places >= 0], cells[places >= 0])
+
+
+def straight_answers(cascade: Cascade, query: int) -> Integers:
+    """Place in a row of answers that each cell counts in, by following the edges; -1 for none."""
+    n = len(cascade.scale)
+    edge = int(np.flatnonzero(cascade.source == query)[0])
+    places = cascade.maps[cascade.map_begin[edge] : cascade.map_begin[edge + 1]].astype(np.int64)
+    target = int(cascade.target[edge])
+    if target >= 0:
+        finer = straight_answers(cascade, target)
+        places = np.where(finer >= 0, places[np.maximum(finer - cascade.begin[target], 0)], n)
+    return np.where(places < n, places, -1)
+
+
+@njit(nogil=True, cache=True)
+def apply_blocks(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
+    """out += blocks x, for one geounit's packed blocks and coefficients."""
+    for k in range(len(basis.dims)):
+        d, mult = basis.dims[k], basis.mults[k]
+        start, place = basis.coefficients[k], basis.blocks[k]
+        for i in range(d):
+            row = out[start + i * mult : start + (i + 1) * mult]
+            j = 0
+            while j + 4 <= d:
+                m0, m1 = blocks[place + i * d + j], blocks[place + i * d + j + 1]
+                m2, m3 = blocks[place + i * d + j + 2], blocks[place + i * d + j + 3]
+                j += 4
+                if m0 == 0.0 and m1 == 0.0 and m2 == 0.0 and m3 == 0.0:
+                    continue  # where zeros are known most of a block is zero
+                x0 = x[start + (j - 4) * mult : start + (j - 3) * mult]
+                x1 = x[start + (j - 3) * mult : start + (j - 2) * mult]
+                x2 = x[start + (j - 2) * mult : start + (j - 1) * mult]
+                x3 = x[start + (j - 1) * mult : start + j * mult]
+                for m in range(mult):
+                    row[m] += m0 * x0[m] + m1 * x1[m] + m2 * x2[m] + m3 * x3[m]
+            while j < d:
+                m0 = blocks[place + i * d + j]
+                x0 = x[start + j * mult : start + (j + 1) * mult]
+                for m in range(mult):
+                    row[m] += m0 * x0[m]
+                j += 1
+
+
+def apply_blocks_reference(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
+    """Twin of `apply_blocks`: one small matrix product a class."""
+    for k, d in enumerate(basis.dims):
+        own = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
+        matrix = blocks[basis.blocks[k] : basis.blocks[k + 1]].reshape(d, d)
+        out[own] += (matrix @ x[own].reshape(d, -1)).ravel()

@@ -1,0 +1,173 @@
+"""Kernel that carries the variance of entities from one geolevel to the next coarser one, with its plain twin.
+
+Given the total of a geounit, an entity's part of it is `slope` times that total and an error of variance
+`spread` that is independent of everything outside the geounit. One step up, with v the variance of each child
+from its own subtree alone and s the sum of v over all children:
+
+    slope  = sum of v slope over the children / s
+    spread = sum of spread + sum of v (slope of the child - slope)^2 over all children
+
+A child the entity does not touch has slope 0 and spread 0, so only touched geounits are stored.
+
+The arrays may be complex, with which a derivative is had to the last digit from one evaluation.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tallyveil.arrays import Integers, Numbers
+
+
+class Parts(NamedTuple):
+    """Geounits of one geolevel that entities touch, by entity and, within it, in rising order.
+
+    Attributes:
+        begin: [entities + 1], where each entity's entries start.
+        geounit: The geounit of each entry.
+        slope: What the entity's part of it gains when the geounit's total grows by one; 1 at the finest geolevel.
+        spread: Variance of that part when the total is known; 0 at the finest geolevel.
+    """
+
+    begin: Integers
+    geounit: Integers
+    slope: Numbers
+    spread: Numbers
+
+
+class Family(NamedTuple):
+    """The children of every geounit of a geolevel, as far as variances are concerned.
+
+    Attributes:
+        parent: Parent of each child; never falls.
+        below: [children], variance of each from its own subtree; infinite where that tells nothing.
+        total: [parents], sum of `below` over the children where it is finite.
+        unknown: [parents], number of children where it is not.
+        children: [parents], number of children.
+    """
+
+    parent: Integers
+    below: Numbers
+    total: Numbers
+    unknown: Integers
+    children: Integers
+
+
+@njit(nogil=True, cache=True)
+def raise_parts(parts: Parts, family: Family) -> tuple[Parts, Integers]:
+    """One geolevel up, for all entities at once.
+
+    Returns:
+        Entries of the geolevel above; and, for each given entry, the entry above that holds it.
+    """
+    begin, geounit, slope, spread = parts
+    parent, below, total, unknown, children = family
+    size = geounit.size
+    begin_above = np.zeros(begin.size, dtype=np.int64)
+    geounit_above, above = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    slope_above, spread_above = np.empty_like(slope), np.empty_like(spread)
+    n = 0
+    for entity in range(begin.size - 1):
+        i = begin[entity]
+        while i < begin[entity + 1]:
+            p = parent[geounit[i]]
+            j = i
+            while j < begin[entity + 1] and parent[geounit[j]] == p:
+                above[j] = n
+                j += 1
+            geounit_above[n] = p
+            slope_above[n], spread_above[n] = _one(
+                geounit[i:j], slope[i:j], spread[i:j], below, total[p], unknown[p], children[p]
+            )
+            n += 1
+            i = j
+        begin_above[entity + 1] = n
+    raised = Parts(begin_above, geounit_above[:n].copy(), slope_above[:n].copy(), spread_above[:n].copy())
+    return raised, above
+
+
+@njit(nogil=True, cache=True)
+def _one(
+    geounit: Integers,
+    slope: Numbers,
+    spread: Numbers,
+    below: Numbers,
+    total: Any,
+    unknown: int,
+    children: int,
+) -> tuple[Any, Any]:
+    """Slope and spread of one entity in one geounit, from its entries among the children."""
+    zero = slope[0] * 0
+    mean, touched, n_unknown = zero, zero, 0
+    first = zero
+    alike, whole = True, geounit.size == children
+    for i in range(geounit.size):
+        whole = whole and slope[i] == slope[0]
+        v = below[geounit[i]]
+        if not np.isfinite(v.real):
+            if n_unknown == 0:
+                first = slope[i]
+            elif slope[i].real != first.real:
+                alike = False
+            n_unknown += 1
+        elif unknown == 0:
+            mean += v * slope[i]
+            touched += v
+    if whole:
+        mean = slope[0]  # exactly, so that what is known exactly has no spread
+    elif unknown > 0:
+        # Children known only through their sum share it alike; the others are known without it.
+        if 0 < n_unknown < unknown and first.real != 0:
+            alike = False
+        mean = first if n_unknown == unknown else zero
+    elif total.real > 0:
+        mean = mean / total
+    else:
+        for i in range(geounit.size):
+            mean += slope[i] / children
+    answer = zero
+    for i in range(geounit.size):
+        answer += spread[i]
+        v = below[geounit[i]]
+        if np.isfinite(v.real):
+            answer += v * (slope[i] - mean) ** 2
+            if unknown > 0:
+                touched += v
+    rest = total - touched
+    if geounit.size < children and rest.real > 0:
+        answer += rest * mean**2
+    if not alike:
+        answer = zero + np.inf
+    return mean, answer
+
+
+def raise_parts_reference(parts: Parts, family: Family) -> list[dict[int, tuple[float, float]]]:
+    """Plain twin of `raise_parts`: for each entity, (slope, spread) of every geounit above that it touches.
+
+    The formula of the module as it stands, over all children; unknown ones count as equal shares of the sum.
+    """
+    children: dict[int, list[int]] = {}
+    for child, p in enumerate(family.parent.tolist()):
+        children.setdefault(p, []).append(child)
+    found = []
+    for entity in range(len(parts.begin) - 1):
+        span = range(int(parts.begin[entity]), int(parts.begin[entity + 1]))
+        given = {int(parts.geounit[i]): (float(parts.slope[i]), float(parts.spread[i])) for i in span}
+        answers = {}
+        for p in sorted({int(family.parent[u]) for u in given}):
+            slopes = [given.get(u, (0.0, 0.0))[0] for u in children[p]]
+            spread = sum(given.get(u, (0.0, 0.0))[1] for u in children[p])
+            below = [float(family.below[u]) for u in children[p]]
+            unknown = [b == np.inf for b in below]
+            weights = [float(x) for x in unknown] if any(unknown) else below
+            weights = weights if sum(weights) > 0 else [1.0] * len(weights)
+            mean = sum(w * x for w, x in zip(weights, slopes, strict=True)) / sum(weights)
+            for b, x in zip(below, slopes, strict=True):
+                if b < np.inf:
+                    spread += b * (x - mean) ** 2
+                elif x != mean:
+                    spread = np.inf
+            answers[p] = (mean, spread)
+        found.append(answers)
+    return found

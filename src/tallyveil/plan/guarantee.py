@@ -1,0 +1,194 @@
+"""What a plan promises, in numbers and in one sentence; computed before any data is opened."""
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.decimals import MOST_DIGITS, at_most
+from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.budget.allocation import Allocation
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.plan.release import ReleasePlan
+
+MOST_KINDS = 4
+"""Kinds of paths whose pairs are composed exactly, a law for each; more are bounded by what they cost together."""
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.bounds import Bounds
+
+NEIGHBOURS_IN_WORDS = {
+    "bounded": "one {unit}'s record changes its value",
+    "unbounded": "one {unit}'s record is added or removed",
+}
+
+POST_PROCESSING = (
+    "Estimation, rounding, microdata, tables and this statement read the noisy measurements, the declared invariants "
+    "and public inputs, and nothing else. Whatever is computed from the output of a private mechanism is as private as "
+    "the output (Dwork and Roth 2014, Proposition 2.1; for trade-off functions Dong, Roth, Su 2022, Proposition 2.8), "
+    "so everything after measuring costs nothing."
+)
+
+
+def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dict[str, Any]:
+    """The privacy guarantee of a plan as plain data.
+
+    Args:
+        plan: The plan.
+        allocation: What every geounit of its spine is measured with; None while the geography is not opened. Then
+            what bypassing will do is not known, and the exact epsilon is told from above only.
+
+    Returns:
+        Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
+        delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, which follows from the cost
+        alone; both sides of the exact epsilon; the invariants; and one sentence.
+    Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
+    """
+    strategy = plan.strategy
+    gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
+    classical = _classical(strategy, plan.spent, plan.delta)
+    exact = _exact(plan, allocation)
+    delta = plan.delta if gaussian else 0
+    return {
+        "neighbours": strategy.neighbours.value,
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(
+            unit=plan.schema.unit.one
+        ),
+        "mechanism": strategy.mechanism.value,
+        "budget_unit": strategy.budget_unit,
+        "declared": str(plan.declared),
+        "spent": str(plan.spent),
+        "delta": str(delta),
+        "epsilon": exact["epsilon"]["upper"] if gaussian else classical,
+        "classical_epsilon": classical,
+        "exact": exact,
+        "post_processing": POST_PROCESSING,
+        **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
+        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
+        "statement": _statement(plan, exact["epsilon"]["upper"], classical),
+    }
+
+
+def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
+    """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
+    strategy, levels = plan.strategy, []
+    for geolevel in strategy.geolevels:
+        event: PrivacyEvent = strategy.geolevel_event(geolevel)
+        if allocation is not None:
+            event = allocation.geolevel_event(geolevel)
+        budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
+        # Shares rise, so that the last is the dearest.
+        found, _ = _epsilon(
+            plan, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
+        )
+        levels.append(
+            {
+                "geolevel": geolevel,
+                "spent": str(budget),
+                "classical_epsilon": _classical(strategy, budget, plan.delta),
+                "epsilon": found.to_mapping(),
+            }
+        )
+    epsilon, engines = _overall(plan, allocation)
+    return {
+        "delta": str(plan.delta),
+        "epsilon": epsilon.to_mapping(),
+        "engines": engines,
+        "geolevels": levels,
+    }
+
+
+def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
+    """Epsilon of the whole release.
+
+    Gaussian noise on a lattice has no one loss law, so a release with it is known from below by its measurements,
+    which compose exactly, and from above by its rho. So is one with many kinds of paths after bypassing, whose
+    pairs are too many to compose; and one whose geography has not been opened is known from above alone.
+    """
+    from tallyveil.accounting.bounds import Bounds
+
+    strategy = plan.strategy
+    if allocation is None and plan.spine is not None and plan.spine.bypassing is not None:
+        return Bounds(0.0, _classical(strategy, plan.spent, plan.delta)), [_classical_name(strategy)]
+    measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
+    # Of many kinds of paths: a record that stays on those of the first.
+    composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
+    if plan.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return _epsilon(plan, composed, plan.spent, None)
+    return _epsilon(plan, plan.event(composed), plan.spent, plan.event(measuring))
+
+
+def _is_of_many_kinds(event: PrivacyEvent) -> bool:
+    return isinstance(event, ParallelEvent) and len(event.events) > MOST_KINDS
+
+
+def _epsilon(
+    plan: ReleasePlan, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
+) -> "tuple[Bounds, list[str]]":
+    """Epsilon from both sides, and how it was found.
+
+    Args:
+        plan: The plan.
+        composed: What is composed: all there is, or a part or case of it.
+        budget: What all there is costs.
+        whole: All there is; where `composed` is something else, its epsilon bounds from below alone.
+    """
+    from tallyveil.accounting import compose
+    from tallyveil.accounting.bounds import Bounds
+
+    guarantee = compose(composed, neighbours=plan.strategy.neighbours)
+    found = guarantee.epsilon(plan.delta)
+    if composed == whole:
+        return found, list(guarantee.engines)
+    # What the composition proves is below what the budget allows, up to the widths of both.
+    classical = _classical(plan.strategy, budget, plan.delta)
+    return Bounds(min(found.lower, classical), classical), [
+        *guarantee.engines,
+        _classical_name(plan.strategy),
+    ]
+
+
+def _classical_name(strategy: Strategy) -> str:
+    return "zcdp" if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else "pure"
+
+
+def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
+    """Epsilon that zCDP (Gaussian) or pure differential privacy (Laplace) allows to be claimed for a budget."""
+    if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return zcdp_to_epsilon(budget, delta)
+    return fraction_bounds(budget).upper
+
+
+def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
+    """The guarantee in one sentence: the least epsilon that is proved, then what the budget alone would allow."""
+    strategy = plan.strategy
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(plan.delta)
+    if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        return (
+            f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
+            f"at delta = {delta} epsilon <= {_short(exact, 3)}"
+        )
+    rho = f"rho = {plan.spent} ({_short(plan.spent, 4)}) zCDP"
+    if exact == classical:
+        return f"epsilon <= {_short(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
+    least, other = _apart(exact, classical)
+    return (
+        f"epsilon <= {least} at delta = {delta}, {neighbours}; {rho}, which alone allows epsilon <= {other}"
+    )
+
+
+def _short(value: Fraction | float, places: int) -> str:
+    """An upper bound with `places` digits after the point; below 1, with one more significant digit than that."""
+    return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
+
+
+def _apart(least: float, other: float) -> tuple[str, str]:
+    """Two upper bounds that differ, with enough digits to show it."""
+    texts = _short(least, 3), _short(other, 3)
+    for places in range(4, MOST_DIGITS):
+        if texts[0] != texts[1]:
+            break
+        texts = _short(least, places), _short(other, places)
+    return texts

@@ -1,0 +1,216 @@
+"""What a release will do, as data: everything that is decided before any file is opened."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import BudgetError
+from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.geography.optimise import (
+    geolevels_after,
+)
+from tallyveil.plan.constraints import Bounds, Invariant
+from tallyveil.plan.inputs import GeographyInput, RecordsInput, SpineInput
+from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.storage.json_files import digest_of
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+PLAN_FORMAT = 1
+
+MeasurementFiles = Literal["full", "support", "none"]
+
+OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals")
+"""Entries of a plan's mapping that say what is written, not what is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeolevelEstimation:
+    """Ordered passes of one geolevel.
+
+    Attributes:
+        passes: Query names of each least-squares pass; together all measured queries, each once.
+        slack: Persons by which an answer of an earlier pass may move in a later one.
+        rounding: Query names of each rounding stage, first stage first.
+        target: What rounded answers come near to: the estimate ("fraction"), or its nearest whole number.
+    """
+
+    passes: tuple[tuple[str, ...], ...]
+    slack: Fraction
+    rounding: tuple[tuple[str, ...], ...]
+    target: RoundingTarget = "fraction"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """One release: what is read, what is spent, how it is estimated, what is written.
+
+    Attributes:
+        name: Shown in messages and the report.
+        schema: The universe.
+        records: The confidential table.
+        geography: The public table of geounits.
+        strategy: What is measured with which budget.
+        declared: Most that may be spent.
+        delta: Where epsilon is reported.
+        invariants: Queries published exactly.
+        bounds: Public bounds.
+        estimation: Passes and rounding of each geolevel.
+        tables: Queries published for every geounit.
+        measurements: Which noisy answers are written: all ("full"), those the estimate used, on the support of
+            each parent's published counts ("support"), or none. Their values are the same in every case.
+        microdata: Whether one row a person is written.
+        spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
+        entities: Families of entities that tables are published for.
+        subspace: Queries whose counts at a geolevel are drawn on the lattice of the invariants, then fixed.
+        intervals: Coverage of the intervals put beside every published count once the release is finished; None for
+            no intervals.
+    """
+
+    name: str
+    schema: Schema
+    records: RecordsInput
+    geography: GeographyInput
+    strategy: Strategy
+    declared: Fraction
+    delta: Fraction
+    invariants: tuple[Invariant, ...]
+    bounds: tuple[Bounds, ...]
+    estimation: tuple[tuple[str, GeolevelEstimation], ...]
+    tables: tuple[str, ...]
+    measurements: MeasurementFiles = "full"
+    microdata: bool = True
+    spine: SpineInput | None = None
+    entities: tuple[str, ...] = ()
+    subspace: tuple[SubspaceQuery, ...] = ()
+    intervals: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.spent > self.declared:
+            unit = self.strategy.budget_unit
+            raise BudgetError(
+                f"the strategy costs {unit} = {exact_text(self.spent)}, "
+                f"more than the declared budget {unit} = {exact_text(self.declared)}. "
+                f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
+            )
+
+    @property
+    def geolevels(self) -> tuple[str, ...]:
+        """Geolevels of the spine that is measured, root first: those of the geography, as the steps leave them."""
+        if self.spine is None:
+            return self.geography.geolevels
+        return geolevels_after(self.geography.geolevels, self.spine.steps)
+
+    @property
+    def spent(self) -> Fraction:
+        """What the release costs, in the strategy's unit."""
+        return sum((item.budget for item in self.subspace), self.strategy.total)
+
+    def estimation_of(self, geolevel: str) -> GeolevelEstimation:
+        """Passes and rounding stages of a geolevel."""
+        return dict(self.estimation)[geolevel]
+
+    def query(self, name: str) -> QueryGroup:
+        """The query group of that name."""
+        return self.schema.query(name)
+
+    def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
+        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
+
+        Args:
+            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
+                spine on which nothing is bypassed, which cost the same.
+        """
+        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
+        mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
+        drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
+        return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
+        mapping = {
+            "format": PLAN_FORMAT,
+            "name": self.name,
+            "schema": self.schema.to_mapping(),
+            "records": {
+                "geocode": self.records.geocode,
+                "count": self.records.count,
+                "columns": dict(self.records.columns),
+            },
+            "geolevels": list(self.geolevels),
+            "mechanism": self.strategy.mechanism.value,
+            "neighbours": self.strategy.neighbours.value,
+            "budget_unit": self.strategy.budget_unit,
+            "declared": str(self.declared),
+            "spent": str(self.spent),
+            "delta": str(self.delta),
+            "geolevel_shares": {name: str(share) for name, share in self.strategy.geolevel_shares},
+            "query_shares": {
+                level: {query: str(share) for query, share in shares}
+                for level, shares in self.strategy.query_shares
+            },
+            "invariants": [{"query": i.query, "geolevels": list(i.geolevels)} for i in self.invariants],
+            "bounds": [
+                {"name": b.name, "query": b.query, "geolevel": b.geolevel, "missing_upper": b.missing_upper}
+                for b in self.bounds
+            ],
+            "estimation": {level: _estimation_mapping(item) for level, item in self.estimation},
+            "tables": list(self.tables),
+            "measurements": self.measurements,
+            "microdata": self.microdata,
+            # Left out where there is none, so that other plans keep their digest.
+            **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
+            **({} if self.intervals is None else {"intervals": str(self.intervals)}),
+        }
+        if self.spine is not None:
+            mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}
+            mapping["entities"] = list(self.entities)
+        return mapping
+
+    def digest(self) -> bytes:
+        """SHA-256 of the plan's canonical JSON."""
+        return digest_of(self.to_mapping())
+
+    def measuring_digest(self) -> bytes:
+        """The same without what is written of the results; the noise is bound to it."""
+        return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
+
+
+def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
+    return {
+        "passes": [list(names) for names in item.passes],
+        "slack": str(item.slack),
+        "rounding": [list(names) for names in item.rounding],
+        "rounding_target": item.target,
+    }
+
+
+def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
+    """The strategy that `plan.json` describes.
+
+    JSON objects are written with sorted keys, so the order of geolevels is taken from their list, and that of
+    queries from the passes, which name every measured query once.
+    """
+    shares: dict[str, dict[str, str]] = plan["query_shares"]
+    ordered = {
+        level: [query for names in plan["estimation"][level]["passes"] for query in names]
+        for level in plan["geolevels"]
+    }
+    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
+    of_levels = plan["geolevel_shares"]
+    return Strategy(
+        mechanism=Mechanism(plan["mechanism"]),
+        neighbours=Neighbours(plan["neighbours"]),
+        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
+        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
+        query_shares=tuple(
+            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
+            for level, queries in ordered.items()
+        ),
+    )

@@ -1,0 +1,109 @@
+"""The public bounds of a release, so that its variances can be computed from the release folder alone.
+
+Layout: `bounds/00.parquet` for the first bounds of the plan, and so on, with columns `geocode`, `answer`, `lower` and
+`upper` (null: unbounded). An answer without a row has lower bound 0 and, as `plan.json` says under `missing_upper`,
+upper bound 0 or none.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.estimation.problem import UNBOUNDED
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals.model import Zeros
+from tallyveil.plan.constraints import Bounds
+from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.release.columns import code_expression, enum_column
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.write import write_parquet_chunks
+from tallyveil.universe.schema import Schema
+
+BOUNDS = "bounds"
+
+
+def bounds_path(root: Path, number: int) -> Path:
+    """File of the plan's bounds of that number, from 0."""
+    return inside(root, BOUNDS, f"{number:02d}.parquet")
+
+
+def write_bounds(
+    root: Path,
+    number: int,
+    bounds: Bounds,
+    table: ConstraintTable,
+    spine: Spine,
+    metadata: Mapping[str, str],
+) -> None:
+    """Write the bounds that differ from those of an answer without a row.
+
+    Args:
+        root: Release folder.
+        number: Place of the bounds in the plan.
+        bounds: As planned.
+        table: The same, compiled.
+        spine: The hierarchy.
+        metadata: Tags of the file.
+    Raises:
+        StoreError: the file cannot be written.
+    Privacy: bounds are public by declaration; nothing here is computed from records.
+    """
+    level = spine.level_index(bounds.geolevel)
+    missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
+    labels = table.query.labels()
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for start in range(0, spine.n_geounits(level), GEOUNITS_AT_ONCE):
+            lower, upper = table.bounds_of(level, start, start + GEOUNITS_AT_ONCE)
+            rows, answers = np.nonzero((lower != 0) | (upper != missing))
+            high = pl.Series("upper", upper[rows, answers])
+            yield pl.DataFrame(
+                {
+                    "geocode": spine.geocodes[level].text.gather(start + rows),
+                    "answer": enum_column("answer", labels, answers),
+                    "lower": lower[rows, answers],
+                    "upper": high.set(high >= UNBOUNDED, None),
+                }
+            )
+
+    tags = {**metadata, "bounds": bounds.name, "query": bounds.query, "geolevel": bounds.geolevel}
+    write_parquet_chunks(bounds_path(root, number), frames(), tags)
+
+
+def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schema, spine: Spine) -> Zeros:
+    """The answers that published bounds keep at zero.
+
+    Args:
+        root: Release folder.
+        number: Place of the bounds in the plan.
+        bounds: The entry of `plan.json`.
+        schema: The universe.
+        spine: The hierarchy.
+    Raises:
+        StoreError: the file is missing, unreadable, or of another geography.
+    """
+    path = bounds_path(root, number)
+    query, level = schema.query(bounds["query"]), spine.level_index(bounds["geolevel"])
+    if not path.is_file():
+        raise StoreError(
+            f"{path} is not there: the release was made before bounds were published with it, or is incomplete. "
+            "Restore it, or leave out the public bounds with --without-bounds: intervals stay valid, but wider.",
+            code="bounds-missing",
+        )
+    answer = code_expression("answer", query.labels())
+    frame = collect(scan_parquet(path).select("geocode", answer, "upper"), path, "bounds")
+    rows = spine.locate(level, frame["geocode"])
+    if frame["answer"].null_count() or bool((rows < 0).any()):
+        raise StoreError(
+            f"{path} holds a geocode or an answer that this release does not. It was changed after it was written; "
+            "restore it from a copy of the release.",
+            code="release-damaged",
+        )
+    zero = np.full((spine.n_geounits(level), query.size), bounds["missing_upper"] == 0)
+    zero[rows, frame["answer"].to_numpy()] = (frame["upper"] == 0).fill_null(False).to_numpy()
+    return Zeros(query, bounds["geolevel"], zero)

@@ -1,0 +1,175 @@
+"""Chunks: consecutive families that are measured and estimated in one call of compiled code.
+
+Where chunks begin follows from the sizes of the families alone, never from the number of workers, and no family
+sees anything of its chunk: the counts are the same however a geolevel is cut.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tallyveil.arrays import Bools, Floats, Integers, NarrowArray
+from tallyveil.estimation.solution import EstimateStatus, FamilySolution, RoundingMethod
+from tallyveil.kernels.family.chunk import (
+    CERTIFIED,
+    CERTIFIED_BY_MORE_SWEEPS,
+    COPIED,
+    EMPTY,
+    LEFT,
+    Rules,
+    estimate_chunk,
+)
+from tallyveil.measurements.family_answers import FamilyAnswers
+from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.unsolved import estimate_or_keep
+from tallyveil.universe.counts import PublicCounts, narrow
+
+CHUNKS_WANTED = 24
+SMALLEST, LARGEST = 1 << 15, 1 << 21
+"""Unknowns (children times cells of the parent's support) of a chunk, unless a single family has more."""
+
+STATUS = {
+    EMPTY: EstimateStatus.EMPTY,
+    COPIED: EstimateStatus.COPIED,
+    CERTIFIED: EstimateStatus.CERTIFIED,
+    CERTIFIED_BY_MORE_SWEEPS: EstimateStatus.CERTIFIED_BY_MORE_SWEEPS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Families first..last of a geolevel, as chunk number `number`; `unknowns` says how much work that is."""
+
+    number: int
+    first: int
+    last: int
+    unknowns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkOutcome:
+    """Estimated counts of a chunk, and how each family ended.
+
+    Attributes:
+        span: Which families.
+        lengths: Number of counts above zero of each child; shape (children,).
+        cells: Their cells, rising within a child.
+        counts: Persons.
+        statuses: How each family's estimate was obtained.
+        methods: How each family was rounded.
+        widened: Families whose rounding had to go beyond the neighbouring whole numbers.
+        residual_persons: Largest residual of any family.
+    """
+
+    span: Span
+    lengths: Integers
+    cells: NarrowArray
+    counts: NarrowArray
+    statuses: tuple[EstimateStatus, ...]
+    methods: tuple[RoundingMethod, ...]
+    widened: int
+    residual_persons: float
+
+
+def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
+    """Cut the families of a geolevel into chunks of consecutive ones, which are subtrees side by side.
+
+    Args:
+        above: Counts of the parents.
+        child_begin: First child of each parent; shape (parents + 1,).
+    """
+    children = np.diff(child_begin)
+    ends = np.cumsum(children * (np.diff(above.offsets) + 1))
+    limit = min(max(int(ends[-1]) // CHUNKS_WANTED, SMALLEST), LARGEST)
+    spans: list[Span] = []
+    first, done = 0, 0
+    while first < len(children):
+        last = max(int(np.searchsorted(ends, done + limit, side="right")), first + 1)
+        spans.append(Span(len(spans), first, last, int(ends[last - 1]) - done))
+        first, done = last, int(ends[last - 1])
+    return spans
+
+
+def estimate_span(
+    builder: FamilyBuilder, rules: Rules, span: Span, above: PublicCounts, unsolved: Path | None
+) -> tuple[ChunkOutcome, FamilyAnswers, Integers]:
+    """Measure and estimate one chunk.
+
+    Args:
+        builder: Makes the family problems of the geolevel.
+        rules: What its families share.
+        span: Which families.
+        above: Counts of the parents.
+        unsolved: Folder for a family that cannot be certified.
+    Returns:
+        The counts, the answers that were measured, and their noisy values.
+    Raises:
+        ConstraintError, SolverError: as `estimate_family`.
+    """
+    wanted = builder.answers(span.first, span.last, above)
+    values = builder.source.measure_families(wanted)
+    chunk = builder.chunk(span.first, span.last, above, wanted, values)
+    ended, chosen, residuals, offsets, cells, counts = estimate_chunk(rules, chunk)
+    left = {
+        int(f): estimate_or_keep(builder.family(span.first + int(f), above), unsolved)
+        for f in np.flatnonzero(ended == LEFT)
+    }
+    found = _Found(ended, chosen, residuals, np.diff(offsets), cells, counts)
+    return _with_left(span, found, left, wanted.child_begin, above), wanted, values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What the kernel returned."""
+
+    ended: Integers
+    chosen: Bools
+    residuals: Floats
+    lengths: Integers
+    cells: np.ndarray
+    counts: Integers
+
+
+def _with_left(
+    span: Span,
+    found: _Found,
+    left: dict[int, FamilySolution],
+    child_begin: Integers,
+    above: PublicCounts,
+) -> ChunkOutcome:
+    """The kernel's answers, with those of the families it left put in their places."""
+    lengths, cells, counts = found.lengths, found.cells, found.counts
+    if left:
+        lengths = lengths.copy()
+        ends = np.concatenate([[0], np.cumsum(found.lengths)])
+        cell_parts, count_parts, done = [], [], 0
+        for f, solution in left.items():
+            child = int(child_begin[f] - child_begin[0])
+            support, _ = above.entries(span.first + f)
+            lengths[child : child + len(solution.counts)] = np.count_nonzero(solution.counts, axis=1)
+            _, column = np.nonzero(solution.counts)
+            cell_parts += [cells[done : ends[child]], support[column]]
+            count_parts += [counts[done : ends[child]], solution.counts[solution.counts > 0]]
+            done = ends[child]
+        cells = np.concatenate([*cell_parts, cells[done:]])
+        counts = np.concatenate([*count_parts, counts[done:]])
+    statuses = [STATUS.get(int(code), EstimateStatus.EMPTY) for code in found.ended]
+    methods = [RoundingMethod.NETWORK_FLOW if one else RoundingMethod.FIXED for one in found.chosen]
+    for f, solution in left.items():
+        statuses[f], methods[f] = solution.status, solution.rounding.method
+    return ChunkOutcome(
+        span=span,
+        lengths=lengths,
+        cells=narrow(cells),
+        counts=narrow(counts),
+        statuses=tuple(statuses),
+        methods=tuple(methods),
+        widened=sum(solution.rounding.widened for solution in left.values()),
+        residual_persons=max(
+            [
+                float(found.residuals[found.ended != LEFT].max(initial=0.0)),
+                *(solution.residual_persons for solution in left.values()),
+            ]
+        ),
+    )

@@ -1,0 +1,290 @@
+"""A new district of a finished release, or the difference of two: counts, exact standard errors and intervals, without
+the measurements.
+
+Variances follow from the plan, the geography and the public bounds, all in the release folder; estimates of a district
+are the sums of those of its finest geounits, which `intervals/` holds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_pairs
+from tallyveil.intervals import (
+    Answers,
+    TreeModel,
+    intervals_of,
+    questions_of,
+    region_of,
+    region_variances,
+    tree_covariance,
+)
+from tallyveil.intervals.interval import IntervalKind, refuse_intervals, rounded_inward, sentence_of
+from tallyveil.postprocess.interval_areas import family_counts
+from tallyveil.postprocess.interval_model import FinishedRelease, open_release, release_model
+from tallyveil.postprocess.level import usable_cores
+from tallyveil.release import manifest_shapes as shapes
+from tallyveil.release.histograms import histogram_path, read_histogram
+from tallyveil.release.intervals import (
+    AGAIN,
+    INTERVALS,
+    INTERVALS_MANIFEST,
+    interval_folder,
+    read_interval_table,
+)
+from tallyveil.storage.json_files import read_shaped
+from tallyveil.universe.query_group import QueryGroup
+
+_NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
+
+
+@dataclass(frozen=True, slots=True)
+class DistrictAnswer:
+    """One count of a district.
+
+    Attributes:
+        query, answer: What is counted.
+        published: Sum of the published counts; None where the folder does not hold them.
+        standard_error: Of the unbiased estimate, in the unit of record; None where nothing determines it.
+        estimate: Unbiased estimate; None without `intervals/`, or where nothing determines it.
+        lower, upper: Ends of the interval; None without an estimate.
+        lacking: Why there is no estimate; None where there is one.
+    """
+
+    query: str
+    answer: str
+    published: int | None
+    standard_error: float | None
+    estimate: float | None
+    lower: int | None
+    upper: int | None
+    lacking: str | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class District:
+    """Counts of a district, or of one minus another.
+
+    Attributes:
+        n_finest: Number of its finest geounits.
+        n_minus: Number of those of the district taken away; None where there is none.
+        answers: One a query's answer.
+        level: Coverage of the intervals.
+        covers: What those that are given cover; None where none is.
+        unpublished: Why there are no published counts; None where there are.
+    """
+
+    n_finest: int
+    n_minus: int | None
+    answers: tuple[DistrictAnswer, ...]
+    level: float
+    covers: str | None
+    unpublished: str | None
+
+
+def district_answers(
+    root: Path,
+    geocodes: pl.Series,
+    *,
+    minus: pl.Series | None = None,
+    tables: Sequence[str] | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    with_bounds: bool = True,
+    workers: int | None = None,
+) -> District:
+    """Counts, standard errors and intervals of any set of finest geounits of a release.
+
+    Args:
+        root: Release folder; of `measurements/` nothing is read.
+        geocodes: Finest geocodes, each once.
+        minus: Those of a district whose counts are taken away; intervals of the differences are then normal ones.
+        tables: Queries; None for those of the release's tables.
+        level: Coverage of the intervals.
+        simultaneous: Whether all of them together have that coverage (Bonferroni).
+        with_bounds: Whether zeros of public bounds are used; where there are intervals, as they were made.
+        workers: Threads; None for one a core.
+    Raises:
+        StoreError: the folder holds no finished release, or lacks its bounds.
+        GeographyError: a geocode is unknown or given twice.
+        ConfigError: the level cannot be, or the noise allows no intervals.
+    """
+    release = open_release(root)
+    threads = workers or usable_cores()
+    parts = [(1, _family(release, "district", geocodes))]
+    if minus is not None:
+        parts.append((-1, _family(release, "minus", minus)))
+    groups = [release.schema.query(query) for query in dict.fromkeys(tables or release.plan["tables"])]
+    made = _made_intervals(release)
+    if made is not None:
+        with_bounds = not made["bounds_left_out"]
+    model = release_model(release, with_bounds=with_bounds)
+    refuse_intervals(model, level)
+    covariance = tree_covariance(model, workers=threads)
+    regions = [region_of(release.spine, family.members) for _, family in parts]
+    region = regions[0] if minus is None else regions[0] - regions[1]
+    variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
+    published = _published(release, parts, groups)
+    estimates = [None if made is None else _difference(release, parts, group) for group in groups]
+    pairs = list(zip(groups, estimates, strict=True))
+    values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
+    n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
+    together = max(n_given, 1) if simultaneous else 1  # as many intervals as are given, and no more
+    asked = _Asked(model, "unified" if minus is None else "normal", level, together)
+    answers: list[DistrictAnswer] = []
+    place = 0
+    for group, written in pairs:
+        own = slice(place, place + group.size)
+        lacking = _lacking(made is not None, written is not None, group.name)
+        answers += _lines(
+            asked,
+            group,
+            None if published is None else published[own],
+            variances[0, own],
+            values[own],
+            lacking,
+        )
+        place = own.stop
+    sizes = [len(family.members) for _, family in parts]
+    return District(
+        sizes[0],
+        None if minus is None else sizes[1],
+        tuple(answers),
+        level,
+        covers=sentence_of(level, together) if n_given else None,
+        unpublished=f"{_counts_path(release)} is not there" if published is None else None,
+    )
+
+
+def _lacking(made: bool, written: bool, query: str) -> str | None:
+    """Why a query has no estimates; None where it has."""
+    if written:
+        return None
+    if not made:
+        return (
+            "they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full measurements; "
+            "standard errors need neither"
+        )
+    return (
+        f"RUN/intervals has no table of '{query}'; `tallyveil intervals RUN --tables` makes it from full measurements "
+        "(name every query wanted: the new tables take the place of those there)"
+    )
+
+
+def _published(
+    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], groups: Sequence[QueryGroup]
+) -> np.ndarray | None:
+    """Published answers of the first part, less those of the second; None where the counts are not in the folder."""
+    if not _counts_path(release).is_file():
+        return None
+    counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
+    found: np.ndarray = np.sum(
+        [sign * family_counts(counts, family, groups)[0] for sign, family in parts], axis=0
+    )
+    return found
+
+
+def _counts_path(release: FinishedRelease) -> Path:
+    return histogram_path(release.root, release.spine.geolevels[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """Which intervals are asked for."""
+
+    model: TreeModel
+    kind: IntervalKind
+    level: float
+    together: int
+
+
+def _family(release: FinishedRelease, name: str, geocodes: pl.Series) -> EntityFamily:
+    return entities_from_pairs(
+        release.spine, name, geocodes, pl.Series([name]).new_from_index(0, len(geocodes))
+    )
+
+
+def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
+    path = release.root / INTERVALS / INTERVALS_MANIFEST
+    if not path.is_file():
+        return None
+    made: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
+    if made["run"] != release.manifest["run"]:
+        raise StoreError(
+            f"{path} belongs to run {made['run']}, the release to run {release.manifest['run']}. Remove that "
+            "folder and make the intervals again.",
+            code="release-damaged",
+        )
+    return made
+
+
+def _difference(
+    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], group: QueryGroup
+) -> np.ndarray | None:
+    """Estimates of the first part, less those of the second; None where none are written."""
+    sums = [(sign, _estimates(release, family, group)) for sign, family in parts]
+    found = [sign * estimates for sign, estimates in sums if estimates is not None]
+    return np.sum(found, axis=0) if len(found) == len(parts) else None
+
+
+def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup) -> np.ndarray | None:
+    """Sums of the estimates of the finest geounits; NaN where one is not determined; None where none are written."""
+    finest = release.spine.geolevels[-1]
+    if not interval_folder(release.root / INTERVALS, finest, group.name, is_entity=False).is_dir():
+        return None
+    rows = read_interval_table(release.root, finest, group.name)
+    codes = release.spine.geocodes[-1].text.gather(family.members)
+    inside = rows.filter(pl.col("geocode").is_in(codes.implode()))
+    sums = (
+        inside.group_by(pl.col("answer").cast(pl.String), maintain_order=True)
+        .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
+        .collect()
+    )
+    by_answer = {row["answer"]: row for row in sums.iter_rows(named=True)}
+    rows_of = [by_answer[label] for label in group.labels()]
+    return np.array([row["estimate"] if row["lacking"] == 0 else math.nan for row in rows_of])
+
+
+def _lines(
+    asked: _Asked,
+    group: QueryGroup,
+    published: np.ndarray | None,
+    variances: np.ndarray,
+    values: np.ndarray,
+    lacking: str | None,
+) -> list[DistrictAnswer]:
+    found = Answers(np.nan_to_num(values), variances)
+    intervals = intervals_of(
+        asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
+    )
+    low, high = intervals.low, intervals.high
+    if asked.kind == "normal":  # a difference of counts is whole, too
+        low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
+    lines = []
+    for number, label in enumerate(group.labels()):
+        determined = bool(np.isfinite(variances[number]))
+        estimated = determined and bool(np.isfinite(values[number]))
+        lines.append(
+            DistrictAnswer(
+                query=group.name,
+                answer=label,
+                published=None if published is None else int(published[number]),
+                standard_error=round(math.sqrt(variances[number]), 6) if determined else None,
+                estimate=round(float(values[number]), 6) if estimated else None,
+                lower=int(low[number]) if estimated else None,
+                upper=int(high[number]) if estimated else None,
+                lacking=None if estimated else lacking or _NOT_DETERMINED,
+            )
+        )
+    return lines

@@ -1,0 +1,120 @@
+"""Exact standard deviations of the estimates of geounits and entities, before any data is opened."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.level import usable_cores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AreaDeviations:
+    """Standard deviations of one query over the geounits of a geolevel, or the entities of a family.
+
+    Attributes:
+        area: The geolevel or the family.
+        is_entity: Whether it is a family.
+        query: The query.
+        labels: Its answers.
+        codes: Names of the geounits or entities.
+        n_finest: Finest geounits of each; shape (n,).
+        deviations: Persons; inf where nothing will determine an answer; shape (n, answers).
+    """
+
+    area: str
+    is_entity: bool
+    query: str
+    labels: tuple[str, ...]
+    codes: tuple[str, ...]
+    n_finest: NDArray[np.int64]
+    deviations: NDArray[np.float64]
+
+    @property
+    def largest(self) -> NDArray[np.float64]:
+        """Largest deviation of any answer, one a geounit or entity."""
+        found: NDArray[np.float64] = self.deviations.max(axis=1)
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """Plain data: smallest, median and largest over all of it; None for what is not determined."""
+        values = np.sort(self.deviations, axis=None)
+        chosen = {"smallest": values[0], "median": values[len(values) // 2], "largest": values[-1]}
+        known = {name: float(value) if np.isfinite(value) else None for name, value in chosen.items()}
+        return {
+            "area": self.area,
+            "is_entity": self.is_entity,
+            "query": self.query,
+            "n": len(self.codes),
+            **known,
+        }
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Plain data: one entry a geounit or entity, with a deviation an answer; None for what is not determined."""
+        for code, n_finest, row in zip(self.codes, self.n_finest, self.deviations, strict=True):
+            values = [float(value) if np.isfinite(value) else None for value in row]
+            yield {
+                "area": self.area,
+                "code": code,
+                "finest_geounits": int(n_finest),
+                "query": self.query,
+                "standard_deviations": dict(zip(self.labels, values, strict=True)),
+            }
+
+
+def expected_deviations(
+    plan: ReleasePlan,
+    hierarchies: Hierarchies,
+    families: Sequence[EntityFamily],
+    *,
+    queries: Sequence[str] | None = None,
+    workers: int | None = None,
+) -> list[AreaDeviations]:
+    """How exact the unbiased estimate of every count of a plan will be.
+
+    Args:
+        plan: The plan; its public bounds are opened, its records are not.
+        hierarchies: Its spine and the areas beside it.
+        families: Entities, on that spine.
+        queries: Queries, measured or not; None for the plan's tables.
+        workers: Threads; None for one a core.
+    Returns:
+        One entry a geolevel or family and query: geolevels first, as people know them, fewest geounits first.
+    Raises:
+        ConstraintError, SchemaError: bounds or queries do not fit the plan.
+    """
+    spine = hierarchies.spine
+    groups = [plan.query(name) for name in dict.fromkeys(queries or plan.tables)]
+    threads = workers or usable_cores()
+    covariance = tree_covariance(plan_model(plan, spine, hierarchies.shares), workers=threads)
+    asked = [(group, questions_of(covariance.algebra, group)) for group in groups]
+    levels: list[AreaDeviations] = []
+    for level in hierarchies.known_levels:
+        sizes, codes = np.diff(spine.finest_offsets(level)), tuple(spine.geocodes[level])
+        for group, questions in asked:
+            errors = np.sqrt(level_variances(covariance, level, questions))
+            labels = tuple(group.labels())
+            levels.append(
+                AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)
+            )
+    entities: list[AreaDeviations] = []
+    for family, is_entity in (
+        *((own, False) for own in hierarchies.replaced),
+        *((own, True) for own in families),
+    ):
+        regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
+        for group, questions in asked:
+            errors = np.sqrt(region_variances(covariance, regions, questions, workers=threads))
+            labels = tuple(group.labels())
+            found = AreaDeviations(
+                family.name, is_entity, group.name, labels, family.codes, family.sizes, errors
+            )
+            (entities if is_entity else levels).append(found)
+    return sorted(levels, key=lambda item: len(item.codes)) + entities

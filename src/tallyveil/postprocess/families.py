@@ -1,0 +1,192 @@
+"""Family problems: what the estimator needs of a parent and its children, gathered from the measurements.
+
+One family at a time as a `FamilyProblem`, or a chunk of consecutive ones as the arrays of the compiled loop.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.budget.allocation import Allocation
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
+from tallyveil.geography.spine import Spine
+from tallyveil.kernels.family.chunk import Chunk, Rules
+from tallyveil.measurements.family_answers import (
+    FamilyAnswers,
+    MeasurementSource,
+    answer_tables,
+    answers_on_support,
+)
+from tallyveil.plan.release import GeolevelEstimation, ReleasePlan
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FamilyBuilder:
+    """Makes the family problems of one geolevel.
+
+    Attributes:
+        plan: The release.
+        allocation: What every geounit is measured with.
+        level: Number of the children's geolevel, 0 for the root.
+        source: Where noisy answers come from.
+        constraints: Every constraint of the release.
+        queries: The query groups measured at this geolevel.
+        rounding: The query groups of each rounding stage.
+    """
+
+    plan: ReleasePlan
+    allocation: Allocation
+    level: int
+    source: MeasurementSource
+    constraints: tuple[ConstraintTable, ...]
+    queries: tuple[QueryGroup, ...]
+    rounding: tuple[tuple[QueryGroup, ...], ...]
+
+    @property
+    def spine(self) -> Spine:
+        """The hierarchy."""
+        return self.allocation.spine
+
+    @property
+    def geolevel(self) -> str:
+        """Name of the children's geolevel."""
+        return self.spine.geolevels[self.level]
+
+    def root(self, geounit: int) -> FamilyProblem:
+        """The problem of one root geounit: every possible cell, no parent to add up to."""
+        schema = self.plan.schema
+        cells = np.arange(schema.size, dtype=np.int64)
+        support = cells[schema.possible(cells)]
+        return self._problem((0, geounit), geounit, geounit + 1, support, None)
+
+    def family(self, parent: int, counts: PublicCounts) -> FamilyProblem:
+        """The problem of a parent's children, on the cells where the parent has people."""
+        offsets = self.spine.child_offsets[self.level - 1]
+        support, parent_counts = counts.entries(parent)
+        start, stop = int(offsets[parent]), int(offsets[parent + 1])
+        return self._problem((self.level - 1, parent), start, stop, support, parent_counts)
+
+    @property
+    def bounding(self) -> tuple[ConstraintTable, ...]:
+        """The constraints that reach this geolevel."""
+        return tuple(table for table in self.constraints if table.reaches(self.level))
+
+    def rules(self) -> Rules:
+        """What all families of the geolevel share, as arrays."""
+        settings = self.plan.estimation_of(self.geolevel)
+        n_cells = self.plan.schema.size
+        rounding = [(number, group) for number, stage in enumerate(self.rounding) for group in stage]
+        bounded = [table.query for table in self.bounding]
+        return Rules(
+            pass_queries=np.array(
+                [[group.name in names for group in self.queries] for names in settings.passes], dtype=np.bool_
+            ),
+            slack=np.full(len(settings.passes), float(settings.slack)),
+            bound_answers=answer_tables(bounded, n_cells),
+            bound_sizes=np.array([group.size for group in bounded], dtype=np.int64),
+            round_answers=answer_tables([group for _, group in rounding], n_cells),
+            round_sizes=np.array([group.size for _, group in rounding], dtype=np.int64),
+            stage=np.array([number for number, _ in rounding], dtype=np.int64),
+            nearest=np.full(len(self.rounding), settings.target == "nearest"),
+        )
+
+    def weights(self, start: int, stop: int) -> Floats:
+        """1 / variance of each query's answers in geounits start..stop, shape (queries, stop - start).
+
+        Zero where a geounit is not measured.
+        """
+        return 1.0 / self.variances(start, stop)
+
+    def variances(self, start: int, stop: int) -> Floats:
+        """The same, as variances in persons squared; infinite where a geounit is not measured."""
+        each = [self.allocation.variances(self.geolevel, group.name, start, stop) for group in self.queries]
+        return np.array(each, dtype=np.float64).reshape(len(self.queries), stop - start)
+
+    def answers(self, first: int, last: int, counts: PublicCounts) -> FamilyAnswers:
+        """The measurements that the families of parents first..last need."""
+        offsets, cells, _ = counts.slice(first, last)
+        child_begin = self.spine.child_offsets[self.level - 1][first : last + 1]
+        # A single child is its parent, and an empty parent has empty children: nothing need be measured.
+        settled = (np.diff(child_begin) == 1) | (np.diff(offsets) == 0)
+        return answers_on_support(self.geolevel, self.queries, child_begin.copy(), offsets, cells, settled)
+
+    def chunk(
+        self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Integers
+    ) -> Chunk:
+        """The families of parents first..last, with their measurements."""
+        offsets, cells, persons = counts.slice(first, last)
+        start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
+        none = np.zeros((stop - start, 0), dtype=np.int64)
+        bounding = [table.bounds_of(self.level, start, stop) for table in self.bounding]
+        return Chunk(
+            offsets=offsets,
+            cells=cells,
+            counts=persons,
+            child_begin=wanted.child_begin - start,
+            columns=wanted.columns,
+            widths=wanted.widths,
+            value_begin=wanted.value_begin,
+            values=values,
+            weights=self.weights(start, stop),
+            lower=np.concatenate([none, *(lower for lower, _ in bounding)], axis=1),
+            upper=np.concatenate([none, *(upper for _, upper in bounding)], axis=1),
+        )
+
+    def _problem(
+        self,
+        parent: tuple[int, int],
+        start: int,
+        stop: int,
+        support: Integers,
+        parent_counts: Integers | None,
+    ) -> FamilyProblem:
+        parent_level, parent_geounit = parent
+        settings = self.plan.estimation_of(self.geolevel)
+        # A single child is its parent, and an empty parent has empty children: nothing need be measured.
+        trivial = parent_counts is not None and (stop - start == 1 or len(support) == 0)
+        variances = self.variances(start, stop)
+        measured = tuple(
+            self._measured(group, own, start, stop, support)
+            for group, own in zip(self.queries, variances, strict=True)
+            if not trivial
+        )
+        return FamilyProblem(
+            geocode=str(self.spine.geocodes[parent_level][parent_geounit]),
+            geolevel=self.spine.geolevels[parent_level],
+            children=tuple(str(code) for code in self.spine.geocodes[self.level][start:stop]),
+            support=support,
+            parent_counts=parent_counts,
+            measured=measured,
+            constraints=tuple(table.on_support(self.level, start, stop, support) for table in self.bounding),
+            passes=(EstimationPass(()),) if trivial else _passes(settings),
+            rounding=tuple(
+                RoundingStage(
+                    tuple((group.name, _labels(group, support)[0]) for group in stage), target=settings.target
+                )
+                for stage in self.rounding
+            ),
+        )
+
+    def _measured(
+        self, group: QueryGroup, variances: Floats, start: int, stop: int, support: Integers
+    ) -> MeasuredQuery:
+        labels, answers = _labels(group, support)
+        noisy = self.source.measure(self.geolevel, group.name, start, stop, answers)
+        return MeasuredQuery(group.name, labels, noisy.values, variances)
+
+
+def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]:
+    """Column of each support cell among the answers the support reaches, and those answers."""
+    found = group.answers_of(support)
+    answers, column = np.unique(found, return_inverse=True)
+    if len(answers) and answers[0] < 0:
+        answers, column = answers[1:], column - 1
+    return column.astype(np.int32).reshape(-1), answers.astype(np.int64)
+
+
+def _passes(settings: GeolevelEstimation) -> tuple[EstimationPass, ...]:
+    return tuple(EstimationPass(names, float(settings.slack)) for names in settings.passes)

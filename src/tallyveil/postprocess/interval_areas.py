@@ -1,0 +1,122 @@
+"""What intervals are made of beside the spine's geolevels: replaced geolevels, and entities."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+
+from tallyveil.arrays import Integers
+from tallyveil.errors import GeographyError
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.interval_model import FinishedRelease
+from tallyveil.release.geography import read_areas
+from tallyveil.storage.read import read_table, text_columns
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.names import check_areas
+from tallyveil.universe.query_group import QueryGroup
+
+FINEST_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Area:
+    """Geounits or entities that are sums of the spine's finest geounits.
+
+    Attributes:
+        family: What they are; its name is a geolevel's, or that of a kind of entities.
+        is_entity: Whether they are entities, not geounits of the original geography.
+        tabulated: Whether the release publishes tables of them.
+    """
+
+    family: EntityFamily
+    is_entity: bool
+    tabulated: bool
+
+
+def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
+    """What the tables of a release hold beside geolevels of its spine.
+
+    A geolevel that the steps of the spine have replaced stands here with its original geounits.
+    """
+    replaced, families = read_areas(release.root, release.spine)
+    published = release.plan.get("entities", [])
+    by_name = {family.name: family for family in families}
+    return (
+        *(Area(family, is_entity=False, tabulated=True) for family in replaced),
+        *(Area(by_name[name], is_entity=True, tabulated=True) for name in published),
+    )
+
+
+def with_given(areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Area, ...]:
+    """Areas of a release, and families that somebody asks for besides.
+
+    Raises:
+        GeographyError: a family has the name of a released one, but other members.
+        SchemaError: a family's name cannot be a file name.
+    """
+    own = {area.family.name: area.family for area in areas if area.is_entity}
+    for family in given:
+        if family.name in own and family.digest() != own[family.name].digest():
+            raise GeographyError(
+                f"the entity table has a family '{family.name}', and so has the release, with other members. Rename "
+                "the column, or leave it out with --families.",
+                code="entity-table",
+            )
+    check_areas((), (*own, *(family.name for family in given)))
+    new = [family for family in given if family.name not in own]
+    return (*areas, *(Area(family, is_entity=True, tabulated=False) for family in new))
+
+
+def read_entity_table(path: Path, families: Sequence[str] | None) -> pl.DataFrame:
+    """The geocodes and families of an entity table; without families named, all its columns of text.
+
+    Raises:
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    names = text_columns(path, "entity") if families is None else families
+    return read_table(path, ["geocode", *names], "entity")
+
+
+def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] | None) -> list[EntityFamily]:
+    """Families of entities from a table of finest geounits.
+
+    Args:
+        spine: The hierarchy.
+        table: A column `geocode`, and one a family.
+        families: Columns to read; None for every other column of text.
+    Raises:
+        GeographyError: the table does not fit the geography.
+    """
+    names = families or [
+        name for name, kind in table.schema.items() if kind == pl.String and name != "geocode"
+    ]
+    for name in names:
+        if not re.fullmatch(r"\w[\w. -]*", name):
+            raise GeographyError(
+                f"the entity table has a column '{name}', which cannot be the name of a folder. Name families "
+                "with letters, digits, '_', '-', '.' and spaces.",
+                code="entity-table",
+            )
+    columns = {name: table[name] for name in table.columns}
+    return list(entities_from_columns(spine, columns, names))
+
+
+def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[QueryGroup]) -> Integers:
+    """Published answers of every entity, the queries' one after the other; shape (n_entities, answers)."""
+    ones = np.ones(len(family.members), np.int64)
+    member = sparse.csr_matrix(
+        (ones, family.members, family.offsets), shape=(family.n_entities, family.n_finest)
+    )
+    columns = member.tocsc()
+    found = np.zeros((family.n_entities, sum(group.size for group in groups)), np.int64)
+    for start in range(0, family.n_finest, FINEST_AT_ONCE):
+        stop = min(start + FINEST_AT_ONCE, family.n_finest)
+        answers = [group.apply(*counts.rows(start, stop), stop - start) for group in groups]
+        found += columns[:, start:stop] @ np.concatenate(answers, axis=1)
+    return found

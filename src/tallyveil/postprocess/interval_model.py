@@ -1,0 +1,158 @@
+"""What variances follow from: the model of a finished release, or of a plan whose data is not opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.strategy import Strategy
+from tallyveil.geography.shares import GeounitShares
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
+from tallyveil.plan.release import ReleasePlan, strategy_of_plan
+from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.postprocess.bounds_files import read_zeros
+from tallyveil.postprocess.constraints import public_zeros
+from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_queries
+from tallyveil.release.finished import LEDGER, refuse_unfinished
+from tallyveil.release.geography import read_geography, read_shares
+from tallyveil.release.histograms import read_histogram
+from tallyveil.release.manifest import ReleaseKind, read_manifest, written_manifest
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishedRelease:
+    """What a finished release says of itself, as far as variances depend on it.
+
+    Attributes:
+        root: Its folder.
+        manifest: Content of `manifest.json`.
+        schema: The universe.
+        spine: The hierarchy.
+        strategy: What was measured where.
+        shares: Share of every geounit, where geounits were bypassed; else None.
+    """
+
+    root: Path
+    manifest: dict[str, Any]
+    schema: Schema
+    spine: Spine
+    strategy: Strategy
+    shares: GeounitShares | None
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The plan in the manifest."""
+        plan: dict[str, Any] = self.manifest["plan"]
+        return plan
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Metadata of files that follow from the release."""
+        protected = "true" if self.manifest["protected"] else "false: made with an insecure test key"
+        return {"run": self.manifest["run"], "protected": protected}
+
+
+def open_release(root: Path) -> FinishedRelease:
+    """Read manifest and geography of a finished release.
+
+    Raises:
+        StoreError: the folder holds no finished release.
+    """
+    refuse_unfinished(root)
+    # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
+    # lack the ledger. If the ledger is there, it is checked.
+    read = read_manifest if (root / LEDGER).exists() else written_manifest
+    manifest = read(root, ReleaseKind.TOPDOWN)
+    plan = manifest["plan"]
+    spine = read_geography(root)
+    schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)
+    return FinishedRelease(root, manifest, schema, spine, strategy, read_shares(root, spine))
+
+
+def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:
+    """The model that the measurements of a release follow.
+
+    Args:
+        release: The release.
+        with_bounds: Whether the zeros of its public bounds are used; without them variances are larger.
+    Raises:
+        StoreError: the public bounds are not in the folder.
+        SchemaError, ConstraintError: the algebra needs blocks that are too large.
+    """
+    plan, zeros = release.plan, []
+    if with_bounds:
+        zeros = [
+            read_zeros(release.root, number, bounds, release.schema, release.spine)
+            for number, bounds in enumerate(plan["bounds"])
+        ]
+    stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
+    return model_of_strategy(
+        release.schema,
+        release.spine,
+        release.strategy,
+        shares=release.shares,
+        invariants=_by_geolevel(stated, release.spine),
+        zeros=zeros,
+        besides=drawn_queries(release.schema, release.strategy, _drawn_items(plan)),
+    )
+
+
+def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = None) -> TreeModel:
+    """The model that the measurements of a plan will follow; raises as `release_model` does, for the input files."""
+    stated = [(item.query, item.geolevels) for item in plan.invariants]
+    return model_of_strategy(
+        plan.schema,
+        spine,
+        plan.strategy,
+        shares=shares,
+        invariants=_by_geolevel(stated, spine),
+        zeros=public_zeros(plan, spine),
+        besides=drawn_queries(plan.schema, plan.strategy, plan.subspace),
+    )
+
+
+def _drawn_items(plan: Mapping[str, Any]) -> list[SubspaceQuery]:
+    return [
+        SubspaceQuery(item["query"], item["geolevel"], Fraction(item["budget"]))
+        for item in plan.get("subspace", [])
+    ]
+
+
+def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
+    """All noisy answers of a release, those drawn by the integer-subspace mechanism among them."""
+    stored = StoredRows(release.root, model)
+    items = _drawn_items(release.plan)
+    return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
+
+
+def _by_geolevel(stated: Sequence[tuple[str, Sequence[str]]], spine: Spine) -> Mapping[str, list[str]]:
+    """Each invariant at its finest geolevel, of which all coarser ones are sums."""
+    found: dict[str, list[str]] = {}
+    for query, geolevels in stated:
+        finest = max(geolevels, key=spine.level_index)
+        if query not in found.setdefault(finest, []):
+            found[finest].append(query)
+    return found
+
+
+def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str, NDArray[np.int64]]:
+    """The exact answers of a model's invariants, as the release publishes them.
+
+    Raises:
+        StoreError: a histogram cannot be read.
+    """
+    found = {}
+    for level in model.levels:
+        if level.invariants:
+            counts = read_histogram(release.root, level.geolevel, release.schema, release.spine)
+            triplets = counts.rows(0, counts.n_geounits)
+            parts = [group.apply(*triplets, counts.n_geounits) for group in level.invariants]
+            found[level.geolevel] = np.concatenate(parts, axis=1)
+    return found

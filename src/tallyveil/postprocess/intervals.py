@@ -1,0 +1,371 @@
+"""The job of `tallyveil intervals`: from a finished release to an interval beside every published count."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import tallyveil
+from tallyveil.arrays import Integers
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.geography.areas import area_spine
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import (
+    Answers,
+    KeptRows,
+    TreeEstimate,
+    fit_tree,
+    intervals_of,
+    questions_of,
+    region_answers,
+    region_of,
+    stream_answers,
+    tree_covariance,
+)
+from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess.interval_areas import (
+    Area,
+    entity_families,
+    family_counts,
+    released_areas,
+    with_given,
+)
+from tallyveil.postprocess.interval_model import (
+    FinishedRelease,
+    measured_rows,
+    open_release,
+    published_invariants,
+    release_model,
+)
+from tallyveil.postprocess.level import usable_cores
+from tallyveil.release.areas import area_counts
+from tallyveil.release.checks import check_tables
+from tallyveil.release.finished import MANIFEST
+from tallyveil.release.histograms import read_histogram
+from tallyveil.release.interval_tables import (
+    BESIDE,
+    clear_other_tables,
+    exchange_tables,
+    manifest_with_tables,
+    start_tables,
+)
+from tallyveil.release.intervals import (
+    INTERVALS,
+    INTERVALS_MANIFEST,
+    Compared,
+    IntervalTable,
+    finish_intervals,
+    start_intervals,
+)
+from tallyveil.run.observer import Observer, SilentObserver
+from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.storage.write import file_digest, write_json
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+
+INTERVALS_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalsOutcome:
+    """What was written.
+
+    Attributes:
+        manifest: Content of `intervals/manifest.json`.
+        seconds: Time by stage, in order.
+    """
+
+    manifest: dict[str, Any]
+    seconds: tuple[tuple[str, float], ...]
+
+
+def make_intervals(
+    root: Path,
+    *,
+    tables: Sequence[str] | None = None,
+    entities: "pl.DataFrame | None" = None,
+    families: Sequence[str] | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    with_bounds: bool = True,
+    in_tables: bool = True,
+    in_run: bool = False,
+    observer: Observer | None = None,
+    workers: int | None = None,
+) -> IntervalsOutcome:
+    """Write `intervals/` into the folder of a finished release, in the place of earlier ones, and into its tables.
+
+    Args:
+        root: Release folder, with all its measurements.
+        tables: Queries, measured or not; None for those of the release's tables.
+        entities: Table with a column `geocode` of finest geocodes and a column a family of entities; None for none.
+        families: Columns of `entities` to read; None for every other column of text.
+        level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
+        with_bounds: Whether the zeros of the release's public bounds are used.
+        in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
+        in_run: Whether this is the last step of the release's own run, whose manifest then states its time and memory.
+        observer: Told of progress.
+        workers: Threads; None for one a core. The files do not depend on it.
+    Raises:
+        StoreError: the release is not finished, lacks measurements or bounds, or cannot be written to.
+        ConfigError: the level cannot be, or the noise allows no intervals.
+        SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
+    Privacy: nothing is spent: everything follows from what is published.
+    """
+    release = open_release(root)
+    _refuse_partial_measurements(release)
+    told = observer or SilentObserver()
+    watch, threads = Stopwatch(told), workers or usable_cores()
+    groups = _asked(release, tables)
+    found = () if entities is None else entity_families(release.spine, entities, families)
+    areas = with_given(released_areas(release), found)
+    with watch.stage("covariances"):
+        model = release_model(release, with_bounds=with_bounds)
+        refuse_intervals(model, level)
+        covariance = tree_covariance(model, workers=threads)
+    with watch.stage("read and fit"):
+        rows = KeptRows(measured_rows(release, model))
+        fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
+    staging = start_tables(root) if in_tables else None
+    work = _Work(release, fit, groups, level, simultaneous, threads, start_intervals(root), staging)
+    compared: list[Compared] = []
+    for name, size, write in work.steps(areas, told):
+        with watch.stage(f"intervals {name}", size):
+            compared += write()
+    content, readme = work.content(with_bounds=with_bounds), work.readme(with_bounds)
+    manifest = _finish(release, work, content, compared, readme, watch.stages if in_run else [])
+    return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
+
+
+def add_planned_intervals(
+    plan: ReleasePlan, root: Path, observer: Observer | None = None, workers: int | None = None
+) -> None:
+    """Make the intervals that a plan asks for, once its release is finished; those that are there stay.
+
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    if plan.intervals is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
+        make_intervals(root, level=float(plan.intervals), in_run=True, observer=observer, workers=workers)
+
+
+def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
+    names = dict.fromkeys(tables or release.plan["tables"])
+    if not names:
+        raise ConfigError(
+            f"{release.root} publishes no tables, so there is nothing to put intervals beside. Name queries with "
+            "--tables.",
+            code="interval-tables",
+        )
+    return tuple(release.schema.query(name) for name in names)
+
+
+def _finish(
+    release: FinishedRelease,
+    work: "_Work",
+    content: Mapping[str, Any],
+    compared: Sequence[Compared],
+    readme: str,
+    stages: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Put `intervals/`, and then the tables with their new digests, in the place of earlier ones."""
+    root = release.root
+    if work.staging is not None:
+        clear_other_tables(root, work.staging, work.tabulated)
+    manifest = finish_intervals(root, work.folder, content, compared, readme)
+    exchanged = set() if work.staging is None else exchange_tables(root, work.staging)
+    stated = {
+        "level": work.level,
+        "tables": sorted(work.tabulated) if work.staging is not None else [],
+        "columns": list(BESIDE),
+        "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
+    }
+    whole = manifest_with_tables(root, release.manifest, exchanged, stated)
+    if stages:
+        names = {stage["stage"] for stage in stages}
+        whole["performance"] = [s for s in whole["performance"] if s["stage"] not in names] + [*stages]
+    write_json(root / MANIFEST, whole)
+    return manifest
+
+
+def _refuse_partial_measurements(release: FinishedRelease) -> None:
+    kept = release.plan["measurements"]
+    if kept != "full":
+        raise StoreError(
+            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
+            "They cannot be made afterwards, since the key of the noise is gone: make the next release with "
+            'measurements = "full" under [outputs], which costs nothing beyond its own budget. Standard errors need no '
+            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan --families`.",
+            code="measurements-missing",
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """One job: everything that its tables need."""
+
+    release: FinishedRelease
+    fit: TreeEstimate
+    groups: tuple[QueryGroup, ...]
+    level: float
+    simultaneous: bool
+    workers: int
+    folder: Path
+    staging: Path | None
+
+    @property
+    def covers(self) -> str:
+        """What the intervals cover."""
+        return sentence_of_tables(self.level) if self.simultaneous else sentence_of(self.level)
+
+    @property
+    def tabulated(self) -> set[str]:
+        """Queries that the release publishes tables of."""
+        return {group.name for group in self.groups} & set(self.release.plan["tables"])
+
+    def steps(
+        self, areas: Sequence[Area], observer: Observer
+    ) -> list[tuple[str, int, Callable[[], list[Compared]]]]:
+        """Name, size and work of every area: geolevels as people know them, fewest geounits first; then entities."""
+        spine = self.release.spine
+        replaced = {area.family.name for area in areas if not area.is_entity}
+        levels: list[tuple[str, int, Callable[[], list[Compared]]]] = [
+            (name, spine.n_geounits(number), partial(self.write_level, number, observer))
+            for number, name in enumerate(spine.geolevels)
+            if name not in replaced
+        ]
+        others = [
+            (area.family.name, area.family.n_entities, partial(self.write_area, area, observer))
+            for area in areas
+        ]
+        levels += others[: len(replaced)]
+        return sorted(levels, key=lambda step: step[1]) + others[len(replaced) :]
+
+    def write_level(self, number: int, observer: Observer) -> list[Compared]:
+        """Write every table of a geolevel."""
+        release = self.release
+        geolevel = release.spine.geolevels[number]
+        counts = read_histogram(release.root, geolevel, release.schema, release.spine)
+        codes = release.spine.geocodes[number].text
+        tables = self._tables(geolevel, is_entity=False, tabulated=True)
+        questions = questions_of(self.fit.covariance.algebra, self.groups)
+        for start, stop, answers in stream_answers(self.fit, number, questions, workers=self.workers):
+            published = [group.apply(*counts.rows(start, stop), stop - start) for group in self.groups]
+            self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
+            observer.advanced(stop - start)
+        compared = [table.finish() for table in tables]
+        self._check(counts, release.spine)
+        return compared
+
+    def write_area(self, area: Area, observer: Observer) -> list[Compared]:
+        """Write every table of what is not on the spine."""
+        spine, family = self.release.spine, area.family
+        counts = read_histogram(self.release.root, spine.geolevels[-1], self.release.schema, spine)
+        regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
+        questions = questions_of(self.fit.covariance.algebra, self.groups)
+        answers = region_answers(self.fit, regions, questions, workers=self.workers)
+        tables = self._tables(family.name, is_entity=area.is_entity, tabulated=area.tabulated)
+        published = family_counts(counts, family, self.groups)
+        self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)
+        observer.advanced(family.n_entities)
+        compared = [table.finish() for table in tables]
+        if area.tabulated:
+            self._check(area_counts(counts, family, self.release.schema.size), area_spine(family))
+        return compared
+
+    def content(self, *, with_bounds: bool) -> dict[str, Any]:
+        """What the manifest says besides tables and files."""
+        bounds = [item["name"] for item in self.release.plan["bounds"]]
+        return {
+            "format": INTERVALS_FORMAT,
+            "name": self.release.manifest["name"],
+            "run": self.release.manifest["run"],
+            "protected": self.release.manifest["protected"],
+            "level": self.level,
+            "kind": "unified",
+            "simultaneous": self.simultaneous,
+            "covers": self.covers,
+            "bounds_used": bounds if with_bounds else [],
+            "bounds_left_out": [] if with_bounds else bounds,
+            "tallyveil": tallyveil.__version__,
+        }
+
+    def readme(self, with_bounds: bool) -> str:
+        """For whoever opens the folder."""
+        zeros = "Public zeros of the release's bounds were used."
+        if not self.release.plan["bounds"]:
+            zeros = "The release has no public bounds."
+        elif not with_bounds:
+            zeros = "Public bounds were left out, which widens the intervals."
+        warning = (
+            "" if self.release.manifest["protected"] else "NOT PRIVATE: made with an insecure test key.\n\n"
+        )
+        return warning + _README.format(
+            name=self.release.manifest["name"],
+            percent=f"{100 * self.level:g}",
+            covers=self.covers,
+            units=self.release.schema.unit.many,
+            zeros=zeros,
+        )
+
+    def _tables(self, area: str, *, is_entity: bool, tabulated: bool) -> list[IntervalTable]:
+        tags = {**self.release.tags, "level": f"{self.level:g}", "covers": self.covers}
+        return [
+            IntervalTable(
+                self.folder,
+                area,
+                group,
+                is_entity,
+                tags,
+                self.staging if tabulated and group.name in self.tabulated else None,
+            )
+            for group in self.groups
+        ]
+
+    def _check(self, counts: PublicCounts, spine: Spine) -> None:
+        """Read back the tables that got new columns."""
+        if self.staging is not None:
+            groups = [group for group in self.groups if group.name in self.tabulated]
+            check_tables(self.staging, counts, groups, spine)
+
+    def _add(
+        self,
+        tables: Sequence[IntervalTable],
+        n_rows: int,
+        codes: pl.Series,
+        published: Integers,
+        answers: Answers,
+    ) -> None:
+        """Add some of an area's `n_rows` geounits or entities to its tables."""
+        place = 0
+        for table in tables:
+            own = slice(place, place + table.group.size)
+            part = Answers(answers.estimates[:, own], answers.variances[:, own])
+            together = n_rows * table.group.size if self.simultaneous else 1
+            model = self.fit.covariance.model
+            made = intervals_of(model, part, level=self.level, simultaneous=together)
+            table.add(codes, published[:, own], part, made)
+            place = own.stop
+
+
+_README = """Intervals of the release {name}
+
+One row for every geounit (or entity) and answer, zeros included:
+  published       the released count: whole, not negative, and for that slightly biased
+  estimate        an unbiased estimate from all noisy measurements; may be negative or fractional
+  standard_error  of the estimate, from the privacy noise alone, {units}
+  lower, upper    the {percent} % interval: whole numbers, both ends belong to it
+Null means that the measurements do not determine the answer. Where the standard error is 0 the count is exact.
+
+{covers}
+
+{zeros}
+For a sum of rows do not add up ends: estimates add up, ends and standard errors do not. Ask for the sum itself:
+`tallyveil intervals RUN --district FILE`, or entities with --entities. Nothing here costs privacy-loss budget.
+"""

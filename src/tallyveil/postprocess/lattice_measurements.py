@@ -1,0 +1,102 @@
+"""Counts drawn by the integer-subspace mechanism, as measurements among others.
+
+The noise is Gaussian on the lattice of integer vectors that leave the invariants alone. In the directions the
+invariants leave free it is that of independent draws with the law's variance; in the others the counts are known
+exactly, which the model says already. So the counts are answers of one more query with that variance. (That the
+lattice is not dense matters to the variance only where it is below a few persons squared.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tallyveil.arrays import Numbers
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import AnswerRows
+from tallyveil.measurements.store import drawn_path
+from tallyveil.plan.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
+from tallyveil.release.columns import code_expression
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.subspace.mechanisms import GeneralisedGaussian
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+
+def drawn_queries(
+    schema: Schema, strategy: Strategy, items: Sequence[SubspaceQuery]
+) -> dict[str, list[tuple[QueryGroup, float]]]:
+    """By geolevel, the queries drawn there, under names of their own, and their variances.
+
+    Raises:
+        ConfigError: the noise is Laplace, whose variance on a lattice is not known in closed form.
+    """
+    found: dict[str, list[tuple[QueryGroup, float]]] = {}
+    for item in items:
+        law = item.law(strategy.mechanism, strategy.neighbours)
+        if not isinstance(law, GeneralisedGaussian):
+            raise ConfigError(
+                f"{item.name} at {item.geolevel} has Laplace noise on a lattice, whose variance is not known in closed "
+                "form. Variances and intervals need discrete Gaussian noise: give [privacy] a rho.",
+                code="interval-noise",
+            )
+        found.setdefault(item.geolevel, []).append((_renamed(schema, item), float(law.variance)))
+    return found
+
+
+class DrawnRows:
+    """Rows of the strategy's noisy answers with those of drawn counts beside them.
+
+    Args:
+        rows: The strategy's.
+        root: Release folder.
+        items: What was drawn.
+        schema: The universe.
+        spine: The hierarchy.
+    """
+
+    def __init__(
+        self, rows: AnswerRows, root: Path, items: Sequence[SubspaceQuery], schema: Schema, spine: Spine
+    ) -> None:
+        self._rows = rows
+        self._drawn: Mapping[tuple[int, str], Numbers] = {
+            (spine.level_index(item.geolevel), _renamed(schema, item).name): _read(root, item, schema, spine)
+            for item in items
+        }
+
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Answers of geounits start..stop, the queries' one after the other."""
+        own = [group for group in queries if (level, group.name) not in self._drawn]
+        drawn = [self._drawn[level, group.name] for group in queries if (level, group.name) in self._drawn]
+        # drawn queries come after those of the strategy, as in the model
+        return np.concatenate(
+            [self._rows.rows(level, own, start, stop), *(one[start:stop] for one in drawn)], axis=1
+        )
+
+
+def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
+    """The query under a name that no query of the strategy has."""
+    return replace(schema.query(item.query), name=f"{INTEGER_SUBSPACE} {item.query}")
+
+
+def _read(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Numbers:
+    path = drawn_path(root, item.geolevel, item.query)
+    if not path.is_file():
+        raise StoreError(
+            f"{path} is not there. Restore it from a copy of the release.", code="measurements-missing"
+        )
+    group, level = schema.query(item.query), spine.level_index(item.geolevel)
+    wanted = scan_parquet(path).select("geocode", code_expression("answer", group.labels()), "count")
+    frame = collect(wanted, path, "drawn counts")
+    rows = spine.locate(level, frame["geocode"])
+    table = np.zeros((spine.n_geounits(level), group.size), np.int32)
+    if frame["answer"].null_count() or bool((rows < 0).any()) or frame.height != table.size:
+        raise StoreError(
+            f"the counts in {path} are of another release than this one. Restore the file from a copy of the release.",
+            code="measurements-mismatch",
+        )
+    table[rows, frame["answer"].to_numpy()] = frame["count"].to_numpy()
+    return table

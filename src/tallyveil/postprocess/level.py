@@ -1,0 +1,173 @@
+"""One geolevel: measure it, estimate every family, keep the integer counts and how they were obtained."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tallyveil.arrays import Integers
+from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
+from tallyveil.measurements.family_answers import FamilyAnswers
+from tallyveil.postprocess.chunks import ChunkOutcome, cut, estimate_span
+from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.unsolved import estimate_or_keep
+from tallyveil.run.observer import Observer
+from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
+
+KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelOutcome:
+    """Estimated counts of one geolevel.
+
+    Attributes:
+        counts: Non-negative integer counts.
+        solver: Families by status and by rounding method, and the largest residual, for the manifest.
+    """
+
+    counts: PublicCounts
+    solver: dict[str, Any]
+
+
+def estimate_level(
+    builder: FamilyBuilder,
+    above: PublicCounts | None,
+    observer: Observer,
+    *,
+    workers: int = 1,
+    keep: KeepMeasurements | None = None,
+    unsolved: Path | None = None,
+) -> LevelOutcome:
+    """Estimate a geolevel from the one above it. The counts do not depend on the number of workers.
+
+    Args:
+        builder: Makes the family problems of this geolevel.
+        above: Estimated counts of the geolevel above; None at the root.
+        observer: Told how many families are finished.
+        workers: Threads to share the chunks among.
+        keep: Handed the number, answers and noisy values of every chunk, from several threads. At the root
+            nothing is handed on: its support is every cell, so that its full measurements say it all.
+        unsolved: Folder for a family that cannot be certified.
+    Raises:
+        ConstraintError: a family has no solution.
+        SolverError: a family's answer could not be certified.
+    """
+    # One BLAS thread: with more, sums are split differently on every machine (docs/decisions/0001).
+    with threadpool_limits(limits=1, user_api="blas"):
+        if above is None:
+            return _estimate_roots(builder, observer, unsolved)
+        outcomes = _estimate_chunks(builder, above, observer, workers, keep, unsolved)
+    counts = _joined(builder.geolevel, outcomes)
+    return LevelOutcome(
+        counts,
+        _record(
+            Counter(status.value for one in outcomes for status in one.statuses),
+            Counter(method.value for one in outcomes for method in one.methods),
+            sum(one.widened for one in outcomes),
+            max(one.residual_persons for one in outcomes),
+        ),
+    )
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def n_families(builder: FamilyBuilder) -> int:
+    """Number of families of the builder's geolevel."""
+    return builder.spine.n_geounits(max(builder.level - 1, 0))
+
+
+def _estimate_chunks(
+    builder: FamilyBuilder,
+    above: PublicCounts,
+    observer: Observer,
+    workers: int,
+    keep: KeepMeasurements | None,
+    unsolved: Path | None,
+) -> list[ChunkOutcome]:
+    """Outcomes of all chunks, in order; the largest chunks are begun first, so that no core waits long."""
+    rules = builder.rules()
+    spans = cut(above, builder.spine.child_offsets[builder.level - 1])
+
+    def work(number: int) -> ChunkOutcome:
+        outcome, wanted, values = estimate_span(builder, rules, spans[number], above, unsolved)
+        if keep is not None:
+            keep(number, wanted, values)
+        return outcome
+
+    outcomes: dict[int, ChunkOutcome] = {}
+    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
+    with ThreadPoolExecutor(max_workers=max(1, min(workers, len(spans)))) as pool:
+        running = {pool.submit(work, span.number): span for span in largest_first}
+        try:
+            for finished in as_completed(running):
+                span = running[finished]
+                outcomes[span.number] = finished.result()
+                observer.advanced(span.last - span.first)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [outcomes[number] for number in range(len(spans))]
+
+
+def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
+    """Chunks put one after the other: geounits stand depth first, so nothing need be sorted."""
+    lengths = np.concatenate([one.lengths for one in outcomes])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets.setflags(write=False)
+    cells = narrow(np.concatenate([one.cells for one in outcomes]))
+    return PublicCounts(geolevel, offsets, cells, narrow(np.concatenate([one.counts for one in outcomes])))
+
+
+def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path | None) -> LevelOutcome:
+    """Every root is a family of its own, on every possible cell."""
+    rows, cells, counts = [], [], []
+    status: Counter[str] = Counter()
+    methods: Counter[str] = Counter()
+    widened, residual = 0, 0.0
+    for root in range(builder.spine.n_geounits(0)):
+        problem = builder.root(root)
+        solution = estimate_or_keep(problem, unsolved)
+        status[solution.status.value] += 1
+        methods[solution.rounding.method.value] += 1
+        widened += solution.rounding.widened
+        residual = max(residual, solution.residual_persons)
+        _, column = np.nonzero(solution.counts)
+        rows.append(np.full(len(column), root))
+        cells.append(problem.support[column])
+        counts.append(solution.counts[0, column])
+        observer.advanced(1)
+    compressed = compress_rows(
+        builder.spine.n_geounits(0), np.concatenate(rows), np.concatenate(cells), np.concatenate(counts)
+    )
+    return LevelOutcome(
+        PublicCounts(builder.geolevel, *compressed), _record(status, methods, widened, residual)
+    )
+
+
+def _record(
+    status: "Counter[str]", methods: "Counter[str]", widened: int, residual_persons: float
+) -> dict[str, Any]:
+    """How families were solved, for the manifest."""
+    return {
+        "families": sum(status.values()),
+        "estimate": _in_order(status, [one.value for one in EstimateStatus]),
+        "rounding": _in_order(methods, [one.value for one in RoundingMethod]),
+        "rounding_widened": widened,
+        "largest_residual": residual_persons,
+    }
+
+
+def _in_order(counted: "Counter[str]", names: Iterator[str] | Sequence[str]) -> dict[str, int]:
+    return {name: counted[name] for name in names if counted[name]}

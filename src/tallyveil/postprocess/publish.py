@@ -1,0 +1,77 @@
+"""What a run writes once all counts are there: microdata, tables, and the manifest's sizes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.release.areas import tabulated
+from tallyveil.release.histograms import MICRODATA, write_microdata
+from tallyveil.release.tables import TABLES, table_size, write_table
+from tallyveil.run.once import Run
+from tallyveil.universe.counts import PublicCounts
+
+Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
+"""Does the work of a named stage, which writes one folder and has some size, unless it is done already."""
+
+
+def publish(
+    run: Run,
+    plan: ReleasePlan,
+    hierarchies: Hierarchies,
+    counts: Sequence[PublicCounts],
+    stage: Stage,
+) -> None:
+    """Write everything that follows from the counts.
+
+    Args:
+        run: The run.
+        plan: The release.
+        hierarchies: Its spine and the areas beside it.
+        counts: Counts of every geolevel of the spine, root first.
+        stage: Runs a stage once.
+    """
+    spine, root, tags = hierarchies.spine, run.path, run.tags
+    if plan.measurements != "none":
+        measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
+        groups = [plan.query(name) for name in sorted(measured)]
+        run.make([ANSWER_LABELS], lambda: write_answer_labels(root, groups, tags))
+    if plan.microdata:
+        stage(
+            "microdata",
+            MICRODATA,
+            counts[-1].total,
+            lambda: write_microdata(root, counts[-1], plan.schema, spine, tags),
+        )
+    tables = [plan.query(name) for name in plan.tables]
+    published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if tables else ()
+    rows = sum(table_size(level, group) for _, level in published for group in tables)
+    stage(
+        "tables",
+        TABLES,
+        rows,
+        lambda: (
+            n
+            for own, level in published
+            for group in tables
+            for n in write_table(root, level, group, own, tags)
+        ),
+    )
+
+
+def published_sizes(counts: Sequence[PublicCounts]) -> dict[str, Any]:
+    """Sizes of what is published."""
+    return {
+        "records": counts[-1].total,
+        "geolevels": {
+            level.geolevel: {
+                "geounits": level.n_geounits,
+                "empty_geounits": int((np.diff(level.offsets) == 0).sum()),
+                "nonzero_cells": len(level.cells),
+            }
+            for level in counts
+        },
+    }

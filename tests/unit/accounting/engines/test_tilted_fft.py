@@ -1,0 +1,159 @@
+"""The general engine, term by term and at its limits."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import fft
+
+from tallyveil.accounting.engines.loss_transform import atoms, fft_error, listed_power, wide_power
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT, smooth_length
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.losses.groups import grouped
+from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
+from tallyveil.errors import BudgetError, SolverError
+
+CENSUS = tuple(
+    GaussianLoss(Fraction(10) / (2 * Fraction(share, 1000) * Fraction(365, 100)), 1, count)
+    for share, count in zip((20, 274, 85, 131, 238, 118, 3), (10, 10, 10, 20, 10, 10, 10), strict=True)
+)
+FACTORS = (
+    GaussianLoss(Fraction(1, 4), 1, 1),
+    GaussianLoss(Fraction(5, 2), 2, 1),
+    LaplaceLoss(Fraction(7, 2), 3, 1),
+    LaplaceLoss(Fraction(3), 1, 1),
+)
+TILTS = (Fraction(0), Fraction(-1), Fraction(-1, 2), Fraction(1, 3), Fraction(9, 4))
+
+
+def listed(factor):
+    """Losses and probabilities, in plain floats."""
+    if isinstance(factor, GaussianLoss):
+        x = np.arange(-40, 41)
+        weights = np.exp(-(x**2) / (2 * float(factor.variance)))
+        return float(factor.offset) + float(factor.step) * x, weights / weights.sum()
+    k, a = factor.sensitivity, math.exp(-1 / float(factor.scale))
+    j = np.arange(k + 1)
+    weights = np.where(j == 0, 1.0, np.where(j == k, a**k, (1 - a) * a**j)) / (1 + a)
+    return (k - 2 * j) / float(factor.scale), weights
+
+
+@pytest.mark.parametrize(("factor", "tilt"), list(itertools.product(FACTORS, TILTS)))
+def test_log_moment_is_the_sum(factor, tilt) -> None:
+    losses, weights = listed(factor)
+    truth = math.log(float((weights * np.exp(float(tilt) * losses)).sum()))
+    bounds = certified_log_moment((factor,), tilt, Fraction(1, 2))
+    assert bounds.width < 1e-12
+    assert bounds.upper + 0.5 == pytest.approx(truth, rel=1e-12, abs=1e-12)
+    assert log_moment(factor, float(tilt)) == pytest.approx(truth, rel=1e-12, abs=1e-12)
+    tilted = weights * np.exp(float(tilt) * losses - truth)
+    mean, variance = moments(factor, float(tilt))
+    assert mean == pytest.approx(float(tilted @ losses), abs=1e-9)
+    assert variance == pytest.approx(float(tilted @ (losses - mean) ** 2), rel=1e-7)
+
+
+@pytest.mark.parametrize(("factor", "tilt"), list(itertools.product(FACTORS, TILTS)))
+def test_atoms_are_the_tilted_law(factor, tilt) -> None:
+    law = atoms(factor, tilt)
+    losses, weights = listed(factor)
+    truth = dict(zip(np.round(losses, 9), weights * np.exp(float(tilt) * losses), strict=True))
+    total = sum(truth.values())
+    found = float(factor.offset) + float(factor.step) * (law.start + np.arange(law.weights.size))
+    off = sum(
+        abs(w - truth.get(x, 0.0) / total) for x, w in zip(np.round(found, 9), law.weights, strict=True)
+    )
+    assert off < 1e-13
+    assert law.error < 1e-13
+
+
+@pytest.mark.parametrize("variance", [2, 3, 40])
+@pytest.mark.parametrize("multiplicity", [1, 7, 1000])
+def test_transforms_agree(variance, multiplicity) -> None:
+    """The closed form and the sum over atoms, at every frequency."""
+    factor = GaussianLoss(Fraction(variance), 1, multiplicity)
+    length, tilt = 64, Fraction(3, 7)
+    frequencies = np.arange(length // 2 + 1)
+    phases = 2 * math.pi * frequencies / length
+    closed, closed_error = wide_power(factor, tilt, phases)
+    law = atoms(factor, tilt)
+    summed, summed_error = listed_power(law, multiplicity, 1, length, frequencies)
+    turned = summed * np.exp(1j * phases * multiplicity * law.start)
+    assert (np.abs(closed - turned) <= closed_error + summed_error + 1e-12).all()
+    assert closed_error.max() < 1e-11
+
+
+def test_multiplicity_of_a_million() -> None:
+    for factor in (GaussianLoss(Fraction(10**4), 1, 10**6), LaplaceLoss(Fraction(1000), 1, 10**6)):
+        tails = TiltedFFT((factor,)).log_tails(100)
+        assert tails.log_delta.width < 1e-7
+
+
+def test_a_lattice_point_is_decided_exactly() -> None:
+    engine = TiltedFFT((LaplaceLoss(Fraction(3), 1, 1),))
+    assert engine.log_tails(Fraction(1, 3)).log_first.upper == -math.inf
+    below = Fraction(1, 3) - Fraction(1, 10**40)
+    p = 1 / (1 + math.exp(-1 / 3))
+    assert engine.log_tails(below).log_first.upper == pytest.approx(math.log(p), abs=1e-12)
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 10**6), Fraction(1, 100), Fraction(1, 20)])
+def test_few_atoms(variance) -> None:
+    """Nearly no noise: only the first atom above epsilon counts."""
+    engine = TiltedFFT((GaussianLoss(variance, 1, 1),))
+    atom = 3 / (2 * variance)  # X = 1
+    tails = engine.log_tails(atom - 1)
+    log_p = -1 / (2 * float(variance)) - math.log1p(2 * math.exp(-1 / (2 * float(variance))))
+    assert tails.log_first.upper == pytest.approx(log_p, rel=1e-12, abs=1e-12)
+    assert tails.log_delta.upper == pytest.approx(log_p + math.log(1 - math.exp(-1)), rel=1e-12)
+
+
+def test_widths_of_the_census_profile() -> None:
+    engine = TiltedFFT(CENSUS)
+    assert all(engine.log_tails(epsilon).log_delta.width < 1e-10 for epsilon in (0.0, 1.0, 10.0, 60.0, 140.0))
+
+
+def test_refusals() -> None:
+    with pytest.raises(BudgetError, match="finite"):
+        TiltedFFT(CENSUS).log_tails(math.inf)
+    with pytest.raises(SolverError, match="lattice"):
+        TiltedFFT((GaussianLoss(Fraction(10**14), 1, 1),))
+    with pytest.raises(BudgetError, match="positive"):
+        TiltedFFT((GaussianLoss(Fraction(-1), 1, 1),))
+
+
+def test_groups_follow_what_shares_a_lattice() -> None:
+    """Two levels whose shares have prime denominators."""
+    level = [GaussianLoss(Fraction(4097, share), 1, 2) for share in (1300, 1400, 1397)]
+    other = [GaussianLoss(Fraction(4102, share), 1, 2) for share in (1301, 1404, 1397)]
+    groups = grouped((*level, *other))
+    assert {frozenset(group.factors) for group in groups} == {frozenset(level), frozenset(other)}
+
+
+def test_lengths_have_no_other_factors_than_the_bound_covers():
+    for count in [*range(1, 3000), 100_003, 1_000_001, (1 << 21) - 1, 1 << 22]:
+        length = smooth_length(count)
+        assert count <= length < max(4, 1.2 * count + 2)
+        assert length % 2 == 0
+        rest = length
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        assert rest == 1
+
+
+@pytest.mark.parametrize("count", [2, 77, 121, 343, 1001])
+def test_transforms_err_by_less_than_is_counted(count):
+    """Against plain sums in extended precision; lengths of which scipy's own choice would have a factor 7 or 11."""
+    length = smooth_length(count)
+    weights = np.random.default_rng(count).random(length)
+    angles = np.longdouble(2) * np.longdouble("3.14159265358979323846264338327950288") / length
+    turns = np.outer(np.arange(length // 2 + 1), np.arange(length)) % length * angles
+    wanted = (np.cos(turns) - 1j * np.sin(turns)) @ weights.astype(np.longdouble)
+    found = fft.rfft(weights, workers=1)
+    assert np.abs(found - wanted).max() <= fft_error(length) * weights.sum()
+    back = fft.irfft(found, length, workers=1)
+    assert np.abs(back - weights).max() <= 2 * fft_error(length) * (
+        np.abs(found).sum() * 2 / length + weights.sum()
+    )

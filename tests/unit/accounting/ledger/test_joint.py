@@ -1,0 +1,112 @@
+"""Several runs on the same people, from their ledgers."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tallyveil.accounting import (
+    Declaration,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    Ledger,
+    Neighbours,
+    NonPrivateEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    compose,
+)
+from tallyveil.accounting.events import TEST_KEY, WITHOUT_NOISE
+from tallyveil.accounting.ledger.joint import joint_event, published_guarantee, read_joint, runs_in
+from tallyveil.errors import BudgetError, StoreError
+
+FIRST = SequentialEvent((DiscreteGaussian(10, multiplicity=2), InvariantEvent("total at State")))
+SECOND = DiscreteLaplace(4, multiplicity=2)
+BOUNDED = Neighbours.BOUNDED
+
+
+def run(folder: Path, event: PrivacyEvent, unit: str = "rho", neighbours: Neighbours = BOUNDED) -> Path:
+    folder.mkdir()
+    with Ledger(folder / "ledger.jsonl", Declaration(unit, Fraction(10), neighbours), folder.name) as ledger:
+        ledger.spend(event, f"release {folder.name}", "release")
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    return [run(tmp_path / "a", FIRST), run(tmp_path / "b", SECOND, "epsilon")]
+
+
+def test_events_of_all_ledgers_follow_one_another(runs: list[Path]) -> None:
+    assert joint_event(runs) == SequentialEvent((FIRST, SECOND))
+    assert joint_event([path / "ledger.jsonl" for path in runs]) == joint_event(runs)
+    joint = read_joint(reversed(runs))
+    assert joint.event == joint.paid == SequentialEvent((SECOND, FIRST))
+    assert (joint.neighbours, joint.non_private) == (BOUNDED, ())
+
+
+def test_runs_in_a_folder_are_found_by_name(runs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    assert runs_in(tmp_path) == tuple(path / "ledger.jsonl" for path in runs)
+    with pytest.raises(StoreError, match="holds no run"):
+        runs_in(tmp_path / "notes")
+
+
+def test_the_joint_guarantee_is_that_of_everything_together(runs: list[Path]) -> None:
+    found = published_guarantee(read_joint(runs))
+    wanted = compose(FIRST, SECOND, neighbours=BOUNDED)
+    assert found.epsilon("1e-10") == wanted.epsilon("1e-10")
+    assert found.invariants == ("total at State",)
+    assert found.epsilon("1e-10").lower > published_guarantee(read_joint(runs[:1])).epsilon("1e-10").upper
+
+
+def test_different_neighbours_do_not_add_up(runs: list[Path], tmp_path: Path) -> None:
+    other = run(tmp_path / "c", FIRST, neighbours=Neighbours.UNBOUNDED)
+    with pytest.raises(BudgetError, match=r"under bounded.*under unbounded|under unbounded.*under bounded"):
+        joint_event([*runs, other])
+
+
+def test_what_no_budget_pays_for_is_named_beside_the_guarantee_of_the_rest(runs: list[Path]) -> None:
+    with Ledger(runs[1] / "ledger.jsonl", Declaration("epsilon", Fraction(10), BOUNDED), "b") as ledger:
+        ledger.declassify(NonPrivateEvent("errors against the truth"), "evaluation", "evaluate")
+    joint = read_joint(runs)
+    assert joint.event == SequentialEvent((FIRST, SECOND, NonPrivateEvent("errors against the truth")))
+    assert joint.paid == SequentialEvent((FIRST, SECOND))
+    (named,) = joint.non_private
+    assert named == f"evaluation (errors against the truth; line 2 of {runs[1] / 'ledger.jsonl'})"
+    assert published_guarantee(joint) == compose(FIRST, SECOND, neighbours=BOUNDED)
+
+
+@pytest.mark.parametrize("act", [TEST_KEY, WITHOUT_NOISE])
+def test_noise_that_anybody_can_subtract_and_no_noise_leave_no_guarantee(
+    runs: list[Path], act: NonPrivateEvent
+) -> None:
+    with Ledger(runs[1] / "ledger.jsonl", Declaration("epsilon", Fraction(10), BOUNDED), "b") as ledger:
+        ledger.declassify(NonPrivateEvent("errors against the truth"), "evaluation", "evaluate")
+        ledger.declassify(act, "what protects nothing", "act")
+    joint = read_joint(runs)
+    assert len(joint.non_private) == 2
+    (named,) = joint.unprotected
+    assert named.startswith(f"what protects nothing ({act.reason}")
+    with pytest.raises(BudgetError, match="epsilon is infinite"):
+        published_guarantee(joint)
+
+
+def test_a_ledger_counts_once_and_must_be_there(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="named more than once"):
+        joint_event([runs[0], tmp_path / "b" / ".." / "a" / "ledger.jsonl"])
+    with pytest.raises(StoreError, match="no ledger to add up"):
+        joint_event([])
+    with pytest.raises(StoreError, match="could not read"):
+        joint_event([tmp_path / "absent"])
+
+
+def test_a_ledger_whose_spend_was_cut_off_costs_not_nothing(runs: list[Path]) -> None:
+    """The chain of hashes does not show that lines are missing at the end."""
+    path = runs[0] / "ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:50])
+    with pytest.raises(StoreError, match="shows no spend") as caught:
+        read_joint(runs)
+    assert caught.value.code == "ledger-damaged"

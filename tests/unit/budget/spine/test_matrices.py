@@ -1,0 +1,131 @@
+"""The implicit matrices against dense ones, and the exact condition of Theorems 1 and 3."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget import Mechanism, Strategy
+from tallyveil.budget.spine.matrices import (
+    SpineMatrix,
+    StrategyMatrix,
+    greatest_column_sum,
+    require_affordable,
+    strategy_shares,
+)
+from tallyveil.errors import BudgetError
+from tallyveil.geography import BypassRule, GeounitShares, bypass, spine_from_columns, uniform_shares
+from tallyveil.universe import Attribute, Schema
+
+SCHEMA = Schema("small", (Attribute("sex", ("f", "m")), Attribute("age", ("a", "b", "c"))))
+
+
+def strategy_of(spine, mechanism):
+    n = spine.n_levels
+    shares = tuple((name, Fraction(1, n)) for name in spine.geolevels)
+    queries = (("total", Fraction(1, 6)), ("sex", Fraction(1, 3)), ("detailed", Fraction(1, 2)))
+    return Strategy(
+        mechanism, Neighbours.BOUNDED, Fraction(5, 4), shares, tuple((name, queries) for name, _ in shares)
+    )
+
+
+def ancestors(spine):
+    return np.concatenate(
+        [
+            (spine.ancestors(level)[None, :] == np.arange(spine.n_geounits(level))[:, None]).astype(int)
+            for level in range(spine.n_levels)
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_products_are_those_of_the_matrices(random_spine, seed):
+    rng = np.random.default_rng([61, seed])
+    spine = random_spine(rng, 7, 3)
+    matrix = SpineMatrix(spine)
+    dense = ancestors(spine)
+    assert matrix.shape == dense.shape
+    assert np.array_equal(matrix.dense(), dense)
+    x, y = rng.integers(0, 9, (7, 2)), rng.integers(0, 9, (dense.shape[0], 2))
+    assert np.array_equal(matrix.apply(x), dense @ x)
+    assert np.array_equal(matrix.adjoint(y), dense.T @ y)
+
+    strategy = strategy_of(spine, list(Mechanism)[seed % 2])
+    shares = bypass(spine, strategy_shares(spine, strategy), BypassRule.SINGLE_CHILD)
+    made, shares = shares[0].spine, shares[1]
+    full = StrategyMatrix(made, strategy, {q: SCHEMA.query(q) for q in ("total", "sex", "detailed")}, shares)
+    s = full.dense()
+    blocks = []
+    for level, query in full.measured():
+        rows = ancestors(made)[SpineMatrix(made).rows(level)]
+        w = SCHEMA.query(query).apply_dense(np.eye(6)).T
+        blocks.append(full.scales(level, query).repeat(len(w))[:, None] * np.kron(rows, w))
+    np.testing.assert_allclose(s, np.concatenate(blocks))
+    x, y = rng.random((7, 6)), rng.random(s.shape[0])
+    np.testing.assert_allclose(full.apply(x), s @ x.ravel())
+    np.testing.assert_allclose(full.adjoint(y).ravel(), s.T @ y)
+    # Theorem 3: what any column costs is the sum of shares along its path, and at most the total.
+    moved, power = (
+        strategy.neighbours.answers_moved,
+        2 if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else 1,
+    )
+    spent = (np.abs(s) ** power).sum(axis=0) * moved / power
+    np.testing.assert_allclose(spent, float(strategy.total * greatest_column_sum(made, shares)))
+    assert require_affordable(made, shares, strategy) == 1
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_greatest_column_sum_is_exact(random_spine, seed):
+    rng = np.random.default_rng([62, seed])
+    spine = random_spine(rng, int(rng.integers(1, 20)), int(rng.integers(1, 5)))
+    values = tuple(Fraction(k, 7919) for k in (0, 3, 5, 2_000, 2_001, 3_000))
+    positions = tuple(
+        rng.integers(0, 6, spine.n_geounits(level)).astype(np.int32) for level in range(spine.n_levels)
+    )
+    shares = GeounitShares(values, positions)
+    exact = np.array([values[p] for one in positions for p in one.tolist()], dtype=object)
+    sums = [sum(exact[column.astype(bool)]) for column in ancestors(spine).T]
+    assert greatest_column_sum(spine, shares) == max(sums)
+    if max(sums) > 1:
+        with pytest.raises(BudgetError, match="more than 1, on the path") as caught:
+            require_affordable(spine, shares)
+        assert caught.value.code == "overspent-path"
+        worst = spine.geocodes[-1][sums.index(max(sums))]
+        assert f"'{worst}'" in str(caught.value)
+    else:
+        assert require_affordable(spine, shares) == max(sums)
+
+
+def test_overspending_names_the_path():
+    spine = spine_from_columns(
+        {"A": ["a"] * 3, "B": ["b0", "b0", "b1"], "C": ["c0", "c1", "c2"]}, ("A", "B", "C")
+    )
+    third = uniform_shares(spine, dict.fromkeys("ABC", Fraction(1, 3)))
+    assert require_affordable(spine, third) == 1
+    more = GeounitShares(
+        (Fraction(1, 3), Fraction(1, 2)),
+        (third.positions[0], np.array([0, 1], dtype=np.int32), third.positions[2]),
+    )
+    with pytest.raises(BudgetError, match=r"7/6.*A 'a' \(1/3\) > B 'b1' \(1/2\) > C 'c2' \(1/3\)"):
+        require_affordable(spine, more)
+
+
+def test_unmeasured_geolevels_and_wrong_sizes_are_refused(random_spine):
+    rng = np.random.default_rng(63)
+    spine = random_spine(rng, 9, 3)
+    strategy = strategy_of(spine, Mechanism.DISCRETE_GAUSSIAN)
+    shares = strategy_shares(spine, strategy)
+    names = ("L0", "L1")
+    less = replace(
+        strategy,
+        geolevel_shares=tuple((name, Fraction(1, 2)) for name in names),
+        query_shares=tuple((name, dict(strategy.query_shares)[name]) for name in names),
+    )
+    with pytest.raises(BudgetError, match="measures nothing there"):
+        require_affordable(spine, shares, less)
+    with pytest.raises(BudgetError, match="do not fit"):
+        greatest_column_sum(random_spine(rng, 12, 3), shares)
+    with pytest.raises(BudgetError, match="rows"):
+        SpineMatrix(spine).apply(np.ones(3))

@@ -1,0 +1,53 @@
+"""Totals as a strategy measures them, on a spine and on its geography."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.budget.spine.measures import AS_GOOD_AS_EXACT, TotalMeasures
+from tallyveil.budget.spine.variance import spine_variances
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import BudgetError
+from tallyveil.geography import spine_from_prefixes
+
+LEVELS = ("Region", "Part", "Town", "Block")
+SHARES = (Fraction(1, 4), Fraction(1, 8), Fraction(3, 8), Fraction(1, 4))
+
+
+def measures(**keys):
+    strategy = Strategy(
+        mechanism=Mechanism.DISCRETE_GAUSSIAN,
+        neighbours="bounded",
+        total=Fraction(2),
+        geolevel_shares=tuple(zip(LEVELS, SHARES, strict=True)),
+        query_shares=tuple((name, (("total", Fraction(1)),)) for name in LEVELS),
+    )
+    return TotalMeasures(strategy, **{"summed": {"total": 1}, **keys})
+
+
+def test_the_geography_spends_the_whole_budget():
+    """It has no parts: the shares of the other three geolevels are scaled by 8 / 7."""
+    spine = spine_from_prefixes(["a1", "a2", "b1"], ("Region", "Town", "Block"), (0, 1, 2))
+    found = measures().on_geography(spine)
+    scale = 2 * 8 / 7  # a precision is the share of the budget, times 2 over the answers moved, which are 2
+    wanted = spine_variances(spine, [np.full(n, scale * s) for n, s in ((1, 1 / 4), (2, 3 / 8), (3, 1 / 4))])
+    for one, two in zip(found.variance, wanted.variance, strict=True):
+        assert one == pytest.approx(two)
+
+
+def test_what_is_published_exactly():
+    found = measures(exact=("Region", "Town")).by_geolevel(LEVELS)
+    assert found["Region"] == np.inf
+    assert found["Town"] == AS_GOOD_AS_EXACT * 0.75
+    assert found["Block"] == pytest.approx(0.5)
+    spine = spine_from_prefixes(["a1", "a2", "b1"], ("Region", "Town", "Block"), (0, 1, 2))
+    known = measures(exact=("Region", "Part", "Town")).on_geography(spine)
+    assert known.variance[1].tolist() == [0, 0]
+
+
+def test_without_a_query_that_tells_a_total():
+    blind = measures(summed={"total": 0})
+    assert not blind.tell_totals()
+    with pytest.raises(BudgetError, match="no measured query tells a total"):
+        blind.by_geolevel(LEVELS)

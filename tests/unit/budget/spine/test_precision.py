@@ -1,0 +1,120 @@
+"""What the precision of a total is the precision of."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
+from tallyveil.budget.spine.matrices import StrategyMatrix, strategy_shares
+from tallyveil.budget.spine.precision import answer_precisions, answers_summed, precision_of, totals_summed
+from tallyveil.budget.spine.variance import spine_variances
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.universe import Attribute, Recode, Schema, load_preset
+
+
+def small_schema():
+    return Schema(
+        "small",
+        (Attribute("sex", ("f", "m")), Attribute("age", ("a", "b", "c"))),
+        recodes=(Recode("young", "age", (("yes", ("a",)), ("no", ("b", "c")))),),
+    )
+
+
+def strategy_of(spine, queries, mechanism=Mechanism.DISCRETE_GAUSSIAN):
+    n = spine.n_levels
+    shares = [(level + 1) * 2 / (n * (n + 1)) for level in range(n)]
+    exact = [Fraction(share).limit_denominator(1000) for share in shares[:-1]]
+    exact.append(1 - sum(exact))
+    return Strategy(
+        mechanism,
+        Neighbours.BOUNDED,
+        Fraction(3, 2),
+        tuple(zip(spine.geolevels, exact, strict=True)),
+        tuple(
+            (name, tuple((q, Fraction(1, len(mine))) for q in mine))
+            for name, mine in zip(spine.geolevels, queries, strict=True)
+        ),
+    )
+
+
+def full_variance_of_totals(spine, strategy, schema):
+    """Every answer of every geounit together, without any structure."""
+    names = {q for level in strategy.geolevels for q in strategy.queries(level)}
+    matrix = StrategyMatrix(
+        spine, strategy, {q: schema.query(q) for q in names}, strategy_shares(spine, strategy)
+    ).dense()
+    covariance = np.linalg.inv(matrix.T @ matrix)
+    n = spine.n_geounits(spine.finest)
+    return [
+        np.array(
+            [
+                (covariance.reshape(n, schema.size, n, schema.size)[a:b, :, a:b, :]).sum()
+                for a, b in itertools.pairwise(offsets)
+            ]
+        )
+        for offsets in (spine.finest_offsets(level) for level in range(spine.n_levels))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_answers_together_do_no_better_where_answers_sum_alike(random_spine, seed):
+    rng = np.random.default_rng([51, seed])
+    spine, schema = random_spine(rng, 8, 3, one_root=True), small_schema()
+    queries = [("total", "sex", "detailed"), ("age", "detailed"), ("total", "detailed")]
+    strategy = strategy_of(
+        spine, queries, [Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE][seed % 2]
+    )
+    found = spine_variances(spine, answer_precisions(spine, strategy, totals_summed(schema, strategy)))
+    factor = 2 if strategy.mechanism is Mechanism.DISCRETE_LAPLACE else 1  # a Laplace variance is 2 scale^2
+    for mine, full in zip(found.variance, full_variance_of_totals(spine, strategy, schema), strict=True):
+        np.testing.assert_allclose(mine, factor * full, rtol=1e-9)
+
+
+def test_unequal_groups_leave_a_little_to_gain(random_spine):
+    rng = np.random.default_rng(52)
+    spine, schema = random_spine(rng, 6, 3, one_root=True), small_schema()
+    strategy = strategy_of(spine, [("young", "detailed")] * 3)
+    found = spine_variances(spine, answer_precisions(spine, strategy, totals_summed(schema, strategy)))
+    for mine, full in zip(found.variance, full_variance_of_totals(spine, strategy, schema), strict=True):
+        assert np.all(mine >= full * (1 - 1e-9))
+        assert np.all(mine <= full * 1.1)
+
+
+def test_which_answers_sum_to_an_answer():
+    schema = small_schema()
+    total, age, young, sex = (schema.query(name) for name in ("total", "age", "young", "sex"))
+    assert answers_summed(schema, schema.query("detailed"), total) == 6
+    assert answers_summed(schema, age, young, 1) == 2
+    assert answers_summed(schema, young, age, 0) == 1  # the only level of its group
+    assert answers_summed(schema, young, age, 1) == 0
+    assert answers_summed(schema, sex, age, 1) == 0
+
+
+def test_redistricting_total_of_a_tract():
+    strategy = load_strategy_preset("redistricting-us").strategy
+    summed = totals_summed(load_preset("pl94-persons"), strategy)
+    assert summed["hispanic*cenrace"] == 126
+    assert summed["detailed"] == 2016
+    share = dict(strategy.geolevel_shares)["Tract"]
+    exact = precision_of(strategy, "Tract", share, summed)
+    rho = strategy.total * share
+    parts = {"total": 1567, "cenrace": 8, "hispanic*cenrace": 1933, "votingage*cenrace": 20, "detailed": 482}
+    parts |= {"votingage*hispanic*cenrace": 67, **dict.fromkeys(["hispanic", "votingage", "hhinstlevels"], 5)}
+    parts |= {"hhgq": 5, "votingage*hispanic": 5}
+    assert exact == sum(rho * Fraction(part, 4102) / summed[name] for name, part in parts.items())
+
+
+def test_exact_geolevels_and_refusals(random_spine):
+    rng = np.random.default_rng(53)
+    spine = random_spine(rng, 6, 3, one_root=True)
+    strategy = strategy_of(spine, [("total",)] * 3)
+    found = answer_precisions(spine, strategy, {"total": 1}, exact=["L0"])
+    assert np.isinf(found[0]).all()
+    assert spine_variances(spine, found).variance[0].tolist() == [0]
+    with pytest.raises(GeographyError, match="no geolevel"):
+        answer_precisions(spine, strategy, {"total": 1}, exact=["Nation"])
+    with pytest.raises(BudgetError, match="nothing is said"):
+        answer_precisions(spine, strategy, {})

@@ -1,0 +1,41 @@
+"""One level of the sweep over sets against its twin, with and without unknown directions."""
+
+import numpy as np
+import pytest
+
+from tallyveil.kernels.tree.regions import Entries, Parents, Slopes, step_up, step_up_reference
+
+DIMS = np.array([1, 3, 2])
+BEGIN = np.array([0, 1, 10, 14])
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("with_unknown", [False, True])
+def test_step_up(same, with_unknown):
+    rng = np.random.default_rng(int(same) + 2 * int(with_unknown))
+
+    def blocks(n):
+        return rng.normal(size=(n, 14))
+
+    nothing = np.zeros((0, 14))
+    entries = Entries(
+        begin=np.array([0, 3, 4, 7]),
+        blocks=np.array([0, 1, 2, 3, 0, 4, 4]),
+        place=np.array([-1, 0, 1, 2, -1, 3, -1]),
+        one=rng.normal(size=7),
+        other=rng.normal(size=7),
+        both=rng.normal(size=7),
+    )
+    if same:
+        entries = entries._replace(other=entries.one)
+    below = Slopes(blocks(4), blocks(4), blocks(4))
+    filtered, unknown = blocks(5), blocks(5) if with_unknown else nothing
+    more = (blocks(6), blocks(6)) if with_unknown else (nothing, nothing)
+    parents = Parents(np.array([5, 0, 3]), blocks(6), *more)
+    one = Slopes(np.zeros((3, 14)), np.zeros((3, 14)), np.zeros((3, 14)))
+    other = Slopes(np.zeros((3, 14)), np.zeros((3, 14)), np.zeros((3, 14)))
+    step_up(DIMS, BEGIN, entries, filtered, unknown, below, parents, same, 0, 3, one)
+    step_up_reference(DIMS, BEGIN, entries, filtered, unknown, below, parents, same, 0, 3, other)
+    assert np.abs(one.covariance).max() > 0
+    for made, wanted in zip(one, other, strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,24 @@
+"""The guarantee in one sentence: what it prints is never below what was computed, nor far above it."""
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.config.load import load_plan
+from tallyveil.plan.guarantee import guarantee_of
+
+
+@pytest.mark.parametrize("budget", ["1/500000", "1/700", "1/9", "2", "40"])
+def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, budget):
+    release = edit('[strategy]\nrho = "2"', f'[strategy]\nrho = "{budget}"')
+    release.write_text(release.read_text().replace('rho = "2"', 'rho = "50"', 1))
+    found = guarantee_of(load_plan(release), None)
+    least, rho, other = re.findall(r"(?:<= |\()([0-9.e-]+)", found["statement"])
+    for text, value in (
+        (least, found["epsilon"]),
+        (rho, Fraction(budget)),
+        (other, found["classical_epsilon"]),
+    ):
+        assert Fraction(value) <= Fraction(text) <= Fraction(value) * Fraction(1003, 1000)
+    assert least != other
