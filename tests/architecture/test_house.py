@@ -94,6 +94,15 @@ def test_help_is_quick_to_import():
         assert f"'{heavy}'" not in loaded
 
 
+ARRAY_TYPE = re.compile(r"^\s*\w+(: TypeAlias)? = (npt\.)?NDArray\[", re.MULTILINE)
+
+
+def test_array_types_are_named_once():
+    """Only `tallyveil.arrays` gives a type of array a name."""
+    naming = {path.relative_to(ROOT).as_posix() for path in SOURCES if ARRAY_TYPE.search(path.read_text())}
+    assert naming == {"arrays.py"}
+
+
 def test_every_error_code_has_its_section():
     """docs/errors.md explains every code an error can carry, and no other."""
     text = (PROJECT / "docs" / "errors.md").read_text()

@@ -19,6 +19,8 @@ from tallyveil.plan.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.counts import PublicCounts
 
+pytestmark = pytest.mark.long
+
 KEYS = 12
 
 

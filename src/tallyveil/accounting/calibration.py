@@ -22,6 +22,7 @@ from tallyveil.accounting.events import (
     WorstEvent,
 )
 from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
@@ -109,7 +110,7 @@ def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0
         case ParallelEvent():
             return ParallelEvent(tuple(scaled(part, factor) for part in event.events), event.degree)
         case AdaptiveEvent():
-            return AdaptiveEvent(tuple(scaled(part, factor) for part in event.branches))
+            return AdaptiveEvent(tuple(scaled(part, factor) for part in branches_of_one_law(event)))
         case WorstEvent():
             return WorstEvent(tuple(scaled(part, factor) for part in event.branches), event.chosen)
         case InvariantEvent() | NonPrivateEvent():

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s
 from tallyveil.estimation.active_set import CERTIFIED_PERSONS, polish
 from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProblem, FloatArray, Int32Array
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.estimation.program import BlockProgram, centred
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
 from tallyveil.estimation.solution import EstimateStatus, least_certain
@@ -42,15 +43,13 @@ class LeastSquaresAnswer:
         infeasible: The solver says that no counts satisfy the rows.
     """
 
-    estimate: FloatArray
+    estimate: Floats
     status: EstimateStatus
     residual_persons: float
     infeasible: bool
 
 
-def solve_passes(
-    problem: FamilyProblem, allowed: BoolArray, limit: float = LIMIT_PERSONS
-) -> LeastSquaresAnswer:
+def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PERSONS) -> LeastSquaresAnswer:
     """Run the passes in order, each within the slack of the earlier ones' answers.
 
     Stops at the first pass whose residual is above the limit, and returns that residual.
@@ -79,7 +78,7 @@ def solve_passes(
     return LeastSquaresAnswer(estimate, status, worst, False)
 
 
-def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> float:
+def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> float:
     """Sum over a pass's queries of (Q x - y)^2 / variance, over the answers that hold a support cell."""
     arrays = pass_arrays(problem, np.ones(estimate.shape, dtype=np.bool_), current, ())
     return float(
@@ -90,7 +89,7 @@ def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate
 
 
 def _solve(
-    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: tuple[Bounds, ...]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: tuple[Bounds, ...]
 ) -> LeastSquaresAnswer:
     """One pass, by the first rung of the ladder that certifies it."""
     if not allowed.any():
@@ -106,9 +105,7 @@ def _solve(
     return LeastSquaresAnswer(compiled.estimate, fallback.status, compiled.residual, False)
 
 
-def _solve_nobody(
-    problem: FamilyProblem, allowed: BoolArray, bounds: tuple[Bounds, ...]
-) -> LeastSquaresAnswer:
+def _solve_nobody(problem: FamilyProblem, allowed: Bools, bounds: tuple[Bounds, ...]) -> LeastSquaresAnswer:
     """A pass in which no child may have anybody."""
     wanted = problem.parent_counts is not None and bool(problem.parent_counts.any())
     wanted = wanted or any((one.lower > 0).any() for one in bounds)
@@ -119,10 +116,10 @@ def _solve_nobody(
 
 def _solve_interior(
     problem: FamilyProblem,
-    allowed: BoolArray,
+    allowed: Bools,
     current: EstimationPass,
     bounds: tuple[Bounds, ...],
-    near: FloatArray,
+    near: Floats,
 ) -> LeastSquaresAnswer:
     """One pass by an interior-point method and the polish in numpy, which share nothing with the kernels.
 
@@ -150,7 +147,7 @@ def _solve_interior(
     return LeastSquaresAnswer(merging.expand(program.spread(x)), status, residual, False)
 
 
-def _polished(program: BlockProgram) -> tuple[FloatArray, float, bool]:
+def _polished(program: BlockProgram) -> tuple[Floats, float, bool]:
     """The interior point's answer after the polish, its residual, and whether the method says there is none."""
     start, infeasible = solve_interior(program)
     if infeasible or not np.isfinite(start.x).all():
@@ -159,7 +156,7 @@ def _polished(program: BlockProgram) -> tuple[FloatArray, float, bool]:
     return point.x, residual, False
 
 
-def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> tuple[Bounds, ...]:
+def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> tuple[Bounds, ...]:
     """Rows that keep this pass's answers within its slack."""
     carried = []
     for name in current.queries:
@@ -170,7 +167,7 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArr
     return tuple(carried)
 
 
-def _blur(answers: FloatArray) -> float:
+def _blur(answers: Floats) -> float:
     """Persons by which floats miss sums of such answers, where that is more than what certifies a point; else 0.
 
     From 2^27 persons on, rows that must hold a sum exactly may contradict the parent's counts in the last bits.
@@ -179,7 +176,7 @@ def _blur(answers: FloatArray) -> float:
     return blur if blur > CERTIFIED_PERSONS else 0.0
 
 
-def _narrow(allowed: BoolArray, carried: tuple[Bounds, ...]) -> BoolArray:
+def _narrow(allowed: Bools, carried: tuple[Bounds, ...]) -> Bools:
     """Take away the cells of answers that must stay at zero, so that later programs keep an interior."""
     allowed = allowed.copy()
     for one in carried:
@@ -188,7 +185,7 @@ def _narrow(allowed: BoolArray, carried: tuple[Bounds, ...]) -> BoolArray:
     return allowed
 
 
-def _answers(labels: Int32Array, n_answers: int, estimate: FloatArray) -> FloatArray:
+def _answers(labels: Int32s, n_answers: int, estimate: Floats) -> Floats:
     """Sums of cells by label, shape (C, k)."""
     n_children = estimate.shape[0]
     used = np.flatnonzero(labels >= 0)

@@ -18,8 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.evaluation.metrics import ENTRIES_PER_CHUNK, shared_chunks
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -52,7 +53,7 @@ class _Emptiness:
     emptied: int = 0
     emptied_of: int = 0
 
-    def add(self, true: Int64Array, published: Int64Array) -> None:
+    def add(self, true: Integers, published: Integers) -> None:
         """Add the totals of some geounits."""
         filled, emptied = (true == 0) & (published > 0), (true > 0) & (published == 0)
         self.truly += int((true == 0).sum())
@@ -118,14 +119,14 @@ def loss_law_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...
     return tuple(group for group in groups if group.size > 1)
 
 
-def _totals(offsets: Int64Array, counts: Int64Array) -> Int64Array:
+def _totals(offsets: Integers, counts: Integers) -> Integers:
     """Records of each geounit."""
     sums = np.concatenate([[0], np.cumsum(counts)])
-    found: Int64Array = sums[offsets[1:]] - sums[offsets[:-1]]
+    found: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
     return found
 
 
-def _single_groups(group: QueryGroup, offsets: Int64Array, cells: Int64Array) -> NDArray[np.int64]:
+def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:
     """By group, geounits that are not empty and whose records are all of it; every entry is above zero."""
     starts = offsets[:-1][np.diff(offsets) > 0]
     if not len(starts):

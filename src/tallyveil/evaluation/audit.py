@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.safetab.ages import DETAILS
@@ -19,7 +20,6 @@ from tallyveil.safetab.measurements import GroupMeasurements
 from tallyveil.safetab.plan import LevelSet
 
 _CANDIDATES: Final = 200
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

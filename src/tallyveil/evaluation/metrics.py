@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass, size_classes
 from tallyveil.evaluation.tally import ErrorTally, merge_tallies, tally_errors
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import Int64Array, PublicCounts, sum_triplets
+from tallyveil.universe.counts import PublicCounts, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -155,7 +156,7 @@ def shared_chunks(estimate: PublicCounts, truth: PublicCounts, entries: int) -> 
         start = stop
 
 
-Triplets = tuple[Int64Array, Int64Array, Int64Array]
+Triplets = tuple[Integers, Integers, Integers]
 
 
 def _cell_errors(estimate: Triplets, truth: Triplets) -> Triplets:
@@ -165,8 +166,8 @@ def _cell_errors(estimate: Triplets, truth: Triplets) -> Triplets:
 
 
 def _query_errors(
-    group: QueryGroup, rows: Int64Array, cells: Int64Array, errors: Int64Array
-) -> tuple[Int64Array, Int64Array]:
+    group: QueryGroup, rows: Integers, cells: Integers, errors: Integers
+) -> tuple[Integers, Integers]:
     """Row and error of each answer that differs."""
     answers = group.answers_of(cells)
     kept = answers >= 0

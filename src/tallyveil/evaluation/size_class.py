@@ -4,7 +4,7 @@ from enum import Enum
 
 import numpy as np
 
-from tallyveil.universe.counts import Int64Array
+from tallyveil.arrays import Integers
 
 
 class SizeClass(Enum):
@@ -24,6 +24,6 @@ ALL_SIZES = "all"
 _SMALLEST = np.array([1, 10, 100, 1_000, 10_000], dtype=np.int64)
 
 
-def size_classes(totals: Int64Array) -> Int64Array:
+def size_classes(totals: Integers) -> Integers:
     """Number of the size class of each total, in the order of `SizeClass`; same shape."""
     return np.searchsorted(_SMALLEST, totals, side="right").astype(np.int64, copy=False)

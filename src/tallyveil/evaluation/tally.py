@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.universe.counts import Int64Array
+from tallyveil.arrays import Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,8 +23,8 @@ class ErrorTally:
 
     n_geounits: int
     n_answers: int
-    sizes: Int64Array
-    times: Int64Array
+    sizes: Integers
+    times: Integers
     signed_sum: int
     true_sum: int
 
@@ -58,7 +58,7 @@ class ErrorTally:
         return int(self.sizes[np.searchsorted(reached, rank)])
 
 
-def tally_errors(errors: Int64Array, *, n_geounits: int, n_answers: int, true_sum: int) -> ErrorTally:
+def tally_errors(errors: Integers, *, n_geounits: int, n_answers: int, true_sum: int) -> ErrorTally:
     """Tally errors given without the exact answers among them.
 
     Args:

@@ -16,9 +16,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.intervals.axis import DENSE, Axis, derive_axis, factor_blocks
-from tallyveil.kernels.tree.transform import Basis, Floats, Int64s, reflect
+from tallyveil.kernels.tree.transform import Basis, reflect
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -106,7 +107,7 @@ def derive_algebra(
     return BlockAlgebra(schema, axes, tuple(classes), _basis(schema.shape, axes, classes))
 
 
-def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Int64s]:
+def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Integers]:
     """For each attribute, a label by level: levels that every pattern treats alike have the same."""
     if zeros is None or not len(zeros):
         return [np.zeros(size, np.int64) for size in schema.shape]
@@ -173,7 +174,7 @@ def _basis(shape: tuple[int, ...], axes: Sequence[Axis], classes: Sequence[tuple
     )
 
 
-def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequence[int]) -> Int64s:
+def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequence[int]) -> Integers:
     """Places of a class's coefficients: rows of the block slowest, then the copies of it."""
     places = []
     for axis, kind in zip(axes, kinds, strict=True):

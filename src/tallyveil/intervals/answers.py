@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.intervals.algebra import gram
 from tallyveil.intervals.covariance import TreeCovariance, smoothed_children, unknown_children
 from tallyveil.intervals.fit import (
@@ -24,7 +25,6 @@ from tallyveil.intervals.fit import (
 from tallyveil.intervals.questions import Questions
 from tallyveil.intervals.regions import Region, region_covariance, region_unknown
 from tallyveil.kernels.tree.sweep import add_measured, add_products
-from tallyveil.kernels.tree.transform import Floats, Int64s
 
 PAIRS_AT_ONCE = 1024
 
@@ -56,7 +56,7 @@ def level_variances(covariance: TreeCovariance, level: int, questions: Questions
 
 def _distinct_variances(
     covariance: TreeCovariance, level: int, questions: Questions
-) -> tuple[Floats, Int64s]:
+) -> tuple[Floats, Integers]:
     """Variances, a row for all geounits with the same ones, and the row of each geounit."""
     if level < covariance.model.spine.finest:
         inner = covariance.inner[level + 1]
@@ -252,7 +252,7 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
 
 
 def _add_all(
-    estimate: TreeEstimate, blocks: Floats, blocks_row: Int64s, x: Floats, target: Int64s, out: Floats
+    estimate: TreeEstimate, blocks: Floats, blocks_row: Integers, x: Floats, target: Integers, out: Floats
 ) -> None:
     made = np.zeros(x.shape)
     basis = estimate.covariance.algebra.basis

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.universe.query_group import Factor
-
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
 
 LEFT_OUT = -1
 ALONE = -2
@@ -35,8 +32,8 @@ class Axis:
 
     atoms: tuple[tuple[int, ...], ...]
     contrasts: tuple[tuple[int, ...], ...]
-    kinds: Int64s
-    ranks: Int64s
+    kinds: Integers
+    ranks: Integers
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -44,14 +41,14 @@ class Axis:
         within = (sum(len(self.atoms[atom]) - 1 for atom in kind) for kind in self.contrasts)
         return (len(self.atoms), *within)
 
-    def representative(self, kind: int) -> Int64s:
+    def representative(self, kind: int) -> Integers:
         """A level for each row of a kind's block: the atoms' first levels, or a level of one atom of the kind."""
         if kind == DENSE:
             return np.array([levels[0] for levels in self.atoms], np.int64)
         return np.array([self.atoms[self.contrasts[kind - 1][0]][0]], np.int64)
 
 
-def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Int64s) -> Axis:
+def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Integers) -> Axis:
     """Atoms of an attribute by common refinement.
 
     Args:
@@ -80,14 +77,14 @@ def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Int64s) -> Axi
     return Axis(atoms, contrasts, kinds, ranks)
 
 
-def _marks(factor: Factor) -> Int64s:
+def _marks(factor: Factor) -> Integers:
     """What a query does with each level: its group, or that it is asked for alone, or left out."""
     codes = factor.codes.astype(np.int64)
     sizes = _group_sizes(factor)
     return np.where(codes < 0, LEFT_OUT, np.where(sizes[codes] == 1, ALONE, codes))
 
 
-def _group_sizes(factor: Factor) -> Int64s:
+def _group_sizes(factor: Factor) -> Integers:
     return np.bincount(factor.codes[factor.codes >= 0], minlength=factor.size)
 
 

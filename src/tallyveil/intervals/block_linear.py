@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tallyveil.arrays import Floats
 from tallyveil.intervals.algebra import BlockAlgebra
-from tallyveil.kernels.tree.transform import Floats
 
 RANK_TOLERANCE = 1e-8
 """Below this, an eigenvalue of a sum of projectors is zero: they are made of group sizes, not of variances."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.tree.transform import Cascade
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -41,7 +42,7 @@ def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = F
     )
 
 
-def _scale(answers: Sequence[Int64s], groups: Sequence[QueryGroup]) -> Floats:
+def _scale(answers: Sequence[Integers], groups: Sequence[QueryGroup]) -> Floats:
     sizes = [
         np.bincount(own[own >= 0], minlength=group.size) for own, group in zip(answers, groups, strict=True)
     ]
@@ -49,7 +50,7 @@ def _scale(answers: Sequence[Int64s], groups: Sequence[QueryGroup]) -> Floats:
     return scale
 
 
-def _refined(coarse: Int64s, fine: Int64s, n_fine: int) -> Int64s | None:
+def _refined(coarse: Integers, fine: Integers, n_fine: int) -> Integers | None:
     """Answer of the coarse query for each answer of the fine one, or None where they do not nest."""
     if bool((coarse[fine < 0] >= 0).any()):
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.intervals.algebra import BlockAlgebra, zero_blocks
 from tallyveil.intervals.block_linear import pseudo_inverse, symmetric, times, transposed
 from tallyveil.intervals.filtering import (
@@ -24,7 +25,6 @@ from tallyveil.intervals.filtering import (
     sum_below,
 )
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.transform import Floats, Int64s
 
 ROWS = 512
 """Geounits treated at once: their blocks fit a core's cache several times over."""
@@ -63,7 +63,7 @@ class InnerLevel:
         unknown: None where everything is informed of at and below this level.
     """
 
-    offsets: Int64s
+    offsets: Integers
     filtered: Floats
     gain: Floats
     carry: Floats
@@ -77,7 +77,7 @@ class InnerLevel:
         return len(self.offsets) - 1
 
     @property
-    def parents(self) -> Int64s:
+    def parents(self) -> Integers:
         """Parent of each geounit of the level below."""
         return np.repeat(np.arange(self.n, dtype=np.int64), np.diff(self.offsets))
 
@@ -94,7 +94,7 @@ class FinestLevel:
         unknown: U of each signature, or None.
     """
 
-    signature: Int64s
+    signature: Integers
     precisions: Floats
     filtered: Floats
     pin: Floats | None
@@ -170,7 +170,7 @@ def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
     return finest, own.known
 
 
-def _sum_finest(algebra: BlockAlgebra, offsets: Int64s, finest: FinestLevel, known: Floats) -> Below:
+def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, known: Floats) -> Below:
     n = len(finest.signature)
     counts = sparse.csr_matrix((np.ones(n), finest.signature, offsets), shape=(len(offsets) - 1, len(known)))
     unknown = None if finest.unknown is None else counts @ finest.unknown
@@ -179,7 +179,7 @@ def _sum_finest(algebra: BlockAlgebra, offsets: Int64s, finest: FinestLevel, kno
     )
 
 
-def _sum_inner(algebra: BlockAlgebra, offsets: Int64s, children: Filtered) -> Below:
+def _sum_inner(algebra: BlockAlgebra, offsets: Integers, children: Filtered) -> Below:
     first = offsets[:-1]
     unknown = None if children.unknown is None else np.add.reduceat(children.unknown, first, axis=0)
     return sum_below(
@@ -231,7 +231,7 @@ def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
 
 def _smooth(
     algebra: BlockAlgebra,
-    offsets: Int64s,
+    offsets: Integers,
     own: Filtered,
     below: Below,
     above: InnerLevel | None,
@@ -267,7 +267,7 @@ def _smooth_rows(
 
 
 def smoothed_children(
-    algebra: BlockAlgebra, above: InnerLevel, parents: Int64s, filtered: Floats, unknown: Floats | None
+    algebra: BlockAlgebra, above: InnerLevel, parents: Integers, filtered: Floats, unknown: Floats | None
 ) -> Floats:
     """V of children given everything anywhere.
 
@@ -296,7 +296,7 @@ def smoothed_children(
 
 
 def unknown_children(
-    algebra: BlockAlgebra, above: InnerLevel, parents: Int64s, unknown: Floats | None
+    algebra: BlockAlgebra, above: InnerLevel, parents: Integers, unknown: Floats | None
 ) -> Floats | None:
     """What stays unknown of children given everything anywhere: the same rule, with U for P and W for G."""
     if unknown is None or above.unknown is None:

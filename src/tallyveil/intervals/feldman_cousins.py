@@ -16,7 +16,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
-from tallyveil.kernels.tree.transform import Floats
+from tallyveil.arrays import Floats
 
 FAR = 9.0
 """Standard errors below zero from which on the lower tail of the normal law is no number of double precision."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.arrays import Floats
 from tallyveil.intervals.algebra import BlockAlgebra, information
 from tallyveil.intervals.block_linear import (
     inverse_within,
@@ -22,7 +23,6 @@ from tallyveil.intervals.block_linear import (
     times,
 )
 from tallyveil.intervals.model import LevelModel
-from tallyveil.kernels.tree.transform import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,12 +12,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers, Numbers
 from tallyveil.errors import ConstraintError
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
-from tallyveil.intervals.rows import AnswerArray, AnswerRows
+from tallyveil.intervals.rows import AnswerRows
 from tallyveil.kernels.tree.sweep import Groups, add_measured, add_products, answer_rows, finest_rows
-from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s
+from tallyveil.kernels.tree.transform import Cascade
 
 FINEST_PER_CHUNK = 2048
 """Finest geounits whose answers are held at once."""
@@ -105,7 +106,7 @@ def _checked(covariance: TreeCovariance, invariants: InvariantValues) -> Invaria
 
 def chunks_of(
     covariance: TreeCovariance, rows: AnswerRows, wanted: NDArray[np.bool_] | None = None
-) -> Iterator[tuple[int, int, AnswerArray]]:
+) -> Iterator[tuple[int, int, Numbers]]:
     """Rows of the finest geounits, chunk after chunk; the next chunk is read while one is worked on.
 
     Args:
@@ -121,7 +122,7 @@ def chunks_of(
     if wanted is not None:
         spans = [(start, stop) for start, stop in spans if wanted[start:stop].any()]
     with ThreadPoolExecutor(max_workers=1) as reader:
-        ahead: Future[AnswerArray] | None = None
+        ahead: Future[Numbers] | None = None
         for number, (start, stop) in enumerate(spans):
             reading = ahead or reader.submit(rows.rows, level, model.levels[-1].measured, start, stop)
             if number + 1 < len(spans):
@@ -166,7 +167,7 @@ def _sum_finest(
             steps.append((cascades[1], own, ones, finest.pin))
         for step in steps:
 
-            def work(cut: tuple[int, int], step: tuple[Cascade, AnswerArray, Floats, Floats] = step) -> None:
+            def work(cut: tuple[int, int], step: tuple[Cascade, Numbers, Floats, Floats] = step) -> None:
                 cascade, own, weights, blocks = step
                 add_measured(algebra.basis, cascade, own, weights, blocks, groups, *cut, out)  # noqa: B023
 
@@ -174,7 +175,7 @@ def _sum_finest(
     return out
 
 
-def grouped(target: Int64s, blocks: Int64s, factors: Floats | None = None) -> Groups:
+def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -> Groups:
     """Rows grouped by where they go and by the blocks they share."""
     order = np.lexsort((blocks, target))
     target, blocks = target[order], blocks[order]
@@ -185,7 +186,7 @@ def grouped(target: Int64s, blocks: Int64s, factors: Floats | None = None) -> Gr
     return Groups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
 
 
-def _cuts(target: Int64s, workers: int) -> list[tuple[int, int]]:
+def _cuts(target: Integers, workers: int) -> list[tuple[int, int]]:
     """Runs of groups, one a thread, such that no target is in two of them."""
     edges = {0, len(target)}
     for worker in range(1, workers):
@@ -228,7 +229,7 @@ def _up(
 def _add_rows(
     covariance: TreeCovariance,
     cascade: Cascade,
-    values: AnswerArray,
+    values: Numbers,
     weights: Floats,
     blocks: Floats,
     out: Floats,
@@ -247,9 +248,9 @@ def _add_rows(
 def _multiply(
     covariance: TreeCovariance,
     blocks: Floats,
-    blocks_row: Int64s,
+    blocks_row: Integers,
     x: Floats,
-    x_row: Int64s,
+    x_row: Integers,
     out: Floats,
     pool: ThreadPoolExecutor,
 ) -> None:
@@ -294,7 +295,7 @@ def _handed_down(
 
 
 def finest_coefficients(
-    estimate: TreeEstimate, start: int, stop: int, values: AnswerArray, pool: ThreadPoolExecutor
+    estimate: TreeEstimate, start: int, stop: int, values: Numbers, pool: ThreadPoolExecutor
 ) -> Floats:
     """Estimates of finest geounits start..stop from their rows of answers; shape (stop - start, n_cells)."""
     covariance = estimate.covariance

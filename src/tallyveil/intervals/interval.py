@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.intervals.answers import Answers
 from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.transform import Floats
 
 IntervalKind = Literal["unified", "normal"]
 

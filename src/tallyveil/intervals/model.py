@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import GeographyError
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
-from tallyveil.kernels.tree.transform import Floats, Int64s
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -34,7 +34,7 @@ class LevelModel:
     precisions: Floats
     invariants: tuple[QueryGroup, ...]
 
-    def precisions_of(self, geounits: Int64s) -> Floats:
+    def precisions_of(self, geounits: Integers) -> Floats:
         """Precisions of some geounits, one row each."""
         if len(self.precisions) == 1:
             return np.repeat(self.precisions, len(geounits), axis=0)
@@ -59,7 +59,7 @@ class TreeModel:
     spine: Spine
     levels: tuple[LevelModel, ...]
     zero_patterns: NDArray[np.bool_]
-    zero_pattern: Int64s
+    zero_pattern: Integers
     algebra: BlockAlgebra
     gaussian: bool
 
@@ -189,7 +189,9 @@ def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:
             )
 
 
-def _zero_patterns(schema: Schema, spine: Spine, zeros: Sequence[Zeros]) -> tuple[NDArray[np.bool_], Int64s]:
+def _zero_patterns(
+    schema: Schema, spine: Spine, zeros: Sequence[Zeros]
+) -> tuple[NDArray[np.bool_], Integers]:
     """Distinct patterns of zero cells, and the pattern of every finest geounit."""
     n_finest = spine.n_geounits(spine.finest)
     number = np.zeros(n_finest, np.int64)
@@ -211,7 +213,7 @@ def _zero_patterns(schema: Schema, spine: Spine, zeros: Sequence[Zeros]) -> tupl
     return patterns, number.reshape(-1).astype(np.int64)
 
 
-def _distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Int64s]:
+def _distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Integers]:
     """Distinct rows, and the number of each row's."""
     packed = np.packbits(answers, axis=1)
     _, first, row = np.unique(packed, axis=0, return_index=True, return_inverse=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SchemaError
 from tallyveil.intervals.algebra import BlockAlgebra, coefficients, gram
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.kernels.tree.sweep import answer_rows
-from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s, straight_answers
+from tallyveil.kernels.tree.transform import Cascade, straight_answers
 from tallyveil.universe.query_group import QueryGroup
 
 ROWS_AT_ONCE = 256
@@ -37,7 +38,7 @@ class Questions:
     weights: Floats | None
     cascade: Cascade | None
     grams: Floats
-    gram_of: Int64s
+    gram_of: Integers
 
     @property
     def n(self) -> int:
@@ -109,7 +110,7 @@ def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
 
 def _distinct(
     algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
-) -> tuple[Floats, Int64s]:
+) -> tuple[Floats, Integers]:
     """Distinct Gram blocks and the row of each question's; many answers of one query share theirs."""
     known: dict[bytes, int] = {}
     kept: list[Floats] = []

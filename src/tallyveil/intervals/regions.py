@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import BlockAlgebra
 from tallyveil.intervals.block_linear import times, transposed
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.kernels.tree.regions import Entries, Parents, Slopes, step_up
-from tallyveil.kernels.tree.transform import Floats, Int64s
 
 PARENTS_PER_CALL = 512
 
@@ -30,7 +30,7 @@ class Region:
         weights: Weight of each, not 0; all 1 for a plain set; shape (n,).
     """
 
-    geounits: Int64s
+    geounits: Integers
     weights: Floats
 
     def __sub__(self, other: "Region") -> "Region":
@@ -136,8 +136,8 @@ class _Touched:
         one, other: Weights of the sets where they do.
     """
 
-    geounits: Int64s
-    place: Int64s
+    geounits: Integers
+    place: Integers
     one: Floats
     other: Floats
 
@@ -187,7 +187,7 @@ def _both(one: Region, other: Region) -> _Touched:
     return _Touched(geounits, np.full(len(geounits), -1, np.int64), weights[0], weights[1])
 
 
-def _gather(touched: _Touched, rows: Int64s, parents: InnerLevel) -> tuple[_Touched, Entries, Int64s]:
+def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, Entries, Integers]:
     """Touched parents, the entries of those held in part, and which those are."""
     parent = np.searchsorted(parents.offsets, touched.geounits, side="right") - 1
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
@@ -208,7 +208,7 @@ def _gather(touched: _Touched, rows: Int64s, parents: InnerLevel) -> tuple[_Touc
     return above, entries, owners[~whole]
 
 
-def _entries(owner: Int64s, rows: Int64s, place: Int64s, one: Floats, other: Floats) -> Entries:
+def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, other: Floats) -> Entries:
     """Entries by owner; children of one owner with the same blocks and no slopes of their own become one."""
     order = np.lexsort((place, rows, owner))
     owner, rows, place, one, other = owner[order], rows[order], place[order], one[order], other[order]

@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.transform import Int64s
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.storage.published import published_columns, published_height, read_published
 from tallyveil.universe.query_group import QueryGroup
-
-AnswerArray = NDArray[Any]
 
 SAME_VARIANCE = 1e-9
 """Relative difference of two variances that are one, written and read again."""
@@ -26,7 +23,7 @@ SAME_VARIANCE = 1e-9
 class AnswerRows(Protocol):
     """Noisy answers of every measured query, one row a geounit."""
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop, the queries' one after the other; whole numbers."""
         ...
 
@@ -38,7 +35,7 @@ class SourceRows:
         self._source = source
         self._spine = spine
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop, in the fewest bytes that hold them."""
         out = np.empty((stop - start, sum(group.size for group in queries)), np.int64)
         place = 0
@@ -64,9 +61,9 @@ class StoredRows:
         self._model = model
         self._spine = model.spine
         self._begins: dict[tuple[int, str], tuple[list[Path], list[int]]] = {}
-        self._held: dict[tuple[int, str], tuple[int, AnswerArray]] = {}
+        self._held: dict[tuple[int, str], tuple[int, Numbers]] = {}
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop, in the fewest bytes that hold them.
 
         Raises:
@@ -84,7 +81,7 @@ class StoredRows:
             out[measured[first:last] - start] = self._stored(level, queries, first, last)
         return narrowed(out)
 
-    def _measured(self, level: int, group: QueryGroup) -> Int64s | None:
+    def _measured(self, level: int, group: QueryGroup) -> Integers | None:
         """Geounits in which a query of the strategy is measured; None where all are."""
         own = self._model.levels[level]
         if group not in own.measured:
@@ -94,11 +91,11 @@ class StoredRows:
         measured = np.flatnonzero(precisions)
         return None if len(measured) == len(precisions) else measured
 
-    def _stored(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def _stored(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Rows start..stop of the files."""
         return np.concatenate([self._query(level, group, start, stop) for group in queries], axis=1)
 
-    def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> AnswerArray:
+    def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> Numbers:
         key = level, group.name
         if key not in self._begins:
             self._begins[key] = self._parts(level, group)
@@ -129,7 +126,7 @@ class StoredRows:
             raise self._mismatch(folder)
         return parts, begins
 
-    def _part(self, level: int, group: QueryGroup, part: int) -> AnswerArray:
+    def _part(self, level: int, group: QueryGroup, part: int) -> Numbers:
         key = level, group.name
         held = self._held.get(key)
         if held is not None and held[0] == part:
@@ -152,7 +149,9 @@ class StoredRows:
         self._held[key] = part, table
         return table
 
-    def _check_variances(self, level: int, group: QueryGroup, geounits: Int64s, frame: pl.DataFrame) -> None:
+    def _check_variances(
+        self, level: int, group: QueryGroup, geounits: Integers, frame: pl.DataFrame
+    ) -> None:
         """Refuse measurements that are less or more exact than the model says."""
         own = self._model.levels[level]
         precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
@@ -177,9 +176,9 @@ class KeptRows:
     def __init__(self, rows: AnswerRows, largest_bytes: int = 1 << 30) -> None:
         self._rows = rows
         self._left = largest_bytes
-        self._kept: dict[tuple[int, int, int], AnswerArray] = {}
+        self._kept: dict[tuple[int, int, int], Numbers] = {}
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop; a level is always asked for the same queries."""
         key = level, start, stop
         if key not in self._kept:
@@ -191,7 +190,7 @@ class KeptRows:
         return self._kept[key]
 
 
-def narrowed(values: AnswerArray) -> AnswerArray:
+def narrowed(values: Numbers) -> Numbers:
     """The same whole numbers in two bytes each where they fit, else in four, else in eight."""
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for kind in (np.int16, np.int32):

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers, Words
 
 
 @njit(nogil=True, cache=True)

@@ -4,10 +4,9 @@ Matrices are stored by rows, and inner loops run along rows.
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats
 
 
 @njit(nogil=True, cache=True)

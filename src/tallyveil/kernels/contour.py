@@ -14,13 +14,10 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import internal
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 FIRST: Final = 0
 SECOND: Final = 1

@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Lanes = npt.NDArray[np.uint16]
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers, Uint16s, Words
 
 
 @njit(nogil=True, cache=True)
 def _look_up_run(
-    lanes: Lanes,
+    lanes: Uint16s,
     lane: np.uint64,
     direct: npt.NDArray[Any],
     open_mark: int,
@@ -65,7 +63,7 @@ def _look_up_run(
 
 @njit(nogil=True, cache=True)
 def look_up_dense(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     first: int,
@@ -118,7 +116,7 @@ def look_up_dense(
 
 
 def look_up_dense_reference(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     first: int,
@@ -146,7 +144,7 @@ def look_up_dense_reference(
 
 @njit(nogil=True, cache=True)
 def look_up_scattered(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     answers: Integers,
@@ -179,7 +177,7 @@ def look_up_scattered(
 
 
 def look_up_scattered_reference(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     answers: Integers,
@@ -199,7 +197,7 @@ def look_up_scattered_reference(
 
 @njit(nogil=True, cache=True)
 def refine(
-    cells: Lanes,
+    cells: Uint16s,
     words: Words,
     mask: np.uint64,
     starts: npt.NDArray[np.int32],
@@ -256,7 +254,7 @@ def refine(
 
 
 def refine_reference(
-    cells: Lanes,
+    cells: Uint16s,
     words: Words,
     mask: np.uint64,
     starts: npt.NDArray[np.int32],

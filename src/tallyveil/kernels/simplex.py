@@ -1,10 +1,9 @@
 """Projection on a simplex, compiled: non-negative numbers of a given sum."""
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats
 
 
 @njit(nogil=True, cache=True)

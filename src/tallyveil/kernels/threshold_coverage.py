@@ -19,12 +19,10 @@ moves forward.
 import math
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal
-
-Floats = npt.NDArray[np.float64]
 
 
 @internal

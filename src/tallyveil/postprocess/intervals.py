@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 import tallyveil
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
@@ -64,7 +65,7 @@ from tallyveil.release.intervals import (
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.storage.write import file_digest, write_json
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS_FORMAT = 1
@@ -338,7 +339,7 @@ class _Work:
         tables: Sequence[IntervalTable],
         n_rows: int,
         codes: pl.Series,
-        published: Int64Array,
+        published: Integers,
         answers: Answers,
     ) -> None:
         """Add some of an area's `n_rows` geounits or entities to its tables."""

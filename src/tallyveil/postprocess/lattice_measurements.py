@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tallyveil.arrays import Numbers
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows
-from tallyveil.intervals.rows import AnswerArray
 from tallyveil.measurements.store import drawn_path
 from tallyveil.plan.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.release.columns import code_expression
@@ -62,12 +62,12 @@ class DrawnRows:
         self, rows: AnswerRows, root: Path, items: Sequence[SubspaceQuery], schema: Schema, spine: Spine
     ) -> None:
         self._rows = rows
-        self._drawn: Mapping[tuple[int, str], AnswerArray] = {
+        self._drawn: Mapping[tuple[int, str], Numbers] = {
             (spine.level_index(item.geolevel), _renamed(schema, item).name): _read(root, item, schema, spine)
             for item in items
         }
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop, the queries' one after the other."""
         own = [group for group in queries if (level, group.name) not in self._drawn]
         drawn = [self._drawn[level, group.name] for group in queries if (level, group.name) in self._drawn]
@@ -82,7 +82,7 @@ def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
     return replace(schema.query(item.query), name=f"{INTEGER_SUBSPACE} {item.query}")
 
 
-def _read(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> AnswerArray:
+def _read(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Numbers:
     path = drawn_path(root, item.geolevel, item.query)
     if not path.is_file():
         raise StoreError(

@@ -35,11 +35,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.noise.balls import precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.safetab.sums import MARGIN_STEPS, NOTHING, NoisePair, NoiseSum, margin_of_sum, noise_sum
-
-Int64Array = NDArray[np.int64]
 
 UNIT: Final = 4096
 """Estimates are whole multiples of 1/4096."""
@@ -88,10 +87,10 @@ class Correction:
         values: What is taken off each cell there, in the same unit; int64.
     """
 
-    knots: Int64Array
-    values: Int64Array
+    knots: Integers
+    values: Integers
 
-    def of(self, totals: Int64Array) -> Int64Array:
+    def of(self, totals: Integers) -> Integers:
         """What to take off each cell of groups with these T."""
         place = np.clip(np.searchsorted(self.knots, totals, side="right") - 1, 0, len(self.knots) - 2)
         rise = self.values[place + 1] - self.values[place]
@@ -111,7 +110,7 @@ class Fade:
     begin: int
     width: int
 
-    def of(self, stage_1: Int64Array, lowest: int | None, highest: int | None) -> Int64Array:
+    def of(self, stage_1: Integers, lowest: int | None, highest: int | None) -> Integers:
         """Weights in multiples of 1 / width."""
         distance = np.full(len(stage_1), self.begin + self.width, np.int64)
         if lowest is not None:
@@ -159,7 +158,7 @@ class DetailEstimator:
         """Whether the noise of both stages is Gaussian."""
         return isinstance(self.stage_1, DiscreteGaussian)
 
-    def shifts(self, stage_1: Int64Array, sums: Int64Array) -> Int64Array:
+    def shifts(self, stage_1: Integers, sums: Integers) -> Integers:
         """What to add to every cell of each group, in multiples of 1/4096.
 
         Args:
@@ -265,7 +264,7 @@ def stage_1_bias(law: Law, count: int, lowest: int | None, highest: int | None) 
 
 def chosen_law(
     noise: NoiseSum, count: int, lowest: int | None, highest: int | None
-) -> tuple[Int64Array, NDArray[np.float64]]:
+) -> tuple[Integers, NDArray[np.float64]]:
     """Stage-1 counts that choose a detail, and their probabilities, which add up to the chance of the choice."""
     first = -noise.reach if lowest is None else max(-noise.reach, lowest - count)
     last = noise.reach if highest is None else min(noise.reach, highest - 1 - count)

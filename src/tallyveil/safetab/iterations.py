@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Int16s
 from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.safetab.files import (
     CODE_TO_ITERATION,
@@ -17,8 +17,6 @@ from tallyveil.safetab.files import (
     read_file,
 )
 from tallyveil.safetab.input_errors import raise_all, some
-
-Shorts = NDArray[np.int16]
 
 
 class Membership(IntEnum):
@@ -77,9 +75,9 @@ class View:
     nationwide: bool
     iterations: tuple[Iteration, ...]
     n_adaptive: int
-    alone_of: Shorts
-    combination_of: Shorts
-    ethnicity_of: Shorts
+    alone_of: Int16s
+    combination_of: Int16s
+    ethnicity_of: Int16s
 
     @property
     def codes(self) -> tuple[str, ...]:

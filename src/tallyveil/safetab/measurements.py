@@ -7,9 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.safetab.plan import LevelSet
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,8 +20,8 @@ class TableMeasurements:
         values: Noisy cells; int64, shape (groups, cells).
     """
 
-    places: Int64Array
-    values: Int64Array
+    places: Integers
+    values: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +38,13 @@ class GroupMeasurements:
         total_only: Totals of the total-only groups; int64, shape (rows, total-only iterations).
     """
 
-    regions: Int64Array
-    stage_1: Int64Array
+    regions: Integers
+    stage_1: Integers
     detail: NDArray[np.int8]
-    totals: Int64Array
-    listed: Int64Array
+    totals: Integers
+    listed: Integers
     tables: tuple[TableMeasurements, TableMeasurements, TableMeasurements]
-    total_only: Int64Array
+    total_only: Integers
 
     @property
     def n_counts(self) -> int:
@@ -57,6 +56,6 @@ class GroupMeasurements:
 class GroupSource(Protocol):
     """Where measurements of groups come from: behind the wall."""
 
-    def measure(self, one: LevelSet, regions: Int64Array) -> Iterator[GroupMeasurements]:
+    def measure(self, one: LevelSet, regions: Integers) -> Iterator[GroupMeasurements]:
         """Measurements of the regions given, in order, in parts of bounded size."""
         ...

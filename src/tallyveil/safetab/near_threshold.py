@@ -47,6 +47,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats
 from tallyveil.kernels.threshold_coverage import interval_chance, mean_squared_error
 from tallyveil.safetab.estimates import (
     NEAR,
@@ -58,9 +59,6 @@ from tallyveil.safetab.estimates import (
     fade_of,
 )
 from tallyveil.safetab.sums import CONFIDENCE, MARGIN_STEPS, NoiseSum, noise_sum
-
-Int64Array = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 RAREST: Final = 1e-9
 """True counts at which a choice has a smaller chance than this are not looked at."""

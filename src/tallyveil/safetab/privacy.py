@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
@@ -78,7 +79,8 @@ def privacy_of(plan: SafetabPlan, delta: Fraction) -> tuple[RunPrivacy, ...]:
     Raises:
         BudgetError: the delta is out of range.
     """
-    return tuple(_run_privacy(run, plan.config.mechanism, delta) for run in plan.runs)
+    mechanism = plan.config.mechanism
+    return tuple(_run_privacy(run.run, run.budget, run.event(), mechanism, delta) for run in plan.runs)
 
 
 def changed_event(event: PrivacyEvent) -> PrivacyEvent:
@@ -96,17 +98,21 @@ def changed_mapping(budget: Fraction, lower: float, upper: float) -> dict[str, A
     return {"budget": str(2 * budget), "epsilon": {"lower": lower, "upper": upper}}
 
 
-def _run_privacy(run: RunPlan, mechanism: Mechanism, delta: Fraction) -> RunPrivacy:
+@lru_cache(
+    maxsize=16
+)  # a plan is often described more than once in a process, and the exact epsilons take seconds
+def _run_privacy(
+    name: str, budget: Fraction, event: PrivacyEvent, mechanism: Mechanism, delta: Fraction
+) -> RunPrivacy:
     from tallyveil.accounting.composition import compose
 
-    event = run.event()
     exact = compose(event, neighbours=NEIGHBOURS).epsilon(delta)
     changed = compose(changed_event(event), neighbours=NEIGHBOURS).epsilon(delta)
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
     rho = rho_of(event) if gaussian else None
     return RunPrivacy(
-        run=run.run,
-        budget=run.budget,
+        run=name,
+        budget=budget,
         delta=delta,
         exact=exact.upper,
         exact_lower=exact.lower,

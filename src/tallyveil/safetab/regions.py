@@ -10,15 +10,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Int32s, Integers
 from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.kernels.records.safetab_groups import order_by_region
 from tallyveil.safetab.config import GEOGRAPHIES, SafetabConfig
 from tallyveil.safetab.files import GEOGRAPHY, read_file
 from tallyveil.safetab.input_errors import some
 
-Int64Array = NDArray[np.int64]
-Int32Array = NDArray[np.int32]
-BlocksOf = tuple[Int64Array, Int32Array]
+BlocksOf = tuple[Integers, Int32s]
 
 NO_PLACE = 99999
 NO_AIANNH = 9999
@@ -43,9 +42,9 @@ class Regions:
     """
 
     run: str
-    blocks: Int64Array
-    ids: Mapping[str, Int64Array]
-    region_of: Mapping[str, Int32Array]
+    blocks: Integers
+    ids: Mapping[str, Integers]
+    region_of: Mapping[str, Int32s]
 
     def names(self, geography: str) -> pl.Series:
         """Region ids as published: digits with their leading zeros."""
@@ -126,7 +125,7 @@ def _regions(run: str, frame: pl.DataFrame) -> Regions:
     return Regions(run, _frozen(np.array(blocks)), ids, region_of)
 
 
-def same_blocks(regions: Regions, geography: str, other: str) -> Int32Array:
+def same_blocks(regions: Regions, geography: str, other: str) -> Int32s:
     """For each region of a geography, the region of another one that has exactly the same blocks, or -1.
 
     Public: it reads the geography alone, empty blocks included.

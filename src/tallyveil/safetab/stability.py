@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Int16s
 from tallyveil.safetab.iterations import View
-
-Shorts = NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def common_record(
 
 
 def _most(
-    codes: NDArray[np.int64], alone_of: Shorts, combination_of: Shorts, k: int
+    codes: NDArray[np.int64], alone_of: Int16s, combination_of: Int16s, k: int
 ) -> tuple[int, tuple[int, ...]]:
     """Largest number of race iterations of at most k codes, and such codes."""
     best = _distinct(codes, combination_of, k)
@@ -107,7 +106,7 @@ def _most(
     return most, best
 
 
-def _distinct(codes: NDArray[np.int64], combination_of: Shorts, k: int) -> tuple[int, ...]:
+def _distinct(codes: NDArray[np.int64], combination_of: Int16s, k: int) -> tuple[int, ...]:
     """Up to k of the codes, with distinct combinations."""
     own = codes[combination_of[codes] >= 0]
     _, first = np.unique(combination_of[own], return_index=True)

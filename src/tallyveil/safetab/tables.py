@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.safetab.ages import DETAILS, SEXES
 from tallyveil.safetab.config import NATIONWIDE, SafetabConfig
 from tallyveil.safetab.coterminous import Twin
@@ -24,7 +25,6 @@ from tallyveil.safetab.plan import LevelSet, suppression_bound
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.sums import noise_sum, quantile_of_sum, raised_margin
 
-Int64Array = NDArray[np.int64]
 _Worth = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
 """Quality of a measured number; variance and margin of its estimate."""
 
@@ -60,10 +60,10 @@ class _Groups:
     detail: int
     measured: int
     bounds: tuple[int | None, int | None]
-    regions: Int64Array
-    iterations: Int64Array
-    stage_1: Int64Array
-    cells: Int64Array
+    regions: Integers
+    iterations: Integers
+    stage_1: Integers
+    cells: Integers
 
     def kept(self, rows: NDArray[np.bool_]) -> "_Groups":
         """Some of the groups."""
@@ -118,7 +118,7 @@ class SetTables:
         return pl.concat(frames) if frames else _empty(T2_COLUMNS, ("SAME_AS",))
 
     def _add(
-        self, part: GroupMeasurements, detail: int, places: Int64Array, cells: Int64Array, width: int
+        self, part: GroupMeasurements, detail: int, places: Integers, cells: Integers, width: int
     ) -> None:
         if not len(places):
             return
@@ -136,11 +136,12 @@ class SetTables:
     def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[_Groups, str, pl.Series, bool]]:
         """Groups of every detail: (groups, geography, region ids by position, whether they are a twin's)."""
         own = self.set.geography
+        names = self.regions.names(own)
         for parts in self._parts:
             if not parts:
                 continue
             groups = _joined(parts)
-            yield groups, own, self.regions.names(own), False
+            yield groups, own, names, False
             for geography in dict.fromkeys(twin.geography for twin in twins):
                 of_geography = [twin for twin in twins if twin.geography == geography]
                 for copied in self._copied(groups, of_geography):
@@ -206,7 +207,7 @@ class SetTables:
         }
         return pl.DataFrame(columns)
 
-    def _numbers(self, groups: _Groups, sums: Sequence[Int64Array]) -> dict[str, Any]:
+    def _numbers(self, groups: _Groups, sums: Sequence[Integers]) -> dict[str, Any]:
         """COUNT and quality columns of several sums of cells of each group, a group's sums beside one another."""
         size = len(groups.regions)
         shifts, methods = np.zeros(size, np.int64), np.full(size, Method.MEASURED, np.int64)
@@ -231,9 +232,7 @@ class SetTables:
         }
         return found | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
 
-    def _number(
-        self, groups: _Groups, cells: Int64Array, shifts: Int64Array, worth: _Worth
-    ) -> dict[str, Any]:
+    def _number(self, groups: _Groups, cells: Integers, shifts: Integers, worth: _Worth) -> dict[str, Any]:
         """COUNT and its quality for the sum of some of the cells of each group."""
         plain = groups.cells[:, cells].sum(axis=1)
         count = self._raised(groups.cells[:, cells]).sum(axis=1)
@@ -269,7 +268,7 @@ class SetTables:
             "ITERATION_CODE": codes.gather(iterations),
         }
 
-    def _raised(self, cells: Int64Array) -> Int64Array:
+    def _raised(self, cells: Integers) -> Integers:
         return cells if self.allow_negative else np.maximum(cells, 0)
 
 
@@ -305,7 +304,7 @@ def _joined(parts: list[_Groups]) -> _Groups:
 
 
 def _constant(text: str, n: int) -> pl.Series:
-    return pl.select(pl.repeat(text, n, dtype=pl.String)).to_series()
+    return pl.Series([text], dtype=pl.String).new_from_index(0, n)
 
 
 def _tiled(values: list[str], times: int) -> pl.Series:

@@ -5,13 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Integers
 
 ENTITY_COLUMNS = ("place", "county_subdivision", "school_district", "tribal_area")
 """Families of the table of entities; each is disjoint, and null stands for "in none"."""
 
-Points = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 # How many blocks an area has, about what they have in the fifty states.
 BLOCKS_PER_PLACE, BLOCKS_PER_SUBDIVISION, BLOCKS_PER_DISTRICT, BLOCKS_PER_TRIBAL_AREA = 330, 320, 840, 60_000
@@ -66,7 +65,7 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
     )
 
 
-def hilbert_points(n: int) -> Points:
+def hilbert_points(n: int) -> Floats:
     """Points evenly spaced along a Hilbert curve through the unit square; shape (n, 2)."""
     d = np.arange(n, dtype=np.int64) * (1 << (2 * _CURVE_ORDER)) // max(n, 1)
     x, y = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -86,26 +85,26 @@ def _some(n: int, blocks_each: int) -> int:
     return max(round(n / blocks_each), 1)
 
 
-def _cells(points: Points, n: int, generator: np.random.Generator) -> Labels:
+def _cells(points: Floats, n: int, generator: np.random.Generator) -> Integers:
     """The nearest of n random centres."""
     from scipy.spatial import cKDTree
 
-    found: Labels = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
+    found: Integers = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
     return found
 
 
-def _discs(points: Points, n: int, share: float, spread: float, generator: np.random.Generator) -> Labels:
+def _discs(points: Floats, n: int, share: float, spread: float, generator: np.random.Generator) -> Integers:
     """The nearest of n centres where it is within its radius, else -1; the discs have that share of the square."""
     from scipy.spatial import cKDTree
 
     centre, radius = generator.random((n, 2)), generator.lognormal(0.0, spread, n)
     radius *= np.sqrt(share / np.pi / np.sum(radius**2))
     distance, nearest = cKDTree(centre).query(points)
-    found: Labels = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
+    found: Integers = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
     return found
 
 
-def _named(name: str, before: str, labels: Labels, after: str = "") -> pl.Series:
+def _named(name: str, before: str, labels: Integers, after: str = "") -> pl.Series:
     """Codes of five digits with the state's in front or behind; null for -1."""
     codes = before + pl.Series(labels).cast(pl.String).str.zfill(5) + after
     frame = pl.DataFrame({"code": codes, "label": labels})

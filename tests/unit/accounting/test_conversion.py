@@ -10,7 +10,7 @@ from tallyveil.accounting import conversion
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
-from tallyveil.accounting.engines.tails import NOTHING, Tails
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
 from tallyveil.errors import BudgetError, SolverError
 
@@ -22,7 +22,7 @@ LAPLACES = (LaplaceLoss(Fraction(2), 1, 2),)
 class Around:
     """The tails of another engine, with delta widened by a constant factor on either side."""
 
-    inner: object
+    inner: LossEngine
     below: float
     above: float
     name: str = "around"

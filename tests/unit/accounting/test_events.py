@@ -137,16 +137,6 @@ def test_events_are_values() -> None:
         event.variance = Fraction(1)  # type: ignore[misc]
 
 
-def test_an_adaptive_choice_is_among_equal_losses() -> None:
-    twice = SequentialEvent((DiscreteLaplace(3), DiscreteLaplace(3)))
-    AdaptiveEvent((DiscreteLaplace(3, multiplicity=2), twice))
-    for other in (DiscreteLaplace(3), DiscreteLaplace(3, 2), DiscreteGaussian(3, 1, 2), SequentialEvent(())):
-        with pytest.raises(BudgetError, match="2 different loss laws"):
-            AdaptiveEvent((twice, other))
-    with pytest.raises(BudgetError, match=r"non-private event has no finite guarantee \(a look\)"):
-        AdaptiveEvent((NonPrivateEvent("a look"),))
-
-
 @pytest.mark.parametrize("kind", [AdaptiveEvent, WorstEvent])
 def test_a_choice_is_among_something(kind) -> None:
     with pytest.raises(BudgetError, match="has no branch"):

@@ -268,7 +268,7 @@ def production(shared_data: Path) -> Path:
     return shared_data / "safetab" / "safetab_p_NMFv7-2020"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy() -> Any:
     """The functions of this file, for tests."""
     import types

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
 from tallyveil.accounting.bounds import Bounds
@@ -41,6 +40,7 @@ from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
 
 GRID_LENGTH = 1 << 21
@@ -53,9 +53,6 @@ _MOST_GROWTH = 600.0
 _WINDOW = 34.0  # minus the logarithm of the mass left outside on either side: 1.7e-15
 _OUTSIDE = 4 * math.exp(-_WINDOW)
 _COARSENESS = 1.0  # of the tilts: each law is dear, and half a standard deviation off costs nothing
-
-Reals = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +74,10 @@ class RoundedLaw:
     tilt: Fraction
     step: Fraction
     origin: Fraction
-    weights: Reals
+    weights: Floats
     error: float
     entry_error: float
-    excess: Reals
+    excess: Floats
     shift: Fraction
 
 
@@ -159,7 +156,7 @@ class RoundedFFT:
         total, error = _summed(law, begin, np.exp(-s * distance), s * distance)
         return log_of(scale, total, error)
 
-    def _above(self, law: RoundedLaw, epsilon: Fraction, tilt: Fraction) -> tuple[int, float, Reals, Bounds]:
+    def _above(self, law: RoundedLaw, epsilon: Fraction, tilt: Fraction) -> tuple[int, float, Floats, Bounds]:
         """First index above epsilon, its gap, distances from it on, and ln of exp(K(s) - tilt * its loss)."""
         index = (epsilon - law.origin) // law.step + 1
         point = law.origin + index * law.step
@@ -242,8 +239,8 @@ class _Sums:
 
     divided: Complexes
     bounding: Complexes
-    size: Reals
-    off: Reals
+    size: Floats
+    off: Floats
     error: float
     mass: float
 
@@ -287,7 +284,7 @@ def _placed(law: TiltedLaw, ratio: float, step: float, after: int) -> _Placed:
     down = law.weights * np.exp(-tilt * part * step)
     raised = law.weights * share * np.exp(tilt * (1 - part) * step)
 
-    def on_grid(masses: Reals) -> Reals:
+    def on_grid(masses: Floats) -> Floats:
         return np.bincount(places, weights=masses, minlength=GRID_LENGTH).astype(np.float64, copy=False)
 
     weighted = on_grid(down * share * -np.expm1(-(1 - part) * step))
@@ -304,7 +301,7 @@ def _placed(law: TiltedLaw, ratio: float, step: float, after: int) -> _Placed:
     )
 
 
-def _summed(law: RoundedLaw, begin: int, values: Reals, exponents: Reals) -> tuple[float, float]:
+def _summed(law: RoundedLaw, begin: int, values: Floats, exponents: Floats) -> tuple[float, float]:
     terms = law.weights[begin:] * values
     rounding = UNIT * float((np.abs(terms) * (4 * exponents + 80)).sum())
     greatest = float(values.max(initial=0.0))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.subspace_counts import noisy_answers
 from tallyveil.errors import ConstraintError, SolverError
@@ -17,7 +18,6 @@ from tallyveil.plan.lattice_draws import SubspaceDraw
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
 from tallyveil.storage.write import write_parquet
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -70,7 +70,7 @@ def draw_subspace(
 
 
 def _write(
-    root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array, tags: dict[str, str]
+    root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers, tags: dict[str, str]
 ) -> None:
     codes = [str(code) for code in spine.geocodes[draw.level]]
     frame = pl.DataFrame(
@@ -84,7 +84,7 @@ def _write(
     write_parquet(drawn_path(root, draw.item.geolevel, draw.item.query), frame, tags)
 
 
-def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array) -> None:
+def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers) -> None:
     below = np.argwhere(noisy < 0)
     if len(below):
         geounit, answer = (int(i) for i in below[0])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.budget.noise_size import certify_noise
 from tallyveil.confidential.histogram import ConfidentialHistogram
@@ -58,7 +59,7 @@ from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.storage.write import write_json
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -292,7 +293,7 @@ class _Release:
         """Writes the measurements of a chunk, under the chunk's number."""
         tags = run.tags
 
-        def keep(number: int, wanted: FamilyAnswers, values: Int64Array) -> None:
+        def keep(number: int, wanted: FamilyAnswers, values: Integers) -> None:
             variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
             write_support_measurements(run.path, number, wanted, values, variances, self.spine, tags)
 

@@ -5,19 +5,15 @@ its values, one for each answer of each child, likewise, with the children of a 
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.vectors import sort_first
-
-Integers = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
-Booleans = npt.NDArray[np.bool_]
 
 
 @njit(nogil=True, cache=True)
 def number_answers(
-    answer_of_cell: Labels, cells: Integers, number: Labels, found: Labels, out: Labels
+    answer_of_cell: Int32s, cells: Integers, number: Int32s, found: Int32s, out: Int32s
 ) -> int:
     """Number the distinct answers that some cells count in, in rising order of the answers.
 
@@ -53,8 +49,8 @@ def number_answers(
 
 @njit(nogil=True, cache=True)
 def list_answers(
-    answer_of_cell: Labels, n_answers: Integers, offsets: Integers, cells: Integers, settled: Booleans
-) -> tuple[Labels, Integers, Integers]:
+    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
+) -> tuple[Int32s, Integers, Integers]:
     """The answers that the support of each family reaches.
 
     Args:
@@ -90,8 +86,8 @@ def list_answers(
 
 
 def list_answers_reference(
-    answer_of_cell: Labels, n_answers: Integers, offsets: Integers, cells: Integers, settled: Booleans
-) -> tuple[Labels, Integers, Integers]:
+    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
+) -> tuple[Int32s, Integers, Integers]:
     """Twin of `list_answers`."""
     columns = np.full((n_answers.size, cells.size), -1, np.int32)
     answers: list[int] = []
@@ -149,7 +145,7 @@ def add_counts(
     answers: Integers,
     begin: Integers,
     child_begin: Integers,
-    answer_of_cell: Labels,
+    answer_of_cell: Int32s,
     n_answers: int,
     offsets: Integers,
     cells: Integers,
@@ -188,7 +184,7 @@ def add_counts_reference(
     answers: Integers,
     begin: Integers,
     child_begin: Integers,
-    answer_of_cell: Labels,
+    answer_of_cell: Int32s,
     n_answers: int,
     offsets: Integers,
     cells: Integers,

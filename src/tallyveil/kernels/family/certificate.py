@@ -6,9 +6,10 @@ The numpy twin and specification is `tallyveil.estimation.program.residual_perso
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.family.descent import gradients, row_activity
-from tallyveil.kernels.family.program import Floats, Integers, Labels, Program
+from tallyveil.kernels.family.program import Program
 
 CERTIFIED_PERSONS = 1e-7
 """A point no further from its optimality conditions is certified."""
@@ -81,7 +82,7 @@ def _larger(worst: float, value: float) -> float:
 
 @njit(nogil=True, cache=True)
 def squared_deviation(
-    labels: Labels, widths: Integers, values: Integers, weights: Floats, estimate: Floats
+    labels: Int32s, widths: Integers, values: Integers, weights: Floats, estimate: Floats
 ) -> float:
     """Sum over queries of weight * (Q x - y)^2, over the answers that hold a cell; arrays as in `PassArrays`."""
     n_children, n_cells = estimate.shape
@@ -107,7 +108,7 @@ def squared_deviation(
 
 
 def squared_deviation_reference(
-    labels: Labels, widths: Integers, values: Integers, weights: Floats, estimate: Floats
+    labels: Int32s, widths: Integers, values: Integers, weights: Floats, estimate: Floats
 ) -> float:
     """Twin of `squared_deviation`."""
     total, n_children = 0.0, estimate.shape[0]

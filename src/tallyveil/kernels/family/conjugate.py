@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
-from tallyveil.kernels.family.program import Floats, Program
+from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.vectors import set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8

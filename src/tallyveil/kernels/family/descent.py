@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 
 PARTIAL_SWEEPS = 2
@@ -381,7 +382,7 @@ def _bounds_of_cells(program: Program) -> tuple[Integers, Integers]:
 
 
 @internal
-def _bounds_in_use(program: Program) -> Booleans:
+def _bounds_in_use(program: Program) -> Bools:
     """Whether a label of a bound has a row in some child, [b, labels]."""
     n_bounds = program.bound_label.shape[0]
     most = 0

@@ -8,15 +8,12 @@ them as well, by Woodbury's formula. B is H's diagonal or, where a ridge leaves 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
-
-Places = npt.NDArray[np.uint32]
-"""Unsigned, so that a loop need not ask whether they count from the end."""
+from tallyveil.kernels.family.program import Program
 
 
 class Face(NamedTuple):
@@ -36,7 +33,7 @@ class Face(NamedTuple):
         system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
     """
 
-    cells: Places
+    cells: Uint32s
     cells_of: Integers
     give: Floats
     cell_stiffness: Floats
@@ -44,14 +41,14 @@ class Face(NamedTuple):
     schur: Floats
     rows: Integers
     row_begin: Integers
-    members: Places
+    members: Uint32s
     compliance: float
     system: Floats
 
 
 @njit(nogil=True, cache=True)
 def list_face(
-    program: Program, free: Booleans, side: Integers, row_compliance: float, whole: bool
+    program: Program, free: Bools, side: Integers, row_compliance: float, whole: bool
 ) -> tuple[bool, Face]:
     """What solving on a face needs to know of it.
 
@@ -107,8 +104,8 @@ def list_face(
 
 @internal
 def _members(
-    program: Program, side: Integers, cells: Places, cells_of: Integers
-) -> tuple[Integers, Integers, Places]:
+    program: Program, side: Integers, cells: Uint32s, cells_of: Integers
+) -> tuple[Integers, Integers, Uint32s]:
     """Binding rows, where the members of each begin, and the members: places of free variables."""
     m = 0
     for row in range(side.size):

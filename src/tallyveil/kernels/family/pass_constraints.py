@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Labels
 from tallyveil.kernels.rounding.arrays import Bounds
 from tallyveil.kernels.vectors import set_rows, set_to
 
@@ -16,7 +16,7 @@ UNBOUNDED = 2**62
 
 
 @internal
-def anyone(allowed: Booleans) -> bool:
+def anyone(allowed: Bools) -> bool:
     """Whether any child may be above zero in any cell."""
     for c in range(allowed.shape[0]):
         for i in range(allowed.shape[1]):
@@ -26,7 +26,7 @@ def anyone(allowed: Booleans) -> bool:
 
 
 @internal
-def marked(flags: Booleans) -> Integers:
+def marked(flags: Bools) -> Integers:
     """Positions of the flags that are set."""
     found, n = np.empty(flags.size, np.int64), 0
     for i in range(flags.size):
@@ -47,7 +47,7 @@ def widened(first: Any, second: Any, shift: Any) -> Any:
 
 
 @internal
-def stacked(first: Labels, second: Labels) -> Labels:
+def stacked(first: Int32s, second: Int32s) -> Int32s:
     """The rows of both."""
     both = np.empty((first.shape[0] + second.shape[0], first.shape[1]), np.int32)
     set_rows(both, first)
@@ -74,7 +74,7 @@ def flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
 
 
 @internal
-def carry(labels: Labels, widths: Integers, estimate: Floats, slack: float, allowed: Booleans) -> Floats:
+def carry(labels: Int32s, widths: Integers, estimate: Floats, slack: float, allowed: Bools) -> Floats:
     """Answers of an estimate, query after query, child after child.
 
     Cells of answers that must stay at zero are taken away, so that later programs keep an interior.

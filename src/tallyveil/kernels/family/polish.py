@@ -8,12 +8,13 @@ two or three steps settle their prices, and the face is solved exactly.
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
 from tallyveil.kernels.family.conjugate import correct
 from tallyveil.kernels.family.descent import row_activity
 from tallyveil.kernels.family.face import Face, list_face
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.family.swap import swap
 from tallyveil.kernels.vectors import set_rows, set_to
 
@@ -227,7 +228,7 @@ def _manner(step: int, full_swaps: int) -> int:
 @internal
 def _guess(
     program: Program, x: Floats, cell_price: Floats, row_price: Floats, costs: Floats, activity: Floats
-) -> tuple[Booleans, Integers]:
+) -> tuple[Bools, Integers]:
     """A variable is free where it is larger than its reduced cost, both in persons; a row likewise.
 
     Reduced costs and activity are left in the last two arguments.
@@ -252,7 +253,7 @@ def _guess(
 
 
 @internal
-def _free_a_child(program: Program, free: Booleans, x: Floats) -> None:
+def _free_a_child(program: Program, free: Bools, x: Floats) -> None:
     """Free the largest variable of every inhabited cell that has none."""
     if not program.has_sums:
         return
@@ -269,7 +270,7 @@ def _free_a_child(program: Program, free: Booleans, x: Floats) -> None:
 
 @internal
 def _on_face(
-    free: Booleans, side: Integers, x: Floats, row_price: Floats, face_x: Floats, face_price: Floats
+    free: Bools, side: Integers, x: Floats, row_price: Floats, face_x: Floats, face_price: Floats
 ) -> bool:
     """A point with zeros where the face has them; whether it differs from the point given."""
     moved = False

@@ -4,13 +4,7 @@ Sizes: C children of K kinds, s support cells, g merged cells, p partitions with
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
-Booleans = npt.NDArray[np.bool_]
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 
 DENSE_CELLS = 64
 """With more cells than this, H is never written out; its products go through the answers' sums, which are fewer."""
@@ -41,14 +35,14 @@ class PassArrays(NamedTuple):
         upper: Likewise; inf: none.
     """
 
-    allowed: Booleans
+    allowed: Bools
     inhabitants: Floats
     has_sums: bool
-    labels: Labels
+    labels: Int32s
     widths: Integers
     values: Integers
     weights: Floats
-    bound_labels: Labels
+    bound_labels: Int32s
     bound_widths: Integers
     lower: Floats
     upper: Floats
@@ -87,7 +81,7 @@ class Program(NamedTuple):
         row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
     """
 
-    allowed: Booleans
+    allowed: Bools
     has_sums: bool
     sums: Floats
     kind: Integers

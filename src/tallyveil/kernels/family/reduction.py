@@ -6,19 +6,10 @@ partitions, the same rows, in the same order. Sizes are named in `tallyveil.kern
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.merging import merge_cells
-from tallyveil.kernels.family.program import (
-    DENSE_CELLS,
-    MOST_ENTRIES,
-    SOFTEST,
-    Booleans,
-    Floats,
-    Integers,
-    Labels,
-    PassArrays,
-    Program,
-)
+from tallyveil.kernels.family.program import DENSE_CELLS, MOST_ENTRIES, SOFTEST, PassArrays, Program
 from tallyveil.kernels.family.ridge import fill_hessian, ridges
 from tallyveil.kernels.vectors import sort_first
 
@@ -212,7 +203,7 @@ def _partitions(
 
 
 @internal
-def _canonical(given: Labels, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
+def _canonical(given: Int32s, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
     """Number labels of merged cells in order of appearance; returns how many there are."""
     number = np.full(width, -1, np.int64)
     n = 0
@@ -255,7 +246,7 @@ def _fill_linear(by_cell: Integers, targets: Floats, linear: Floats) -> None:
 
 @internal
 def _rows(
-    one: PassArrays, first: Integers, allowed: Booleans, sums: Floats
+    one: PassArrays, first: Integers, allowed: Bools, sums: Floats
 ) -> tuple[
     Integers,
     Integers,

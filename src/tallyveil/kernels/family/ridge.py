@@ -5,8 +5,8 @@ The numpy twin and specification is in `tallyveil.estimation.reduction`.
 
 import numpy as np
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Floats, Integers
 
 RIDGE = 2.0**-14
 """Weight of the ridge, in weights of the noisiest query; see `tallyveil.estimation.reduction`."""

@@ -5,11 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
 from tallyveil.kernels.family.polish import polish
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Labels, PassArrays, Program
+from tallyveil.kernels.family.program import PassArrays, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.vectors import set_rows, set_to
 
@@ -52,14 +53,14 @@ def solve_pass(one: PassArrays) -> Answer:
 
 @njit(nogil=True, cache=True)
 def solve_arrays(
-    allowed: Booleans,
+    allowed: Bools,
     inhabitants: Floats,
     has_sums: bool,
-    labels: Labels,
+    labels: Int32s,
     widths: Integers,
     values: Integers,
     weights: Floats,
-    bound_labels: Labels,
+    bound_labels: Int32s,
     bound_widths: Integers,
     lower: Floats,
     upper: Floats,

@@ -5,14 +5,15 @@ The numpy twin and specification is `tallyveil.estimation.active_set`.
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family.program import Program
 
 
 @internal
 def swap(
     program: Program,
-    free: Booleans,
+    free: Bools,
     side: Integers,
     x: Floats,
     costs: Floats,

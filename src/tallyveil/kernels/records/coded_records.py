@@ -7,20 +7,16 @@ all several codes, each record's ended by -1. So a record takes 4 bytes, and a f
 from itertools import takewhile
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int16]
-Places = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+from tallyveil.arrays import Bools, Int16s, Int32s, Integers
 
 COUNTIES = 1000
 """Most counties of a state: their numbers have three digits."""
 
 
 @njit(nogil=True, cache=True)
-def check_lists(races: Places, n_read: int) -> tuple[bool, bool]:
+def check_lists(races: Int32s, n_read: int) -> tuple[bool, bool]:
     """Whether a record has a code after none, and one beyond those that are read.
 
     Args:
@@ -36,7 +32,7 @@ def check_lists(races: Places, n_read: int) -> tuple[bool, bool]:
     return gap, later
 
 
-def check_lists_reference(races: Places, n_read: int) -> tuple[bool, bool]:
+def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:
     """Twin of `check_lists`."""
     gap = (races[:, 1:] > 0) & (races[:, :-1] == 0)
     return bool(gap.any()), bool((races[:, max(n_read, 1) :] > 0).any())
@@ -44,18 +40,18 @@ def check_lists_reference(races: Places, n_read: int) -> tuple[bool, bool]:
 
 @njit(nogil=True, cache=True)
 def code_rows(
-    parsed: Places,
-    wanted: Flags,
+    parsed: Int32s,
+    wanted: Bools,
     counties: Integers,
     blocks: Integers,
-    position: Shorts,
+    position: Int16s,
     first_list: int,
-    rows: Places,
-    places: Places,
-    races: Places,
-    ethnicity: Shorts,
-    lists: Shorts,
-    unknown: Flags,
+    rows: Int32s,
+    places: Int32s,
+    races: Int32s,
+    ethnicity: Int16s,
+    lists: Int16s,
+    unknown: Bools,
 ) -> tuple[int, int]:
     """Code the records of one run.
 
@@ -117,18 +113,18 @@ def code_rows(
 
 
 def code_rows_reference(
-    parsed: Places,
-    wanted: Flags,
+    parsed: Int32s,
+    wanted: Bools,
     counties: Integers,
     blocks: Integers,
-    position: Shorts,
+    position: Int16s,
     first_list: int,
-    rows: Places,
-    places: Places,
-    races: Places,
-    ethnicity: Shorts,
-    lists: Shorts,
-    unknown: Flags,
+    rows: Int32s,
+    places: Int32s,
+    races: Int32s,
+    ethnicity: Int16s,
+    lists: Int16s,
+    unknown: Bools,
 ) -> tuple[int, int]:
     """Twin of `code_rows`; looks blocks up by their number alone."""
     where = {int(block): place for place, block in enumerate(blocks)}
@@ -152,7 +148,7 @@ def code_rows_reference(
 
 
 @njit(nogil=True, cache=True)
-def order_lists(order: Places, races: Places, lists: Shorts, ordered: Places, further: Shorts) -> int:
+def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s) -> int:
     """Put records into another order, and their lists of several codes with them.
 
     Args:
@@ -182,7 +178,7 @@ def order_lists(order: Places, races: Places, lists: Shorts, ordered: Places, fu
 
 
 def order_lists_reference(
-    order: Places, races: Places, lists: Shorts, ordered: Places, further: Shorts
+    order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s
 ) -> int:
     """Twin of `order_lists`."""
     found: list[int] = []

@@ -12,13 +12,9 @@ each with the people `start[block]` to `start[block + 1]`.
 from itertools import takewhile
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int16]
-Places = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.int8]
+from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
 
 MOST_ITERATIONS = 16
 """Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""
@@ -27,12 +23,12 @@ MOST_ITERATIONS = 16
 @njit(nogil=True, cache=True)
 def person_iterations(
     race: int,
-    lists: Shorts,
+    lists: Int16s,
     ethnicity: int,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    out: Places,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    out: Int32s,
 ) -> int:
     """List the iterations of one person, each once; returns how many.
 
@@ -75,12 +71,12 @@ def person_iterations(
 
 def person_iterations_reference(
     race: int,
-    lists: Shorts,
+    lists: Int16s,
     ethnicity: int,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    out: Places,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    out: Int32s,
 ) -> int:
     """Twin of `person_iterations`, by sets."""
     own = [race] if race >= 0 else [*takewhile(lambda code: code >= 0, lists[~race:].tolist())]
@@ -96,14 +92,14 @@ def person_iterations_reference(
 def count_totals(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
     totals: Integers,
 ) -> None:
     """Add the people of each population group to `totals`.
@@ -144,14 +140,14 @@ def count_totals(
 def count_totals_reference(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
     totals: Integers,
 ) -> None:
     """Twin of `count_totals`."""
@@ -169,16 +165,16 @@ def count_totals_reference(
 def count_tables(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    cells: Bytes,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    slots: Places,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    cells: Int8s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    slots: Int32s,
     tables: Integers,
 ) -> None:
     """Add the people of the groups that have a slot to their tables of sex by age.
@@ -224,16 +220,16 @@ def count_tables(
 def count_tables_reference(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    cells: Bytes,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    slots: Places,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    cells: Int8s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    slots: Int32s,
     tables: Integers,
 ) -> None:
     """Twin of `count_tables`."""
@@ -250,7 +246,7 @@ def count_tables_reference(
 
 
 @njit(nogil=True, cache=True)
-def order_by_region(region: Places, n_regions: int, start: Integers, order: Places) -> None:
+def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
     """Sort things (persons by block, blocks by region), keeping their order within one; -1 is none and left out.
 
     Args:
@@ -273,7 +269,7 @@ def order_by_region(region: Places, n_regions: int, start: Integers, order: Plac
             place[own] += 1
 
 
-def order_by_region_reference(region: Places, n_regions: int, start: Integers, order: Places) -> None:
+def order_by_region_reference(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
     """Twin of `order_by_region`."""
     (inside,) = np.nonzero(region >= 0)
     start[0] = 0
@@ -282,7 +278,7 @@ def order_by_region_reference(region: Places, n_regions: int, start: Integers, o
 
 
 @njit(nogil=True, cache=True)
-def choose_detail(stage_1: Integers, thresholds: Integers, detail: Bytes, slots: Places) -> int:
+def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
     """Choose each group's detail by its noisy count, and number the groups that get a table.
 
     Args:
@@ -307,7 +303,7 @@ def choose_detail(stage_1: Integers, thresholds: Integers, detail: Bytes, slots:
     return n
 
 
-def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Bytes, slots: Places) -> int:
+def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
     """Twin of `choose_detail`."""
     detail[:] = np.searchsorted(thresholds, stage_1, side="right")
     chosen = detail > 0
@@ -318,7 +314,7 @@ def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Byt
 
 
 @njit(nogil=True, cache=True)
-def list_totals(totals: Integers, detail: Bytes, keep_above: int, places: Integers) -> int:
+def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
     """List the groups whose total is published: detail 0 and a count above a bound.
 
     Args:
@@ -341,7 +337,7 @@ def list_totals(totals: Integers, detail: Bytes, keep_above: int, places: Intege
     return n
 
 
-def list_totals_reference(totals: Integers, detail: Bytes, keep_above: int, places: Integers) -> int:
+def list_totals_reference(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
     """Twin of `list_totals`."""
     totals[detail != 0] = 0
     (found,) = np.nonzero(((detail == 0) & (totals > keep_above)).reshape(-1))

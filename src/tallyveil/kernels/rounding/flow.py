@@ -3,8 +3,9 @@
 import numpy as np
 from numba import njit
 
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Flags, Integers
-from tallyveil.kernels.rounding.laminar_forest import Labels, laminar_forest
+from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.laminar_forest import laminar_forest
 from tallyveil.kernels.rounding.network import aim, rounding_network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
@@ -20,9 +21,9 @@ defect); nothing left to choose."""
 
 @njit(nogil=True, cache=True)
 def round_by_flow(
-    labels: Labels,
+    labels: Int32s,
     stage: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     parent_counts: Integers,
@@ -74,9 +75,9 @@ def round_by_flow(
 
 @njit(nogil=True, cache=True)
 def attained(
-    labels: Labels,
+    labels: Int32s,
     stage: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     parent_counts: Integers,
@@ -124,9 +125,9 @@ def attained(
 
 
 def round_by_flow_reference(
-    labels: Labels,
+    labels: Int32s,
     stage: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     parent_counts: Integers,

@@ -3,13 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Int32s, Integers
 from tallyveil.kernels.compiled import internal
-
-Integers = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
 
 
 class Forest(NamedTuple):
@@ -27,7 +24,7 @@ class Forest(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def laminar_forest(labels: Labels) -> tuple[bool, Forest]:
+def laminar_forest(labels: Int32s) -> tuple[bool, Forest]:
     """Order the sets of all queries by inclusion.
 
     Sets are placed in order of falling size. A set whose cells do not all have the same smallest set so far
@@ -63,7 +60,7 @@ def laminar_forest(labels: Labels) -> tuple[bool, Forest]:
 
 
 @internal
-def _sets_of_queries(labels: Labels) -> tuple[Integers, Integers, Integers]:
+def _sets_of_queries(labels: Int32s) -> tuple[Integers, Integers, Integers]:
     """Size of every answer's set, [m, width]; each query's cells by answer, [m, s]; where each answer's begin."""
     m, s = labels.shape
     width = 1
@@ -104,7 +101,7 @@ def _falling(size: Integers, largest: int) -> Integers:
     return order
 
 
-def laminar_forest_reference(labels: Labels) -> tuple[bool, set[frozenset[int]]]:
+def laminar_forest_reference(labels: Int32s) -> tuple[bool, set[frozenset[int]]]:
     """Twin of `laminar_forest`: whether all sets are nested or disjoint, and the sets."""
     sets = {
         frozenset(np.flatnonzero(one == k).tolist())

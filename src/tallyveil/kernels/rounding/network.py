@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Integers
 from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Flags, Integers, Network
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
 from tallyveil.kernels.rounding.laminar_forest import Forest
 from tallyveil.kernels.rounding.start import first_flow
 from tallyveil.kernels.vectors import set_rows
@@ -63,7 +64,7 @@ def aim(target: int, nearest: bool) -> int:
 def rounding_network(
     forest: Forest,
     weight: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     left: Integers,
@@ -220,7 +221,7 @@ def _add_sets(
     forest: Forest,
     sets: _Sets,
     weight: Integers,
-    nearest: Flags,
+    nearest: Bools,
     net: Network,
     out: Integers,
 ) -> tuple[int, int]:
@@ -249,7 +250,7 @@ def _add_sets(
 
 
 @internal
-def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Flags, net: Network) -> int:
+def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools, net: Network) -> int:
     """Add the arcs out of a set's node: below the target, across it, above it. Returns the next arc."""
     node, reached, high = sets.number[z], sets.low[z], sets.high[z]
     whole, rest, priced = sets.target[z] // ONE, sets.target[z] % ONE, False

@@ -13,25 +13,21 @@ Source: Cunningham 1976, A network simplex method; Ahuja, Magnanti, Orlin 1993, 
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Bools, Int8s, Integers
 from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.rounding.spanning_tree import (
     ABOVE,
     ARC,
     DEPTH,
     SENSE,
-    Integers,
-    Marks,
     first_tree,
     rehang,
     reprice,
     shift,
 )
 from tallyveil.kernels.vectors import set_to
-
-Flags = npt.NDArray[np.bool_]
 
 OPTIMAL, INFEASIBLE, TOO_LARGE, STOPPED = 0, 1, 2, 3
 
@@ -54,7 +50,7 @@ def minimum_cost_flow(
     capacity: Integers,
     costs: Integers,
     supply: Integers,
-    useful: Flags,
+    useful: Bools,
     begin: Integers,
     first_arc: Integers,
 ) -> tuple[int, Integers, Integers]:
@@ -132,9 +128,9 @@ def _minimise(
     room: Integers,
     cost: Integers,
     flow: Integers,
-    state: Marks,
+    state: Int8s,
     tree: Integers,
-    mark: Marks,
+    mark: Int8s,
     potential: Integers,
     budget: int,
 ) -> int:
@@ -177,7 +173,7 @@ def _search(
     head: Integers,
     cost: Integers,
     potential: Integers,
-    state: Marks,
+    state: Int8s,
     ring: Integers,
     n_ring: int,
     place: int,
@@ -209,7 +205,7 @@ def _pivot(
     room: Integers,
     cost: Integers,
     flow: Integers,
-    state: Marks,
+    state: Int8s,
     tree: Integers,
     potential: Integers,
 ) -> None:
@@ -264,7 +260,7 @@ def _pivot(
 
 @internal
 def _freeze(
-    tail: Integers, head: Integers, cost: Integers, potential: Integers, state: Marks, mark: Marks
+    tail: Integers, head: Integers, cost: Integers, potential: Integers, state: Int8s, mark: Int8s
 ) -> None:
     """Hold every arc whose reduced cost is not zero where it is."""
     for arc in range(tail.size):

@@ -5,12 +5,9 @@ the root.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Int8s, Integers
 from tallyveil.kernels.compiled import internal
-
-Integers = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.int8]
 
 # Columns of the tree array: the node above, the arc to it, +1 if that arc leads up or -1, the depth, and the
 # doubly linked list of the nodes below. -1: none. Eight columns, so that a node is one line of the cache.
@@ -19,7 +16,7 @@ ABOVE, ARC, SENSE, DEPTH, BELOW, NEXT, PREVIOUS = 0, 1, 2, 3, 4, 5, 6
 
 @internal
 def first_tree(
-    tail: Integers, head: Integers, supply: Integers, first_arc: Integers, flow: Integers, state: Marks
+    tail: Integers, head: Integers, supply: Integers, first_arc: Integers, flow: Integers, state: Int8s
 ) -> Integers:
     """Hang every node on its first arc, or on an artificial arc that carries what does not balance."""
     n, n_arcs = supply.size, head.size

@@ -3,8 +3,9 @@
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.rounding.arrays import ONE, Entries, Integers, Network
+from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
 
 
 @njit(nogil=True, cache=True)

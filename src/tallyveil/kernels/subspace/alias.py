@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats, Integers, Words
 
 FRACTION_BITS = 39
 """Digits compared with a column's threshold; with at most 11 for the column, below the 53 of a float."""

@@ -23,12 +23,9 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Masses = npt.NDArray[np.uint32]
+from tallyveil.arrays import Integers, Uint32s, Words
 
 ABSOLUTE: Final = 0
 SQUARES: Final = 1
@@ -165,7 +162,7 @@ def high_product(u: np.uint64, n: np.uint64) -> Any:
 
 @njit(nogil=True, cache=True)
 def draw_jump(
-    bits: np.uint64, masses: Masses, totals: Words, finders: Integers, law: int
+    bits: np.uint64, masses: Uint32s, totals: Words, finders: Integers, law: int
 ) -> tuple[int, np.uint64]:
     """A jump and a height below it, uniform among the 2**32 points under the histogram of a jump law.
 
@@ -259,7 +256,7 @@ def jump_sweeps(
     steps: Integers,
     n_cells: int,
     laws: Integers,
-    masses: Masses,
+    masses: Uint32s,
     totals: Words,
     finders: Integers,
     block: int,

@@ -13,9 +13,9 @@ mirror image, also maximal: Bou-Rabee, Eberle, Zimmer 2020, section 2.3.
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Integers, Uint32s, Words
 from tallyveil.kernels.subspace.chain import (
     add_column,
     cell_size,
@@ -27,10 +27,6 @@ from tallyveil.kernels.subspace.chain import (
     size_budget,
     slice_ends,
 )
-
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Masses = npt.NDArray[np.uint32]
 
 _NEAR: Final = 16
 
@@ -159,7 +155,7 @@ def coupled_jump_sweeps(
     pivots: Integers,
     n_cells: int,
     laws: Integers,
-    masses: Masses,
+    masses: Uint32s,
     totals: Words,
     finders: Integers,
     block: int,

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers, Words
 from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Law: TypeAlias = tuple[int, float, int, Words]
 
 _NEAR = 16

@@ -9,11 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Floats, Integers, Words
 from tallyveil.kernels.subspace.sums import MARGIN, UNIT
-
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 MOST_RINGS = 1 << 12
 LEAST_TOTAL = 2.0**-40

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats, Integers, Words
 
 MARGIN = 2.0**-46
 """Relative to the probability of the node's sum: covers the errors of the tables, below 2**-47.4."""

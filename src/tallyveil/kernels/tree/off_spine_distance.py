@@ -12,10 +12,9 @@ Source: Cumings-Menon et al. 2023, Algorithm 1.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers
 
 
 class Touched(NamedTuple):

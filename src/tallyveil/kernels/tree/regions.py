@@ -7,11 +7,9 @@ covariance C between the two sets. P, G, U, X, Y as in `intervals.covariance`.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
+from tallyveil.arrays import Floats, Integers
 
 
 class Entries(NamedTuple):
@@ -26,9 +24,9 @@ class Entries(NamedTuple):
         both: Of their product.
     """
 
-    begin: Int64s
-    blocks: Int64s
-    place: Int64s
+    begin: Integers
+    blocks: Integers
+    place: Integers
     one: Floats
     other: Floats
     both: Floats
@@ -45,14 +43,14 @@ class Slopes(NamedTuple):
 class Parents(NamedTuple):
     """What the step needs of the parents: rows in the level's arrays, G, and X and Y or empty arrays."""
 
-    rows: Int64s
+    rows: Integers
     gain: Floats
     slope: Floats
     excess: Floats
 
 
 @njit(nogil=True, cache=True)
-def _multiply(dims: Int64s, begin: Int64s, a: Floats, b: Floats, sign: float, out: Floats) -> None:
+def _multiply(dims: Integers, begin: Integers, a: Floats, b: Floats, sign: float, out: Floats) -> None:
     """out += sign a b."""
     for k in range(len(dims)):
         d, at = dims[k], begin[k]
@@ -65,7 +63,7 @@ def _multiply(dims: Int64s, begin: Int64s, a: Floats, b: Floats, sign: float, ou
 
 
 @njit(nogil=True, cache=True)
-def _transpose(dims: Int64s, begin: Int64s, a: Floats, out: Floats) -> None:
+def _transpose(dims: Integers, begin: Integers, a: Floats, out: Floats) -> None:
     for k in range(len(dims)):
         d, at = dims[k], begin[k]
         for i in range(d):
@@ -75,8 +73,8 @@ def _transpose(dims: Int64s, begin: Int64s, a: Floats, out: Floats) -> None:
 
 @njit(nogil=True, cache=True)
 def step_up(
-    dims: Int64s,
-    begin: Int64s,
+    dims: Integers,
+    begin: Integers,
     entries: Entries,
     filtered: Floats,
     unknown: Floats,
@@ -173,8 +171,8 @@ def step_up(
 
 
 def step_up_reference(
-    dims: Int64s,
-    begin: Int64s,
+    dims: Integers,
+    begin: Integers,
     entries: Entries,
     filtered: Floats,
     unknown: Floats,

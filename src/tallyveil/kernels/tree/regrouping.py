@@ -13,11 +13,9 @@ t = sum b v^2.  It is measured with precision `own`, so its variance from below 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats, Integers
 
 TOLERANCE = 1e-11
 """Part of an objective by which a change must improve it, so that rounding never makes one."""
@@ -43,14 +41,14 @@ class Container(NamedTuple):
         limit: Most children of a group.
     """
 
-    below: Reals
-    carried: Reals
+    below: Floats
+    carried: Floats
     alike: Integers
     begin: Integers
     entity: Integers
-    slope: Reals
-    weight: Reals
-    outside_slope: Reals
+    slope: Floats
+    weight: Floats
+    outside_slope: Floats
     outside_weight: float
     outside: float
     precision: float
@@ -148,13 +146,13 @@ def _afresh(
     container: Container,
     group_of: Integers,
     size: Integers,
-    sums: Reals,
-    x: Reals,
-    y: Reals,
+    sums: Floats,
+    x: Floats,
+    y: Floats,
     g: int,
     h: int,
-    scalars: Reals,
-    terms: Reals,
+    scalars: Floats,
+    terms: Floats,
 ) -> float:
     """Sum two changed groups, and the container, anew: differences would gather rounding errors."""
     for one in (g, h):
@@ -174,7 +172,7 @@ def _afresh(
 
 
 @njit(nogil=True, cache=True)
-def _add(container: Container, c: int, sign: float, sums: Reals, x: Reals, y: Reals) -> None:
+def _add(container: Container, c: int, sign: float, sums: Floats, x: Floats, y: Floats) -> None:
     v = container.below[c]
     sums[0] += sign * v
     sums[1] += sign * container.carried[c] * v * v
@@ -185,7 +183,7 @@ def _add(container: Container, c: int, sign: float, sums: Reals, x: Reals, y: Re
 
 @njit(nogil=True, cache=True)
 def _contribute(
-    container: Container, sums: Reals, x: Reals, y: Reals, sign: float, scalars: Reals, terms: Reals
+    container: Container, sums: Floats, x: Floats, y: Floats, sign: float, scalars: Floats, terms: Floats
 ) -> None:
     """Add a group's part of the container's sums, or take it away."""
     s, t = sums[0], sums[1]
@@ -204,7 +202,7 @@ def _contribute(
 
 
 @njit(nogil=True, cache=True)
-def _objective(container: Container, scalars: Reals, terms: Reals) -> float:
+def _objective(container: Container, scalars: Floats, terms: Floats) -> float:
     s, t = scalars[0], scalars[1]
     if s <= 0.0:
         return 0.0

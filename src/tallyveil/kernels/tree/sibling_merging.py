@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers
 
 
 class Entries(NamedTuple):

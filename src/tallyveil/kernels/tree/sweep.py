@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Floats, Integers, Numbers
 from tallyveil.kernels.tree.transform import (
     Basis,
     Cascade,
-    Floats,
-    Int64s,
-    Numbers,
     apply_blocks,
     apply_blocks_reference,
     collect_from_cells,
@@ -36,11 +34,11 @@ class Groups(NamedTuple):
         target: Where each group adds to.
     """
 
-    order: Int64s
-    begin: Int64s
+    order: Integers
+    begin: Integers
     factors: Floats
-    blocks: Int64s
-    target: Int64s
+    blocks: Integers
+    target: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -112,9 +110,9 @@ def add_measured_reference(
 def add_products(
     basis: Basis,
     blocks: Floats,
-    blocks_row: Int64s,
+    blocks_row: Integers,
     x: Floats,
-    x_row: Int64s,
+    x_row: Integers,
     first: int,
     last: int,
     out: Floats,
@@ -127,9 +125,9 @@ def add_products(
 def add_products_reference(
     basis: Basis,
     blocks: Floats,
-    blocks_row: Int64s,
+    blocks_row: Integers,
     x: Floats,
-    x_row: Int64s,
+    x_row: Integers,
     first: int,
     last: int,
     out: Floats,
@@ -168,9 +166,9 @@ def finest_rows(
     values: Numbers,
     weights: Floats,
     blocks: Floats,
-    signature: Int64s,
+    signature: Integers,
     pull: Floats,
-    parent: Int64s,
+    parent: Integers,
     first: int,
     last: int,
     out: Floats,
@@ -208,9 +206,9 @@ def finest_rows_reference(
     values: Numbers,
     weights: Floats,
     blocks: Floats,
-    signature: Int64s,
+    signature: Integers,
     pull: Floats,
-    parent: Int64s,
+    parent: Integers,
     first: int,
     last: int,
     out: Floats,

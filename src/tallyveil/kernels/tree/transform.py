@@ -5,16 +5,12 @@ its own inverse. A cascade hands answers of coarse queries on to finer ones, and
 the adjoint of eleven queries costs little more than that of the finest.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
-Numbers = npt.NDArray[Any]
+from tallyveil.arrays import Floats, Int32s, Integers, Numbers
 
 
 class Basis(NamedTuple):
@@ -32,15 +28,15 @@ class Basis(NamedTuple):
         blocks: Where each class begins among the packed blocks; shape (K + 1,).
     """
 
-    axis_size: Int64s
-    inner: Int64s
-    begin: Int64s
-    levels: Int64s
-    order: Int64s
-    dims: Int64s
-    mults: Int64s
-    coefficients: Int64s
-    blocks: Int64s
+    axis_size: Integers
+    inner: Integers
+    begin: Integers
+    levels: Integers
+    order: Integers
+    dims: Integers
+    mults: Integers
+    coefficients: Integers
+    blocks: Integers
 
 
 class Cascade(NamedTuple):
@@ -55,11 +51,11 @@ class Cascade(NamedTuple):
         maps: Answer (place in the row) of the source for each answer of the target; `n_answers` for none.
     """
 
-    begin: Int64s
+    begin: Integers
     scale: Floats
-    source: Int64s
-    target: Int64s
-    map_begin: Int64s
+    source: Integers
+    target: Integers
+    map_begin: Integers
     maps: Int32s
 
 
@@ -90,7 +86,7 @@ def reflect(basis: Basis, cells: Floats) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _reflect_run(cells: Floats, outer: int, levels: Int64s, root: float, pull: float) -> None:
+def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull: float) -> None:
     """One reflection along neighbouring cells; four sums side by side, always the same four."""
     n = len(levels)
     a = b = c = d = 0.0
@@ -193,7 +189,7 @@ def collect_from_cells_reference(cascade: Cascade, cells: Floats, answers: Float
         np.add.at(answers, places[places >= 0], cells[places >= 0])
 
 
-def straight_answers(cascade: Cascade, query: int) -> Int64s:
+def straight_answers(cascade: Cascade, query: int) -> Integers:
     """Place in a row of answers that each cell counts in, by following the edges; -1 for none."""
     n = len(cascade.scale)
     edge = int(np.flatnonzero(cascade.source == query)[0])

@@ -15,11 +15,9 @@ The arrays may be complex, with which a derivative is had to the last digit from
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Numbers = npt.NDArray[Any]
+from tallyveil.arrays import Integers, Numbers
 
 
 class Parts(NamedTuple):
