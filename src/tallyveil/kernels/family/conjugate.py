@@ -16,7 +16,7 @@ from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
-from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
@@ -24,6 +24,18 @@ MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
 
 SETTLED = 0.25
 """Part of what is exact enough to which a direction must have shrunk."""
+
+
+class Missing(NamedTuple):
+    """Persons that are missing at a point.
+
+    Attributes:
+        rows: What binding rows lack; 0 where a row does not bind. [R]
+        cells: What the parent's cells lack. [g]
+    """
+
+    rows: Floats
+    cells: Floats
 
 
 class Work(NamedTuple):
@@ -51,12 +63,9 @@ def correct(
     program: Program,
     face: Face,
     costs: Floats,
-    missing_rows: Floats,
-    missing_cells: Floats,
+    missing: Missing,
     enough: float,
-    x: Floats,
-    cell_price: Floats,
-    row_price: Floats,
+    point: Point,
 ) -> bool:
     """Solve the face's equations for these errors and add the answer in place.
 
@@ -64,23 +73,20 @@ def correct(
         program: The pass's program.
         face: The face.
         costs: The Lagrangian's gradient; read where free. [C, g]
-        missing_rows: Persons that binding rows lack. [R]
-        missing_cells: Persons that cells lack. [g]
+        missing: Persons that binding rows and cells lack.
         enough: Persons that do not count.
-        x: [C, g], changed where free.
-        cell_price: [g], changed.
-        row_price: [R], changed where binding.
+        point: Changed where variables are free and rows bind.
     Returns:
         Whether the directions vanished.
     """
     cells, cells_of = face.cells, face.cells_of
     work = _new_work(program, face)
-    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(cell_price.size)
+    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(point.cell_price.size)
     along, row_along = np.empty(cells.size), np.empty(face.rows.size)
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
             work.gradient[t] = -costs[c, cells[t]]
-    _begin(face, work, missing_rows, missing_cells, step, row_step, removed)
+    _begin(face, work, missing, step, row_step, removed)
     _product(program, face, step, work.sums, work.product)
     for t in range(cells.size):
         work.gradient[t] -= work.product[t]
@@ -110,11 +116,11 @@ def correct(
             row_step[k] -= length * row_along[k]
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
-            x[c, cells[t]] += step[t]
+            point.x[c, cells[t]] += step[t]
     for k in range(row_step.size):
-        row_price[face.rows[k]] += row_step[k]
+        point.row_price[face.rows[k]] += row_step[k]
     for i in range(removed.size):
-        cell_price[i] -= removed[i]
+        point.cell_price[i] -= removed[i]
     return settled
 
 
@@ -135,14 +141,13 @@ def _new_work(program: Program, face: Face) -> Work:
 def _begin(
     face: Face,
     work: Work,
-    missing_rows: Floats,
-    missing_cells: Floats,
+    missing: Missing,
     step: Floats,
     row_step: Floats,
     removed: Floats,
 ) -> None:
     """A step that meets sums and rows, as if H were B; its rows' prices go into the gradient."""
-    set_to(work.price, missing_cells)
+    set_to(work.price, missing.cells)
     price_sums(face, work.price)
     for t in range(step.size):
         work.product[t] = work.price[face.cells[t]]
@@ -153,7 +158,7 @@ def _begin(
         row_sums(face, step, row_step)
         row_sums(face, work.direction, work.row_change)
         for k in range(row_step.size):
-            row_step[k] = missing_rows[face.rows[k]] - row_step[k] - work.row_change[k]
+            row_step[k] = missing.rows[face.rows[k]] - row_step[k] - work.row_change[k]
         solve_cholesky(face.system, row_step)
         add_to_members(face, row_step, 1.0, work.gradient)
         project(face, work.gradient, work.direction, work.price)

@@ -42,6 +42,36 @@ class State(NamedTuple):
     activity: Floats
 
 
+class Blocks(NamedTuple):
+    """What the step at a cell involves.
+
+    Attributes:
+        starts: Where each cell's children begin in `members`. [g + 1]
+        members: Children that may have the cell.
+        bound_starts: Where each cell's bounds begin in `bounds`. [g + 1]
+        bounds: Bounds that have a row through the cell in some child.
+    """
+
+    starts: Integers
+    members: Integers
+    bound_starts: Integers
+    bounds: Integers
+
+
+class Scratch(NamedTuple):
+    """Scratch of one step.
+
+    Attributes:
+        proposal: Where each member's x would go by itself. [C]
+        slack: Persons by which it answers one unit of price. [C]
+        per_slope: The same of each kind. [K]
+    """
+
+    proposal: Floats
+    slack: Floats
+    per_slope: Floats
+
+
 @njit(nogil=True, cache=True)
 def new_state(program: Program) -> State:
     """Every child gets an equal part of each cell it may have; all prices are zero."""
@@ -159,44 +189,15 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
     """
     refresh(program, state)
     starts, members = _members(program)
-    some_starts, some_members = np.zeros(starts.size, np.int64), np.empty(members.size, np.int64)
-    n_partial = 0
     bound_starts, bounds = _bounds_of_cells(program)
-    proposal, slack = np.empty(program.allowed.shape[0]), np.empty(program.allowed.shape[0])
-    per_slope = np.empty(program.curvature.shape[0])
+    every = Blocks(starts, members, bound_starts, bounds)
+    some = Blocks(np.zeros(starts.size, np.int64), np.empty(members.size, np.int64), bound_starts, bounds)
+    n_children = program.allowed.shape[0]
+    scratch = Scratch(np.empty(n_children), np.empty(n_children), np.empty(program.curvature.shape[0]))
+    n_partial = 0
     for sweep in range(n_sweeps):
-        # arrays one by one: a call that hands on a whole program costs more than a cell does
         partial = n_partial > 0
-        moved = _sweep(
-            program.has_sums,
-            program.sums,
-            program.kind,
-            program.curvature,
-            program.hessian,
-            program.answers,
-            program.weights,
-            program.ridge,
-            program.bound_label,
-            program.bound_start,
-            program.bound_width,
-            program.row_number,
-            program.row_lower,
-            program.row_upper,
-            state.x,
-            state.cell_price,
-            state.row_price,
-            state.gradient,
-            state.excess,
-            state.activity,
-            some_starts if partial else starts,
-            some_members if partial else members,
-            bound_starts,
-            bounds,
-            stiffness,
-            proposal,
-            slack,
-            per_slope,
-        )
+        moved = _sweep(program, state, some if partial else every, scratch, stiffness)
         moved = max(moved, _update_prices(program, state, stiffness))
         if moved <= tolerance:
             if not partial:
@@ -206,42 +207,22 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
             n_partial -= 1
         else:
             n_partial = PARTIAL_SWEEPS
-            _not_zero(state.x, starts, members, some_starts, some_members)
+            _not_zero(state.x, every, some)
     return n_sweeps
 
 
 @internal
-def _sweep(
-    has_sums: bool,
-    sums: Floats,
-    kind: Integers,
-    curvatures: Floats,
-    hessian: Floats,
-    answers: Integers,
-    weights: Floats,
-    ridge: Floats,
-    bound_label: Integers,
-    bound_start: Integers,
-    bound_width: Integers,
-    row_number: Integers,
-    row_lower: Floats,
-    row_upper: Floats,
-    x: Floats,
-    cell_price: Floats,
-    row_price: Floats,
-    gradient: Floats,
-    excess: Floats,
-    activity: Floats,
-    starts: Integers,
-    members: Integers,
-    bound_starts: Integers,
-    bounds: Integers,
-    stiffness: float,
-    proposal: Floats,
-    slack: Floats,
-    per_slope: Floats,
-) -> float:
+def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, stiffness: float) -> float:
     """Minimise over every cell in turn; returns the largest move in persons."""
+    # names for the arrays of the inner loops
+    kind, answers, weights, ridge = program.kind, program.answers, program.weights, program.ridge
+    sums, has_sums, hessian, curvatures = program.sums, program.has_sums, program.hessian, program.curvature
+    bound_label, bound_start = program.bound_label, program.bound_start
+    bound_width, row_number = program.bound_width, program.row_number
+    row_lower, row_upper = program.row_lower, program.row_upper
+    x, cell_price, row_price, gradient, excess, activity = state
+    starts, members, bound_starts, bounds = blocks
+    proposal, slack, per_slope = scratch
     dense, alike = gradient.size > 0, per_slope.size == 1
     n_partitions = answers.shape[1]
     largest = 0.0
@@ -349,17 +330,16 @@ def _members(program: Program) -> tuple[Integers, Integers]:
 
 
 @internal
-def _not_zero(
-    x: Floats, starts: Integers, members: Integers, some_starts: Integers, some_members: Integers
-) -> None:
-    """The members whose variable is not zero, in the form of `_members`."""
+def _not_zero(x: Floats, every: Blocks, some: Blocks) -> None:
+    """The members whose variable is not zero."""
+    starts, members = every.starts, every.members
     n = 0
     for i in range(starts.size - 1):
         for t in range(starts[i], starts[i + 1]):
             if x[members[t], i] > 0.0:
-                some_members[n] = members[t]
+                some.members[n] = members[t]
                 n += 1
-        some_starts[i + 1] = n
+        some.starts[i + 1] = n
 
 
 @internal

@@ -16,6 +16,18 @@ from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.family.program import Program
 
 
+class Signs(NamedTuple):
+    """Which face: what is free, and what binds.
+
+    Attributes:
+        free: Variables that may be above zero. [C, g]
+        side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
+    """
+
+    free: Bools
+    side: Integers
+
+
 class Face(NamedTuple):
     """The F free variables of a face and its m binding rows.
 
@@ -47,20 +59,18 @@ class Face(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def list_face(
-    program: Program, free: Bools, side: Integers, row_compliance: float, whole: bool
-) -> tuple[bool, Face]:
+def list_face(program: Program, signs: Signs, row_compliance: float, whole: bool) -> tuple[bool, Face]:
     """What solving on a face needs to know of it.
 
     Args:
         program: The pass's program.
-        free: Variables that may be above zero. [C, g]
-        side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
+        signs: What is free and what binds.
         row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
         whole: Whether B is H, which costs the cube of a child's free cells.
     Returns:
         False where a system is singular; the face.
     """
+    free, side = signs.free, signs.side
     n_children, n_cells = free.shape
     cells_of = np.zeros(n_children + 1, np.int64)
     cells, give = np.empty(free.size, np.uint32), np.empty(free.size)

@@ -106,3 +106,17 @@ class Program(NamedTuple):
     row_number: Integers
     row_scale: float
     row_stiffness: float
+
+
+class Point(NamedTuple):
+    """A point of a program with its prices; arrays are changed in place.
+
+    Attributes:
+        x: Persons. [C, g]
+        cell_price: Prices of the parent's sums. [g]
+        row_price: Prices of rows, positive at a lower bound, negative at an upper one. [R]
+    """
+
+    x: Floats
+    cell_price: Floats
+    row_price: Floats

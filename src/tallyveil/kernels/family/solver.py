@@ -10,7 +10,7 @@ from tallyveil.kernels.compiled import inlined
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
 from tallyveil.kernels.family.polish import polish
-from tallyveil.kernels.family.program import PassArrays, Program
+from tallyveil.kernels.family.program import PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.vectors import set_rows, set_to
 
@@ -110,24 +110,17 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     best, best_x = np.inf, state.x
     for attempt in range(ROUNDS):
         sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
-        x, cell_price, row_price = state.x.copy(), state.cell_price.copy(), state.row_price.copy()
+        point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         found, made = polish(
-            program,
-            x,
-            cell_price,
-            row_price,
-            ROW_COMPLIANCE,
-            ridged or attempt > 0,
-            FULL_SWAPS,
-            SINGLE_SWAPS << attempt,
+            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, SINGLE_SWAPS << attempt
         )
         steps += made
         if found < best:
-            best, best_x = found, x
+            best, best_x = found, point.x
         if best <= CERTIFIED_PERSONS:
-            set_rows(state.x, x)
-            set_to(state.cell_price, cell_price)
-            set_to(state.row_price, row_price)
+            set_rows(state.x, point.x)
+            set_to(state.cell_price, point.cell_price)
+            set_to(state.row_price, point.row_price)
             return best, attempt + 1, sweeps, steps
         planned *= 5
     plain, _ = residual(program, state.x, state.cell_price, state.row_price)
