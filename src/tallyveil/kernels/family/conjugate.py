@@ -1,9 +1,19 @@
-"""Exact answers on a face, compiled: conjugate gradients among the points that keep the parent's sums.
+"""Exact answers on a face, compiled: preconditioned conjugate gradients among the points that keep the parent's sums.
 
-The numpy twin and specification is `tallyveil.estimation.active_set`, which solves the same equations directly. Here
-a direction is what the gradient would ask for if H were the face's B: what rows and sums do is answered exactly,
-and only what H does besides B is left to the iteration. At block level that is little, and a handful of products
-with H ends it.
+Problem: the equations of a face (`tallyveil.kernels.family.face`) with H in place of B. Variables: a change of the
+free x, of the prices of the parent's sums and of the prices of the binding rows.
+
+Step: the preconditioner solves the equations with B, so it handles the parent's sums and the rows exactly. The
+iterations correct only for H - B, which is small at block level: a handful of products with H is enough.
+
+Stopping rule: the preconditioned direction is shorter than a quarter of what is exact enough; or it loses its
+positive curvature to rounding; or the directions are used up.
+
+Worked case: one child without sums or rows, H = [[2, 1], [1, 2]], B = diag(2, 2), right side (3, 3). The first step
+with B gives (1.5, 1.5). The remaining gradient is then (-1.5, -1.5), the direction is (-0.75, -0.75) and the step's
+length 2/3. That gives (1, 1), the solution.
+
+Oracle: the tests solve the same equations as one dense system.
 
 Every sum runs in a fixed order, so that every machine gives the same bits.
 """
@@ -20,10 +30,10 @@ from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
-"""Directions after which a face counts as unsolved; where B is H, they only mend rounding errors."""
+"""Directions after which a face counts as unsolved: in general; and where B is H, so that they mend rounding only."""
 
 SETTLED = 0.25
-"""Part of what is exact enough to which a direction must have shrunk."""
+"""The iteration ends when a direction is shorter than this part of what is exact enough."""
 
 
 class Missing(NamedTuple):
@@ -42,7 +52,7 @@ class Work(NamedTuple):
     """Scratch of one solution.
 
     Attributes:
-        gradient: What is left of the Lagrangian's gradient, its sign changed. [F]
+        gradient: The remaining gradient of the Lagrangian, with its sign changed. [F]
         direction: [F]
         product: [F]
         price: [g]
@@ -74,7 +84,7 @@ def correct(
         face: The face.
         costs: The Lagrangian's gradient; read where free. [C, g]
         missing: Persons that binding rows and cells lack.
-        enough: Persons that do not count.
+        enough: Persons below which an error does not count.
         point: Changed where variables are free and rows bind.
     Returns:
         Whether the directions vanished.
@@ -146,7 +156,7 @@ def _begin(
     row_step: Floats,
     removed: Floats,
 ) -> None:
-    """A step that meets sums and rows, as if H were B; its rows' prices go into the gradient."""
+    """A step that meets sums and rows, with B in place of H; the rows' prices go into the gradient."""
     set_to(work.price, missing.cells)
     price_sums(face, work.price)
     for t in range(step.size):
@@ -169,7 +179,7 @@ def _begin(
 
 @internal
 def _precondition(face: Face, work: Work, removed: Floats) -> None:
-    """Direction, and change of the rows' prices, that the gradient asks for as if H were B."""
+    """The direction and the change of the rows' prices that the gradient gives with B in place of H."""
     project(face, work.gradient, work.direction, work.price)
     _add(work.price, removed)
     if face.rows.size == 0:

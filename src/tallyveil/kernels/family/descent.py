@@ -1,11 +1,22 @@
 """Block coordinate descent over cells, compiled: the fast way to a close point.
 
-A block is one cell in all children. Its subproblem is the projection of as many numbers as there are children onto a
-simplex, weighted where children are of different kinds, which is exact and cheap, and sums hold to rounding error
-after every step. Rows are priced by an augmented Lagrangian: a price and a stiffness a row, the price updated after
-every sweep.
+Problem: the pass's program (`tallyveil.kernels.family.program`). Variables: x; a price for each cell's sum; a price
+for each row.
 
-No sum is reassociated and nothing is fused, so that every machine gives the same bits.
+Step: take one cell in all children and minimise over it with everything else held. That is a projection onto a
+simplex (`tallyveil.kernels.simplex`), weighted where children are of different kinds. It is exact, and the cell's sum
+holds to rounding error after every step. Rows enter by an augmented Lagrangian: each row has a price and a
+stiffness, and after every sweep over all cells the price becomes the force that the row exerts.
+
+Stopping rule: a whole sweep changes no variable and no row price by more than a tolerance in persons, or the sweeps
+are used up. Between whole sweeps come sweeps over the variables that are not zero.
+
+Worked case: one cell with 3 persons in the parent; two children, measured as 5 and -2 with variance 1. The step
+proposes (5, -2), and the projection subtracts 2 from both and clips: x = (3, 0), at price -2. One step is enough.
+
+Oracle: this descent with enough sweeps ends at the same point as `tallyveil.kernels.family.polish`.
+
+No sum is reassociated and no product is fused with a sum, so that every machine gives the same bits.
 """
 
 from typing import NamedTuple
@@ -23,14 +34,14 @@ PARTIAL_SWEEPS = 2
 
 
 class State(NamedTuple):
-    """Where the descent stands; arrays are changed in place.
+    """The descent's current point; arrays are changed in place.
 
     Attributes:
         x: [C, g].
         cell_price: Prices of the parent's sums. [g]
         row_price: Positive at a lower bound, negative at an upper one. [R]
         gradient: H x - b, where H is held; else empty. [C, g]
-        excess: Weight times (sum of x - measured value), elsewhere; else empty. [C, L]
+        excess: Weight times (sum of x - measured value), where H is not held; else empty. [C, L]
         activity: Sums of the rows. [R]
     """
 
@@ -163,7 +174,7 @@ def row_activity(program: Program, x: Floats, activity: Floats) -> None:
 
 @inlined
 def refresh(program: Program, state: State) -> None:
-    """Recompute what the descent keeps up to date by increments."""
+    """Recompute the arrays that the descent updates by increments."""
     row_activity(program, state.x, state.activity)
     if state.excess.size:
         for c in range(state.x.shape[0]):
@@ -176,7 +187,7 @@ def refresh(program: Program, state: State) -> None:
 def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tolerance: float) -> int:
     """Sweep over all cells until nothing moves by more than the tolerance.
 
-    Most variables are zero and stay so: between sweeps over everything come some over what is not zero.
+    Most variables are zero and stay zero. So between sweeps over everything come sweeps over what is not zero.
 
     Args:
         program: The pass's program.
@@ -303,7 +314,7 @@ def _force(
 
 @internal
 def _update_prices(program: Program, state: State, stiffness: float) -> float:
-    """Take over the rows' forces as prices; returns the largest change in persons."""
+    """Make the rows' forces their prices; returns the largest change in persons."""
     moved = 0.0
     for row in range(state.row_price.size):
         price = _force(state.row_price, state.activity, program.row_lower, program.row_upper, row, stiffness)

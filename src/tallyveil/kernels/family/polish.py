@@ -98,10 +98,12 @@ def polish(
     walk = begin_walk(program, start)
     softness = Softness(row_compliance, row_compliance, STIFFEST, NEAR_PERSONS)
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
-    ok, face, softness = _list_regular(program, walk, softness, whole)
-    stage, known, step = SEARCH if walk.signs.side.size > 0 else SETTLE, True, int(np.int64(0))
-    most = full_swaps + single_swaps
-    while ok and step < most:
+    stage, known, listed, step = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False, int(np.int64(0))
+    while step < full_swaps + single_swaps:
+        if not listed:
+            ok, face, softness = _list_regular(program, walk, softness, whole)
+            if not ok:
+                return progress.found, step
         if stage != REFINE:
             known = start_on_face(walk) and known
         _solve_face(program, face, walk, ROUGH_PERSONS if stage == SEARCH else walk.exact, known)
@@ -120,21 +122,22 @@ def polish(
             if done:
                 return progress.found, step
             centre_on_point(walk, progress.stride)
-            if progress.stride == 1.0 and progress.last <= softness.near:
-                softness = _stiffen_rows(face, walk, softness)
+            settles = progress.stride == 1.0 and progress.last <= softness.near
+            if settles and softness.compliance > softness.stiffest and face.rows.size > 0:
+                # soft rows find the face, stiff ones their prices
+                softness = stiffen(walk, softness)
             stage = SETTLE
         # at stride 1 the centre is the point, whose costs and row sums are known
         known = n_wrong == 0 and progress.stride == 1.0
-        if step < most and (n_wrong > 0 or softness.compliance != before):
-            ok, face, softness = _list_regular(program, walk, softness, whole)
-    if ok and progress.found == np.inf:
+        listed = n_wrong == 0 and softness.compliance == before
+    if progress.found == np.inf:
         clip(walk.point.x, start.x)
         set_to(start.cell_price, walk.point.cell_price)
         set_to(start.row_price, walk.point.row_price)
     return progress.found, step
 
 
-@internal
+@inlined
 def _list_regular(
     program: Program, walk: Walk, softness: Softness, whole: bool
 ) -> tuple[bool, Face, Softness]:
@@ -144,12 +147,12 @@ def _list_regular(
         False where even the softest rows leave them singular; the face; the compliance used.
     """
     compliance, soft, stiffest = softness.compliance, softness.soft, softness.stiffest
-    ok, face = list_face(program, walk.signs, compliance, whole)
-    while not ok and compliance <= SOFTEST:
+    while True:
+        ok, face = list_face(program, walk.signs, compliance, whole)
+        if ok or compliance > SOFTEST:
+            return ok, face, Softness(compliance, soft, stiffest, softness.near)
         compliance *= SOFTER
         stiffest, soft = compliance, max(soft, compliance)
-        ok, face = list_face(program, walk.signs, compliance, whole)
-    return ok, face, Softness(compliance, soft, stiffest, softness.near)
 
 
 @internal
@@ -158,7 +161,7 @@ def _manner(step: int, full_swaps: int) -> int:
     return 0 if step < full_swaps else (1 if step < 3 * full_swaps else 2)
 
 
-@internal
+@inlined
 def _turn(program: Program, walk: Walk, softness: Softness, n_wrong: int) -> tuple[int, Softness]:
     """Go on with the next face, by soft rows again; returns the stage."""
     near, stage = softness.near, SEARCH
@@ -174,7 +177,7 @@ def _turn(program: Program, walk: Walk, softness: Softness, n_wrong: int) -> tup
     return stage, Softness(softness.soft, softness.soft, softness.stiffest, near)
 
 
-@internal
+@inlined
 def _leave_search(program: Program, face: Face, walk: Walk, softness: Softness) -> tuple[int, Softness]:
     """Where nothing is wrong by much: once more with stiff rows if they were soft, else on to exact answers."""
     now, _ = violation(program, walk.point.x, walk.costs, walk.activity, walk.point.row_price)
@@ -184,15 +187,7 @@ def _leave_search(program: Program, face: Face, walk: Walk, softness: Softness) 
     return REFINE, softness
 
 
-@internal
-def _stiffen_rows(face: Face, walk: Walk, softness: Softness) -> Softness:
-    """Soft rows find the face, stiff ones their prices."""
-    if softness.compliance > softness.stiffest and face.rows.size > 0:
-        return stiffen(walk, softness)
-    return softness
-
-
-@internal
+@inlined
 def _judge(program: Program, walk: Walk, answer: Point, progress: Progress) -> tuple[Progress, bool]:
     """Measure a settled face's point and keep it if it is the best; whether it is good enough to end the walk."""
     point, positive = walk.point, walk.centre.x

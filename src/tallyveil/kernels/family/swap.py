@@ -1,6 +1,12 @@
-"""What is wrong with a face's answer, and its swapping, compiled.
+"""What is wrong with a face's answer, and the swaps that give the next face, compiled.
 
-The numpy twin and specification is `tallyveil.estimation.active_set`.
+A free variable is wrong where it is negative, and a zero variable where its reduced cost is negative. A binding row
+is wrong where its price has the wrong sign, and a loose row where its sum is beyond a bound. All are measured in
+persons. What is wrong by more than a tolerance is swapped.
+
+Worked case: see `tallyveil.kernels.family.polish`.
+
+Oracle: `tallyveil.estimation.active_set`, whose swaps lead to the same optimum by other faces.
 """
 
 import numpy as np
