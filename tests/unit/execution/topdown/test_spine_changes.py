@@ -14,7 +14,7 @@ from tallyveil.geography.areas import AreaChange, Deviation
 
 def change(given_, steps, made, *, unmet=False):
     return AreaChange(
-        "place", "entities", 3, True, *(Deviation(v, 2 * v) for v in (given_, steps, made)), unmet
+        "place", "entities", 3, True, *(Deviation(v, 2 * v) for v in (given_, steps, made)), unmet=unmet
     )
 
 
