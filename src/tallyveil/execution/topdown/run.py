@@ -50,13 +50,16 @@ from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import check_release
 from tallyveil.release.geography import GEOGRAPHY, write_geography
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
-from tallyveil.release.manifest import make_manifest, written_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import written_manifest
 from tallyveil.run.folder import PLAN, FolderState, folder_state
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.log import RunLog
-from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup
@@ -82,15 +85,35 @@ def run_release(
         TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and taken up again.
     """
-    outcome = finished_before(out, plan.digest().hex())
-    if outcome is None:
-        refuse_folder(plan, out)
-        work = _Release.prepare(plan, observer or SilentObserver(), workers or usable_cores())
-        if folder_state(out) is FolderState.ABSENT:
-            refuse_many_people(plan, work.spine, out, work.histograms[0].total)
-        outcome = run_once(out, work.job(test_key), work.release)
+    product = TopDown(plan, workers or usable_cores())
+    outcome = run_product(product, out, test_key=test_key, observer=observer)
     add_planned_intervals(plan, out, observer, workers)
     return replace(outcome, manifest=written_manifest(out))
+
+
+@dataclass(frozen=True, slots=True)
+class TopDown:
+    """The release of a plan, geolevel by geolevel; `workers` threads estimate, and the counts do not depend on them."""
+
+    plan: ReleasePlan
+    workers: int
+    kind = ReleaseKind.TOPDOWN
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder that the release cannot use; raises StoreError."""
+        refuse_folder(self.plan, out)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check every input; nothing is written."""
+        work = _Release.prepare(self.plan, observer, self.workers)
+        if folder_state(out) is FolderState.ABSENT:
+            refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
+        return work
 
 
 @dataclass(slots=True)
@@ -111,6 +134,7 @@ class _Release:
     guarantee: dict[str, Any]
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
     records: dict[str, dict[str, Any]] = field(default_factory=dict)  # what finished stages tell the manifest
+    counts: list[PublicCounts] = field(default_factory=list)
 
     @classmethod
     def prepare(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Release":
@@ -158,10 +182,11 @@ class _Release:
         """The spine that is measured."""
         return self.hierarchies.spine
 
-    def job(self, test_key: bytes | None) -> Job:
+    def job(self) -> Job:
         """What the run is bound to, and what it spends."""
         strategy = self.plan.strategy
         return Job(
+            kind=ReleaseKind.TOPDOWN,
             plan_digest=self.plan.digest().hex(),
             whole_plan=self._published_digest(),
             binding=binding_of(
@@ -172,13 +197,13 @@ class _Release:
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
+            privacy={**self.guarantee, "paths": self.paths},
             description=f"release {self.plan.name}",
             token="release",
-            test_key=test_key,
         )
 
-    def release(self, run: Run) -> dict[str, Any]:
-        """Measure, estimate, publish, check; returns the manifest."""
+    def release(self, run: Run) -> JsonObject:
+        """Measure, estimate, publish; returns the body of the manifest."""
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
@@ -186,17 +211,37 @@ class _Release:
         noise = NoiseSource(run.secrets.noise_key)
         measurer = Measurer(self.histograms, self.plan.schema, self.allocation, noise)
         self._draw(run)
-        counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
             # of a root's families the support is every cell, so that what is kept of it is everything
             if self.plan.measurements == "full" or (self.plan.measurements == "support" and level == 0):
                 self._measure(run, level, measurer)
-            counts.append(self._estimate(run, level, measurer, counts[-1] if counts else None))
+            above = self.counts[-1] if self.counts else None
+            self.counts.append(self._estimate(run, level, measurer, above))
         run.make([UNSOLVED], lambda: None)  # families that stopped an earlier try are solved now
-        publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
-        manifest = self._manifest(run, counts)
-        log.write("finished", run=run.run_id)
-        return manifest
+        publish(run, self.plan, self.hierarchies, self.counts, partial(self._stage, run))
+        return self._body(run)
+
+    def check(self, run: Run) -> list[str]:
+        """Read the published files back and verify them."""
+        with self.watch.stage("checks", len(self.counts)):
+            checks = check_release(
+                run.path,
+                self.plan.schema,
+                self.spine,
+                self.plan.tables,
+                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
+                microdata=self.plan.microdata,
+                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
+            )
+            self.observer.advanced(len(self.counts))
+        RunLog(run.path).write("finished", run=run.run_id)
+        return checks
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage, also of those that an earlier process did."""
+        performance = {item["stage"]: item for item in self.watch.stages}
+        performance |= {stage: record["performance"] for stage, record in self.records.items()}
+        return [performance[stage] for stage in _timed_stages(self.spine) if stage in performance]
 
     def _write_inputs(self, run: Run) -> None:
         """Publish the plan and what is public of the inputs."""
@@ -307,42 +352,27 @@ class _Release:
 
         self.records[name] = run.stage(name, [place], timed)
 
-    def _manifest(self, run: Run, counts: list[PublicCounts]) -> dict[str, Any]:
-        with self.watch.stage("checks", len(counts)):
-            checks = check_release(
-                run.path,
-                self.plan.schema,
-                self.spine,
-                self.plan.tables,
-                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
-                microdata=self.plan.microdata,
-                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
-            )
-            self.observer.advanced(len(counts))
-        performance = {item["stage"]: item for item in self.watch.stages}
-        performance |= {stage: record["performance"] for stage, record in self.records.items()}
-        return make_manifest(
-            root=run.path,
-            files=run.files(),
-            plan=self.plan.to_mapping(),
-            plan_digest=self.plan.digest().hex(),
-            privacy={**self.guarantee, "spent": str(run.spent), "paths": self.paths},
-            event=self.plan.event(self.allocation.event()).to_mapping(),
-            run_id=run.run_id,
-            protected=run.secrets.protected,
-            input_commitment=run.secrets.commitment(self.records_digest),
-            geography_digest=self.geography_digest.hex(),
-            spine=spine_record(self.plan, self.hierarchies),
-            drawn=[drawn_record(self.plan, draw) for draw in self.subspace],
-            sizes=published_sizes(counts),
-            solver={
+    def _body(self, run: Run) -> JsonObject:
+        """What only this product says in the manifest."""
+        spine = spine_record(self.plan, self.hierarchies)
+        drawn = [drawn_record(self.plan, draw) for draw in self.subspace]
+        return {
+            "name": self.plan.name,
+            "plan": self.plan.to_mapping(),
+            "inputs": {
+                # A plain hash would confirm a guess of the records; the key of this one is gone when the run ends.
+                "records_keyed_hash": run.secrets.commitment(self.records_digest),
+                "geography_sha256": self.geography_digest.hex(),
+            },
+            **({} if spine is None else {"spine": spine}),
+            **({"drawn": drawn} if drawn else {}),
+            "sizes": published_sizes(self.counts),
+            "solver": {
                 stage.removeprefix("estimate "): record["solver"]
                 for stage, record in self.records.items()
                 if "solver" in record
             },
-            checks=checks,
-            stages=[performance[stage] for stage in _timed_stages(self.spine) if stage in performance],
-        )
+        }
 
 
 def _timed_stages(spine: Spine) -> list[str]:
