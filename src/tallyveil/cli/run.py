@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
 from tallyveil.cli.terminal import say
+
+if TYPE_CHECKING:
+    from tallyveil.run.once import Outcome
 
 
 def run(
@@ -42,6 +45,12 @@ def make_release(
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_release(plan, out, test_key=key, observer=observer, workers=workers)
+    finish_release(outcome, quiet, as_json)
+
+
+def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:
+    """Write the report of a release, unless it is there, and print the closing summary."""
+    out = outcome.path
     if not (out / "report.html").exists():
         from tallyveil.report import write_report
 
@@ -60,6 +69,7 @@ def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dic
         "warnings": manifest["warnings"],
         "already_finished": already_finished,
         "privacy": manifest["privacy"],
+        **({"estimated_from": manifest["estimated_from"]} if "estimated_from" in manifest else {}),
         "sizes": manifest["sizes"],
         "checks_passed": len(manifest["checks"]),
         "seconds": round(sum(stage["seconds"] for stage in manifest["performance"]), 1),
@@ -84,6 +94,8 @@ def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -
     table = Table(title=f"Release {manifest['name']} (run {manifest['run']})", show_header=False)
     privacy = manifest["privacy"]
     table.add_row("privacy", privacy["statement"])
+    if "estimated_from" in manifest:
+        table.add_row("estimated from", manifest["estimated_from"]["statement"])
     for invariant in privacy["invariants"]:
         table.add_row("published exactly", invariant)
     sizes = manifest["sizes"]

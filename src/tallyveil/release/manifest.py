@@ -17,7 +17,7 @@ from tallyveil.storage.paths import inside
 
 MANIFEST_FORMAT = 2
 """Format 1 said `private` where this one says `protected`, and held no digest of the ledger."""
-PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
+PUBLISHED = ("bounds", "invariants", "measurements", "histogram", "microdata", "tables")
 RESTORE = "Restore the folder as the run left it; if the run was interrupted, give its command again."
 TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
 LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
@@ -27,6 +27,7 @@ class ReleaseKind(StrEnum):
     """Which command a release comes from; the manifest's `kind`, which that of `tallyveil run` leaves out."""
 
     TOPDOWN = "topdown"
+    MEASUREMENTS = "topdown-measurements"
     SAFETAB = "safetab"
     HOUSEHOLDS = "safetab-households"
     SUBSPACE = "integer-subspace"
@@ -39,6 +40,7 @@ class ReleaseKind(StrEnum):
 
 _COMMANDS = {
     ReleaseKind.TOPDOWN: "run",
+    ReleaseKind.MEASUREMENTS: "measure",
     ReleaseKind.SAFETAB: "safetab run",
     ReleaseKind.HOUSEHOLDS: "safetab households",
     ReleaseKind.SUBSPACE: "subspace release",
@@ -99,6 +101,12 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
             code="release-unreadable",
         )
     kind = ReleaseKind(named)
+    if kind is ReleaseKind.MEASUREMENTS and kind not in wanted:
+        raise StoreError(
+            f"{root} holds measurements alone: it has no counts and no tables. Make a release of them with "
+            "`tallyveil estimate`, which spends nothing, and name the folder of that release.",
+            code="measured-only",
+        )
     if kind not in wanted:
         raise StoreError(
             f"{root} holds a release of `{kind.command}`; this command works on the folder that {_listed(wanted)} "
@@ -137,14 +145,15 @@ def make_manifest(
     event: Mapping[str, Any],
     run_id: str,
     protected: bool,
-    input_commitment: str,
-    geography_digest: str,
-    sizes: Mapping[str, Any],
-    solver: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     checks: Sequence[Mapping[str, Any]],
     stages: Sequence[Mapping[str, Any]],
+    kind: ReleaseKind = ReleaseKind.TOPDOWN,
+    sizes: Mapping[str, Any] | None = None,
+    solver: Mapping[str, Any] | None = None,
     spine: Mapping[str, Any] | None = None,
     drawn: Sequence[Mapping[str, Any]] = (),
+    estimated_from: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything worth knowing about a finished release, as plain data.
 
@@ -155,19 +164,22 @@ def make_manifest(
         privacy: The guarantee, in numbers and words.
         run_id: Public name of the run.
         protected: False when the run used a test key.
-        input_commitment: Keyed hash of the records; without the key, gone when the run ends, it confirms nothing.
-        geography_digest: Hash of the public spine.
-        sizes: Sizes of what is published.
-        solver: By geolevel, how families were solved.
+        inputs: Hash of the public spine, and a keyed hash of the records. Without the key, which is gone when the run
+            ends, the latter confirms nothing.
         checks: What was verified on the written files.
         stages: Seconds and memory by stage.
+        kind: `TOPDOWN`, or `MEASUREMENTS` where the run stopped after them.
+        sizes: Sizes of what is published; None where nothing was estimated.
+        solver: By geolevel, how families were solved; None likewise.
         spine: How the spine was made, and how far areas are from it; None where there are no entities and no steps.
         drawn: Counts that keep the invariants by their noise: law, guarantee, sampler.
+        estimated_from: The run whose measurements the counts were estimated from, where this one drew none itself.
     Privacy: nothing here is computed from true counts, but for the keyed commitment; seconds and memory are
         those of a run whose noise does not depend on the data in time.
     """
     return {
         "format": MANIFEST_FORMAT,
+        **({} if kind is ReleaseKind.TOPDOWN else {"kind": kind.value}),
         "name": plan["name"],
         "run": run_id,
         **protection(protected=protected),
@@ -175,11 +187,12 @@ def make_manifest(
         "plan_digest": plan_digest,
         "privacy": dict(privacy),
         "event": dict(event),
-        "inputs": {"records_keyed_hash": input_commitment, "geography_sha256": geography_digest},
+        "inputs": dict(inputs),
+        **({} if estimated_from is None else {"estimated_from": dict(estimated_from)}),
         **({} if spine is None else {"spine": dict(spine)}),
         **({"drawn": [dict(item) for item in drawn]} if drawn else {}),
-        "sizes": dict(sizes),
-        "solver": dict(solver),
+        **({} if sizes is None else {"sizes": dict(sizes)}),
+        **({} if solver is None else {"solver": dict(solver)}),
         "checks": [dict(check) for check in checks],
         "files": _files(root, files),
         "versions": {

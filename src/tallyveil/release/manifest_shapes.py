@@ -58,6 +58,7 @@ _TOPDOWN: Final = _COMMON | {
     "versions": Each(str),
     "performance": _STAGES,
 }
+_MEASUREMENTS: Final = {key: shape for key, shape in _TOPDOWN.items() if key not in ("sizes", "solver")}
 _SAFETAB: Final = _COMMON | {
     "version": str,
     "budget_unit": str,
@@ -154,6 +155,7 @@ INTERVALS: Final = {
 
 SHAPES: Final[Mapping[str, Any]] = {
     "topdown": _TOPDOWN,
+    "topdown-measurements": _MEASUREMENTS,
     "safetab": _SAFETAB,
     "safetab-households": _HOUSEHOLDS,
     "integer-subspace": _SUBSPACE,

@@ -10,7 +10,7 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
-from tallyveil.plan.release import strategy_of_plan
+from tallyveil.plan.estimating import strategy_of_plan
 from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
 from tallyveil.storage.json_files import read_json_object
 from tallyveil.universe.unit import Unit, unit_of

@@ -9,8 +9,9 @@ Everything is decided while the folder's lock is held, because the folder may ch
 4. The manifest is kept in the private folder until the key is removed. Only then does it appear in the run folder.
 """
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,11 +24,11 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
 from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files, require_ledger
-from tallyveil.release.manifest import written_manifest
+from tallyveil.release.manifest import ReleaseKind, kind_of, written_manifest
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.run.stages import Made, Stages
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,21 @@ class Outcome:
     already_finished: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A finished run on whose published files a job works. The job draws nothing and spends nothing.
+
+    Attributes:
+        run: Public name of that run.
+        ledger: The lines of its ledger up to its spend; the job's own ledger begins with the same lines.
+        protected: False when that run used a test key.
+    """
+
+    run: str
+    ledger: bytes
+    protected: bool
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Job:
     """What differs between the products: what a run will do, what it costs, and what its noise is bound to.
@@ -59,6 +75,7 @@ class Job:
         description: The same in words, for the ledger.
         token: Names the act within the run, for the ledger.
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        earlier: The run that has spent already, where this one only works on what it published.
     """
 
     plan_digest: str
@@ -69,6 +86,27 @@ class Job:
     description: str
     token: str
     test_key: bytes | None = None
+    earlier: Earlier | None = None
+
+    def secrets(self) -> RunSecrets:
+        """A key for a run that begins.
+
+        A run that draws nothing has nothing to hide. Its key follows from public files, so that its name does too.
+        """
+        if self.earlier is not None:
+            key = hashlib.sha256(b"draws nothing" + self.binding + self.whole_plan).digest()
+            return RunSecrets(key, self.binding, self.whole_plan, self.earlier.protected)
+        return RunSecrets(
+            self.test_key or new_run_key(), self.binding, self.whole_plan, self.test_key is None
+        )
+
+    def spender(self, run: str) -> str:
+        """Name of the run whose spend the ledger shows.
+
+        Args:
+            run: Name of this run.
+        """
+        return run if self.earlier is None else self.earlier.run
 
 
 class Run:
@@ -162,6 +200,29 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
     return Outcome(out, json.loads(text), already_finished=False)
 
 
+def require_own_kind(
+    outcome: Outcome, kind: ReleaseKind, estimated_from: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Refuse a finished release of the same plan that another command made.
+
+    Args:
+        outcome: What a run left behind, or found.
+        kind: What the command makes.
+        estimated_from: The measurements that it was to be estimated from; None for a run that draws its own.
+    Raises:
+        StoreError: the folder holds something else.
+    """
+    manifest = outcome.manifest
+    if kind_of(manifest) is not kind or manifest.get("estimated_from") != estimated_from:
+        raise StoreError(
+            f"{outcome.path} holds finished work on the same plan by another command, or on other measurements: a "
+            "release with measurements of its own, one estimated from the measurements of another folder, and "
+            "measurements alone are three different things. Choose another folder.",
+            code="folder-taken",
+        )
+    return outcome
+
+
 def _usable_state(out: Path) -> FolderState:
     """The state of a folder, once it is one that a run may use."""
     state = folder_state(out)
@@ -243,15 +304,18 @@ def _begin(folder: RunFolder, job: Job) -> Run:
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
     if stored is None:  # the folder is empty, or its state would be another
-        secrets = RunSecrets(job.test_key or new_run_key(), job.binding, job.whole_plan, job.test_key is None)
-        folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
+        secrets = job.secrets()
+        folder.write(KEY_FILE, _key_text(secrets))
+    elif job.earlier is not None:
+        secrets = job.secrets()
+        _require_same_key(out, stored, secrets)
     else:
         spent_before = _spent_in_words(out)
         secrets = read_key_file(stored, str(out), job.binding, job.whole_plan, job.test_key, spent_before)
     if begun:
         _require_one_spend(out, entries, job, secrets.run_id)
     try:
-        entered = _enter(out / LEDGER, job, secrets)
+        entered = _copy(out, job.earlier) if job.earlier else _enter(out / LEDGER, job, secrets)
     except TallyveilError:
         if not begun:
             (out / LEDGER).unlink(missing_ok=True)
@@ -260,6 +324,29 @@ def _begin(folder: RunFolder, job: Job) -> Run:
     _require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
     return Run(folder, secrets, spent(entered), Stages(folder, secrets), resumed=begun)
+
+
+def _key_text(secrets: RunSecrets) -> bytes:
+    return json.dumps(key_file(secrets), indent=2).encode()
+
+
+def _require_same_key(out: Path, stored: bytes, secrets: RunSecrets) -> None:
+    """Refuse to go on with work that draws nothing and was begun on other files, or by another version."""
+    if stored != _key_text(secrets):
+        raise StoreError(
+            f"the unfinished work in {out} was begun with other measurements, other settings, or another version of "
+            "Tallyveil. Choose another folder, or remove this one: it drew no noise and spent nothing.",
+            code="resume-changed",
+        )
+
+
+def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
+    """Begin the ledger with the lines of the run that has spent; they are there already where work goes on."""
+    if not _ledger_entries(out):
+        write_text(out / LEDGER, earlier.ledger.decode())
+    elif (out / LEDGER).read_bytes() != earlier.ledger:
+        raise _bad_ledger(out, "it does not hold the lines of the run that drew the measurements")
+    return _ledger_entries(out)
 
 
 def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
@@ -288,7 +375,8 @@ def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
 
 
 def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
-    """Refuse a ledger that shows anything but the one spend of this run."""
+    """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
+    run = job.spender(run)
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
         raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})")
