@@ -13,11 +13,12 @@ from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.manifest import ReleaseKind, make_manifest, written_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.log import RunLog
 from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Outcome, Run, finished_before, require_own_kind, run_once
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.outputs import refuse_inputs
@@ -54,7 +55,7 @@ def estimate_release(
         with work.watch.stage("compile kernels"):
             compile_kernels()
         outcome = run_once(out, work.job(), work.release)
-    require_own_kind(outcome, ReleaseKind.TOPDOWN, measured.estimated_from)
+    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN, measured.estimated_from)
     add_planned_intervals(plan.intervals, out, observer, workers)
     return replace(outcome, manifest=written_manifest(out))
 

@@ -20,7 +20,7 @@ from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.release.finished import LEDGER, listed_files
 from tallyveil.release.geography import GEOGRAPHY, read_areas, read_geography, read_shares
 from tallyveil.release.manifest import ReleaseKind, read_manifest
-from tallyveil.run.once import Earlier
+from tallyveil.run.earlier import Earlier
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest

@@ -9,9 +9,8 @@ Everything is decided while the folder's lock is held, because the folder may ch
 4. The manifest is kept in the private folder until the key is removed. Only then does it appear in the run folder.
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +23,8 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
 from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files, require_ledger
-from tallyveil.release.manifest import ReleaseKind, kind_of, written_manifest
+from tallyveil.release.manifest import written_manifest
+from tallyveil.run.earlier import Earlier, public_secrets, require_same_work
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.run.stages import Made, Stages
@@ -44,21 +44,6 @@ class Outcome:
     path: Path
     manifest: dict[str, Any]
     already_finished: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A finished run on whose published files a job works. The job draws nothing and spends nothing.
-
-    Attributes:
-        run: Public name of that run.
-        ledger: The lines of its ledger up to its spend; the job's own ledger begins with the same lines.
-        protected: False when that run used a test key.
-    """
-
-    run: str
-    ledger: bytes
-    protected: bool
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,26 +72,6 @@ class Job:
     token: str
     test_key: bytes | None = None
     earlier: Earlier | None = None
-
-    def secrets(self) -> RunSecrets:
-        """A key for a run that begins.
-
-        A run that draws nothing has nothing to hide. Its key follows from public files, so that its name does too.
-        """
-        if self.earlier is not None:
-            key = hashlib.sha256(b"draws nothing" + self.binding + self.whole_plan).digest()
-            return RunSecrets(key, self.binding, self.whole_plan, self.earlier.protected)
-        return RunSecrets(
-            self.test_key or new_run_key(), self.binding, self.whole_plan, self.test_key is None
-        )
-
-    def spender(self, run: str) -> str:
-        """Name of the run whose spend the ledger shows.
-
-        Args:
-            run: Name of this run.
-        """
-        return run if self.earlier is None else self.earlier.run
 
 
 class Run:
@@ -200,29 +165,6 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
     return Outcome(out, json.loads(text), already_finished=False)
 
 
-def require_own_kind(
-    outcome: Outcome, kind: ReleaseKind, estimated_from: Mapping[str, Any] | None = None
-) -> Outcome:
-    """Refuse a finished release of the same plan that another command made.
-
-    Args:
-        outcome: What a run left behind, or found.
-        kind: What the command makes.
-        estimated_from: The measurements that it was to be estimated from; None for a run that draws its own.
-    Raises:
-        StoreError: the folder holds something else.
-    """
-    manifest = outcome.manifest
-    if kind_of(manifest) is not kind or manifest.get("estimated_from") != estimated_from:
-        raise StoreError(
-            f"{outcome.path} holds finished work on the same plan by another command, or on other measurements: a "
-            "release with measurements of its own, one estimated from the measurements of another folder, and "
-            "measurements alone are three different things. Choose another folder.",
-            code="folder-taken",
-        )
-    return outcome
-
-
 def _usable_state(out: Path) -> FolderState:
     """The state of a folder, once it is one that a run may use."""
     state = folder_state(out)
@@ -304,11 +246,11 @@ def _begin(folder: RunFolder, job: Job) -> Run:
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
     if stored is None:  # the folder is empty, or its state would be another
-        secrets = job.secrets()
-        folder.write(KEY_FILE, _key_text(secrets))
+        secrets = _new_secrets(job)
+        folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
     elif job.earlier is not None:
-        secrets = job.secrets()
-        _require_same_key(out, stored, secrets)
+        secrets = _new_secrets(job)
+        require_same_work(out, stored, secrets)
     else:
         spent_before = _spent_in_words(out)
         secrets = read_key_file(stored, str(out), job.binding, job.whole_plan, job.test_key, spent_before)
@@ -326,18 +268,11 @@ def _begin(folder: RunFolder, job: Job) -> Run:
     return Run(folder, secrets, spent(entered), Stages(folder, secrets), resumed=begun)
 
 
-def _key_text(secrets: RunSecrets) -> bytes:
-    return json.dumps(key_file(secrets), indent=2).encode()
-
-
-def _require_same_key(out: Path, stored: bytes, secrets: RunSecrets) -> None:
-    """Refuse to go on with work that draws nothing and was begun on other files, or by another version."""
-    if stored != _key_text(secrets):
-        raise StoreError(
-            f"the unfinished work in {out} was begun with other measurements, other settings, or another version of "
-            "Tallyveil. Choose another folder, or remove this one: it drew no noise and spent nothing.",
-            code="resume-changed",
-        )
+def _new_secrets(job: Job) -> RunSecrets:
+    """The secrets of a run that begins, or those of work that draws nothing and may have begun before."""
+    if job.earlier is not None:
+        return public_secrets(job.earlier, job.binding, job.whole_plan)
+    return RunSecrets(job.test_key or new_run_key(), job.binding, job.whole_plan, job.test_key is None)
 
 
 def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
@@ -376,7 +311,7 @@ def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
 
 def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
     """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
-    run = job.spender(run)
+    run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
         raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})")

@@ -32,12 +32,13 @@ from tallyveil.postprocess.intervals import add_planned_intervals
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.manifest import ReleaseKind, make_manifest, written_manifest
 from tallyveil.run.folder import FolderState, folder_state
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.log import RunLog
 from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Outcome, Run, finished_before, require_own_kind, run_once
+from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
 from tallyveil.run.stopwatch import Stopwatch
 
 STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
@@ -68,7 +69,7 @@ def run_release(
     if outcome is None:
         work = _Release.prepare(plan, out, observer or SilentObserver(), workers or usable_cores())
         outcome = run_once(out, work.job(test_key), work.release)
-    require_own_kind(outcome, ReleaseKind.TOPDOWN)
+    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN)
     add_planned_intervals(plan.intervals, out, observer, workers)
     return replace(outcome, manifest=written_manifest(out))
 
@@ -101,7 +102,8 @@ def measure_release(
     if outcome is None:
         work = _Release.prepare(plan, out, observer or SilentObserver(), workers=1)
         outcome = run_once(out, work.job(test_key, measuring_alone=True), work.measure)
-    return require_own_kind(outcome, ReleaseKind.MEASUREMENTS)
+    require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
+    return outcome
 
 
 @dataclass(slots=True)
