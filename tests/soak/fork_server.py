@@ -31,7 +31,7 @@ def main() -> None:
     """Import everything, say so, then serve requests until standard input ends."""
     for module in pkgutil.walk_packages(tallyveil.__path__, "tallyveil."):
         importlib.import_module(module.name)
-    from tallyveil.execution.topdown.warm_up import compile_kernels
+    from tallyveil.postprocess.warm_up import compile_kernels
 
     compile_kernels()
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -38,8 +38,8 @@ from tallyveil.execution.safetab.households import run_households
 from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.execution.table.run import run_subspace
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.warm_up import compile_kernels
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.run.folder import RunFolder
 
 TESTS = Path(__file__).parents[1]

@@ -114,9 +114,10 @@ def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         rounding = tuple(
-            tuple(plan.query(name) for name in stage) for stage in plan.estimation_of(geolevel).rounding
+            tuple(plan.query(name) for name in stage)
+            for stage in plan.estimating.estimation_of(geolevel).rounding
         )
-        builder = FamilyBuilder(plan, allocation, level, stored, constraints, queries, rounding)
+        builder = FamilyBuilder(plan.estimating, allocation, level, stored, constraints, queries, rounding)
         above = estimate_level(builder, above, SilentObserver()).counts
         written = read_histogram(out, geolevel, plan.schema, spine)
         assert np.array_equal(above.cells, written.cells)
@@ -128,7 +129,7 @@ def test_the_folder_holds_nothing_confidential_when_the_run_has_ended(outcome):
     names = {p.name for p in outcome.path.iterdir()}
     assert names == {
         "manifest.json", "plan.json", "ledger.jsonl", "log.jsonl", "geography.parquet",
-        "bounds", "measurements", "histogram", "microdata", "tables",
+        "bounds", "invariants", "measurements", "histogram", "microdata", "tables",
     }  # fmt: skip
 
 

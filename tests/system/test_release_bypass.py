@@ -12,7 +12,6 @@ from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
-from tallyveil.cli.plan import plan_record
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
@@ -25,6 +24,7 @@ from tallyveil.intervals import SourceRows, StoredRows
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plan.record import plan_record
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
 from tallyveil.postprocess.intervals import make_intervals
@@ -184,7 +184,7 @@ def oracle_problem(plan, spine, source, constraints, level, parent, above) -> Fa
     else:
         support, counts = above.entries(parent)
         start, stop = map(int, spine.child_offsets[level - 1][parent : parent + 2])
-    settings = plan.estimation_of(spine.geolevels[level])
+    settings = plan.estimating.estimation_of(spine.geolevels[level])
     trivial = counts is not None and (stop - start == 1 or len(support) == 0)
 
     def labels(name):

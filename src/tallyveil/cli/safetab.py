@@ -13,7 +13,6 @@ from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.release.manifest import Manifest
-    from tallyveil.safetab.plan import SafetabPlan
 
 
 class Rule(StrEnum):
@@ -65,6 +64,7 @@ def plan(
 ) -> None:
     """Show what a run guarantees and how exact its numbers will be, before any record is opened."""
     from tallyveil.safetab.plan import read_plan
+    from tallyveil.safetab.plan_record import plan_record
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.storage.write import write_json
 
@@ -302,41 +302,6 @@ def long_form(
     rows = convert_short_form(short, codes, out)
     if not quiet:
         say(f"{rows:,} rows written to {out}")
-
-
-def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
-    """What a plan guarantees and promises, as plain data; groups are counted where there is a geography."""
-    from tallyveil.safetab.expected import errors_by_size, expected_errors
-    from tallyveil.safetab.plan import NEIGHBOURS
-    from tallyveil.safetab.privacy import privacy_of
-    from tallyveil.safetab.regions import read_regions
-
-    record: dict[str, Any] = {
-        "neighbours": NEIGHBOURS.value,
-        "budget_unit": read.budget_unit,
-        "privacy": [one.to_mapping() for one in privacy_of(read, delta)],
-        "plan": {key: value for key, value in read.to_mapping().items() if key not in _LISTS},
-        "codes": len(read.files.codes),
-        "iterations": len(read.files.iterations),
-        "details": [one.to_mapping() for one in expected_errors(read)],
-        "sizes": [one.to_mapping() for one in errors_by_size(read)],
-    }
-    if data is not None:
-        regions = read_regions(data, read.config)
-        record["groups"] = {
-            run.run: {
-                one.name: len(regions[run.run].ids[one.geography]) * len(one.view.iterations)
-                for one in run.sets
-            }
-            for run in read.runs
-        }
-        record["stage_1_counts_and_totals"] = 2 * sum(
-            sum(sets.values()) for sets in record["groups"].values()
-        )
-    return record
-
-
-_LISTS = ("codes", "mapping", "iterations")
 
 
 def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:

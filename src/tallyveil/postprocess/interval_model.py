@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +11,11 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
-from tallyveil.plan.release import ReleasePlan, strategy_of_plan
-from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.plan.estimating import strategy_of_plan
+from tallyveil.plan.release import ReleasePlan
 from tallyveil.postprocess.bounds_files import read_zeros
 from tallyveil.postprocess.constraints import public_zeros
-from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_queries
+from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_items, drawn_queries
 from tallyveil.release.finished import LEDGER, refuse_unfinished
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
@@ -108,7 +106,7 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         shares=release.shares,
         invariants=_by_geolevel(stated, release.spine),
         zeros=zeros,
-        besides=drawn_queries(release.schema, release.strategy, _drawn_items(plan)),
+        besides=drawn_queries(release.schema, release.strategy, drawn_items(plan)),
     )
 
 
@@ -126,17 +124,10 @@ def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = N
     )
 
 
-def _drawn_items(plan: Mapping[str, Any]) -> list[SubspaceQuery]:
-    return [
-        SubspaceQuery(item["query"], item["geolevel"], Fraction(item["budget"]))
-        for item in plan.get("subspace", [])
-    ]
-
-
 def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
     """All noisy answers of a release, those drawn by the integer-subspace mechanism among them."""
     stored = StoredRows(release.root, model)
-    items = _drawn_items(release.plan)
+    items = drawn_items(release.plan)
     return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
-from tallyveil.plan.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import (
     Area,
     entity_families,
@@ -145,15 +145,21 @@ def make_intervals(
 
 
 def add_planned_intervals(
-    plan: ReleasePlan, root: Path, observer: Observer | None = None, workers: int | None = None
+    level: Fraction | None, root: Path, observer: Observer | None = None, workers: int | None = None
 ) -> None:
     """Make the intervals that a plan asks for, once its release is finished; those that are there stay.
+
+    Args:
+        level: Coverage that the plan asks for; None where it asks for no intervals.
+        root: Release folder.
+        observer: Told of progress.
+        workers: Threads to share the work among.
 
     Raises:
         StoreError: a file cannot be read or written.
     """
-    if plan.intervals is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
-        make_intervals(root, level=float(plan.intervals), in_run=True, observer=observer, workers=workers)
+    if level is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
+        make_intervals(root, level=float(level), in_run=True, observer=observer, workers=workers)
 
 
 def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:

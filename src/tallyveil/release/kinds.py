@@ -7,6 +7,7 @@ class ReleaseKind(StrEnum):
     """The product that a release is of; the value is the `kind` of its manifest."""
 
     TOPDOWN = "topdown"
+    MEASUREMENTS = "topdown-measurements"
     SAFETAB = "safetab"
     HOUSEHOLDS = "safetab-households"
     SUBSPACE = "integer-subspace"
@@ -19,6 +20,7 @@ class ReleaseKind(StrEnum):
 
 _COMMANDS = {
     ReleaseKind.TOPDOWN: "run",
+    ReleaseKind.MEASUREMENTS: "measure",
     ReleaseKind.SAFETAB: "safetab run",
     ReleaseKind.HOUSEHOLDS: "safetab households",
     ReleaseKind.SUBSPACE: "subspace release",

@@ -26,6 +26,7 @@ from tallyveil.storage.json_files import (
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest, write_json
 
+_TOPDOWN: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
 RESTORE: Final = "Restore the folder as the run left it; if the run was interrupted, give its command again."
 
 
@@ -64,6 +65,12 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
             code="no-release",
         )
     manifest = parsed_manifest(root, read_json_object(path, RESTORE))
+    if manifest.kind is ReleaseKind.MEASUREMENTS and manifest.kind not in wanted:
+        raise StoreError(
+            f"{root} holds measurements alone: it has no counts and no tables. Make a release of them with "
+            "`tallyveil estimate`, which spends nothing, and name the folder of that release.",
+            code="measured-only",
+        )
     if manifest.kind not in wanted:
         raise StoreError(
             f"{root} holds a release of `{manifest.kind.command}`; this command works on the folder that "
@@ -117,7 +124,8 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     """
     require_ledger(root, manifest.ledger)
     declaration, entries = read_ledger(root / LEDGER)
-    own = [entry for entry in entries if entry.run == manifest.run]
+    spender = manifest.body.get("estimated_from", {"run": manifest.run})["run"]
+    own = [entry for entry in entries if entry.run == spender]
     spends = [entry.event.to_mapping() for entry in own if entry.kind == "spend"]
     shown = Spent(declaration.budget_unit, declaration.total, spent(entries))
     numbers = {
@@ -176,7 +184,7 @@ def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
     plan = content["body"].get("plan")
     if plan is not None and digest_of(plan).hex() != content["plan_digest"]:
         return "body.plan"
-    return _misstated(content["privacy"], plan) if kind is ReleaseKind.TOPDOWN else None
+    return _misstated(content["privacy"], plan) if kind in _TOPDOWN else None
 
 
 def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:

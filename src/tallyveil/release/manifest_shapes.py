@@ -45,6 +45,7 @@ TOPDOWN_BODY: Final = {
     },
     "solver": Each(_SOLVER),
 }
+MEASUREMENTS_BODY: Final = {name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs")}
 TOPDOWN_PRIVACY: Final = {
     "budget_unit": str,
     "declared": str,
@@ -133,6 +134,7 @@ INTERVALS: Final = {
 
 SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.TOPDOWN: COMMON | {"privacy": TOPDOWN_PRIVACY, "body": TOPDOWN_BODY},
+    ReleaseKind.MEASUREMENTS: COMMON | {"privacy": TOPDOWN_PRIVACY, "body": MEASUREMENTS_BODY},
     ReleaseKind.SAFETAB: COMMON | {"privacy": SAFETAB_PRIVACY, "body": SAFETAB_BODY},
     ReleaseKind.HOUSEHOLDS: COMMON | {"privacy": HOUSEHOLDS_PRIVACY, "body": SAFETAB_BODY},
     ReleaseKind.SUBSPACE: COMMON | {"privacy": SUBSPACE_PRIVACY, "body": SUBSPACE_BODY},

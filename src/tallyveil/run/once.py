@@ -30,12 +30,13 @@ from tallyveil.release.manifest import (
     stage_times,
 )
 from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
+from tallyveil.run.earlier import Earlier, public_secrets, require_same_work
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.product import Job, Outcome, Product, Run, Work
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
 
 
 def run_product(
@@ -215,15 +216,18 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
     if stored is None:  # the folder is empty, or its state would be another
-        secrets = RunSecrets(test_key or new_run_key(), job.binding, job.whole_plan, test_key is None)
+        secrets = _new_secrets(job, test_key)
         folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
+    elif job.earlier is not None:
+        secrets = _new_secrets(job, test_key)
+        require_same_work(out, stored, secrets)
     else:
         spent_before = _spent_in_words(out)
         secrets = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
     if begun:
         _require_one_spend(out, entries, job, secrets.run_id)
     try:
-        entered = _enter(out / LEDGER, job, secrets)
+        entered = _copy(out, job.earlier) if job.earlier else _enter(out / LEDGER, job, secrets)
     except TallyveilError:
         if not begun:
             (out / LEDGER).unlink(missing_ok=True)
@@ -232,6 +236,22 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     _require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
     return Run(folder, secrets, spent(entered), (tallyveil.__version__,), resumed=begun)
+
+
+def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:
+    """The secrets of a run that begins, or those of work that draws nothing and may have begun before."""
+    if job.earlier is not None:
+        return public_secrets(job.earlier, job.binding, job.whole_plan)
+    return RunSecrets(test_key or new_run_key(), job.binding, job.whole_plan, test_key is None)
+
+
+def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
+    """Begin the ledger with the lines of the run that has spent; they are there already where work goes on."""
+    if not _ledger_entries(out):
+        write_text(out / LEDGER, earlier.ledger.decode())
+    elif (out / LEDGER).read_bytes() != earlier.ledger:
+        raise _bad_ledger(out, "it does not hold the lines of the run that drew the measurements")
+    return _ledger_entries(out)
 
 
 def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
@@ -260,7 +280,8 @@ def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
 
 
 def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
-    """Refuse a ledger that shows anything but the one spend of this run."""
+    """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
+    run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
         raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})")

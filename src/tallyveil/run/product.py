@@ -14,6 +14,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
+from tallyveil.run.earlier import Earlier
 from tallyveil.run.folder import RunFolder
 from tallyveil.run.key_file import RunSecrets
 from tallyveil.run.observer import Observer
@@ -51,6 +52,7 @@ class Job:
         privacy: The guarantee, for the manifest; computed before the spend, since not every event has one.
         description: What will be done in words, for the ledger.
         token: Names the act within the run, for the ledger.
+        earlier: The run that has spent already, where this one only works on what it published.
     """
 
     kind: ReleaseKind
@@ -62,6 +64,7 @@ class Job:
     privacy: JsonObject
     description: str
     token: str
+    earlier: Earlier | None = None
 
 
 class Run:
