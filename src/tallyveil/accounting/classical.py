@@ -6,6 +6,7 @@ from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import DiscreteGaussian, PrivacyEvent, parts_of
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
 
@@ -34,4 +35,6 @@ def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]
 
 
 def _has_gaussian(event: PrivacyEvent) -> bool:
-    return isinstance(event, DiscreteGaussian) or any(_has_gaussian(part) for part in parts_of(event))
+    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian):
+        return True
+    return any(_has_gaussian(part) for part in parts_of(event))

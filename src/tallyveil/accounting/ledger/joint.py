@@ -2,13 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallyveil.accounting.costs import (
+    delta_with_total_variation,
+    require_neighbours,
+    rho_of,
+    total_variation_of,
+)
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.paths import real
 
@@ -41,6 +49,23 @@ class JointLedgers:
     def paid(self) -> SequentialEvent:
         """What budgets paid for: everything but the non-private acts."""
         return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
+
+
+@dataclass(frozen=True, slots=True)
+class UpperBound:
+    """An epsilon that holds and is not exact: the smallest one that holds may be lower.
+
+    Attributes:
+        rho: Exact cost in zero-concentrated differential privacy.
+        epsilon: What rho allows to be claimed at delta, rounded up.
+        delta: The delta asked for.
+        added_delta: To be added to delta, rounded up, where a sampler comes close to its law but does not have it.
+    """
+
+    rho: Fraction
+    epsilon: float
+    delta: Fraction
+    added_delta: float
 
 
 def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
@@ -130,12 +155,40 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     """
     from tallyveil.accounting.composition import compose
 
+    _require_protection(joint)
+    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
+
+
+def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
+    """What several runs guarantee at most, by zero-concentrated differential privacy.
+
+    It holds for every release, also for noise on a lattice that has no exact loss law (`has_loss_law`), and covers
+    the same acts as `published_guarantee`. Laplace noise counts with rho = epsilon^2 / 2.
+
+    Args:
+        joint: The ledgers, from `read_joint`.
+        delta: Between 0 and 1, both excluded.
+
+    Raises:
+        BudgetError: nothing is protected, as for `published_guarantee`; a release leaves out what one record moves; or
+            the delta is out of range.
+    """
+    _require_protection(joint)
+    require_neighbours(joint.paid, joint.neighbours)
+    rho = rho_of(joint.paid, laplace_as_zcdp=True)
+    epsilon = zcdp_to_epsilon(rho, delta)
+    variation = total_variation_of(joint.paid)
+    # Epsilon is a float rounded up, so that it is taken exactly.
+    added = delta_with_total_variation(Fraction(epsilon), Fraction(0), variation) if variation else 0.0
+    return UpperBound(rho, epsilon, delta, added)
+
+
+def _require_protection(joint: JointLedgers) -> None:
     if joint.unprotected:
         raise BudgetError(
             "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
             f"came of these acts: {'; '.join(joint.unprotected)}. Leave such runs out; they must not be published."
         )
-    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
 def _is_non_private(event: PrivacyEvent) -> bool:

@@ -101,6 +101,15 @@ def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
     return event.branches
 
 
+def has_loss_law(event: PrivacyEvent) -> bool:
+    """Whether every release in an event has an exact loss law; a release on a lattice may have none."""
+    if isinstance(event, IntegerSubspaceGaussian):
+        return False
+    if isinstance(event, IntegerSubspaceLaplace):
+        return event.total_variation == 0
+    return all(has_loss_law(part) for part in parts_of(event))
+
+
 def invariants_of(event: PrivacyEvent) -> tuple[str, ...]:
     """Statements of all invariants in an event, each once, in order."""
     return tuple(dict.fromkeys(_statements(event)))
