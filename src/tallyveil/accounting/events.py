@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 from tallyveil.accounting.exact import parameter_of_noise
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 Chosen = Literal["adaptive", "public"]
 
@@ -272,7 +273,9 @@ def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
 
 def _count(where: str, value: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BudgetError(f"{where} must be an integer of 1 or more, got {value!r}. Leave the event out.")
+        raise BudgetError(
+            f"{where} must be an integer of 1 or more, got {as_given(value)}. Leave the event out."
+        )
     return value
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
-from tallyveil.exact import exact_value
+from tallyveil.exact import as_given, exact_value
 
 
 def exact_text(value: Fraction) -> str:
@@ -27,10 +27,10 @@ def parameter_of_noise(value: Fraction | int | str, where: str) -> Fraction:
     """
     number = exact_number(value, where)
     if number <= 0:
-        raise BudgetError(f"{where} must be above 0, got {value!r:.80}. Leave out what is not measured.")
+        raise BudgetError(f"{where} must be above 0, got {as_given(value)}. Leave out what is not measured.")
     if not LEAST <= number <= LARGEST:
         raise BudgetError(
-            f"{where} must lie between 1e-100 and 1e100, got {value!r:.80}. Check its exponent."
+            f"{where} must lie between 1e-100 and 1e100, got {as_given(value)}. Check its exponent."
         )
     return number
 
@@ -47,6 +47,6 @@ def exact_number(value: Fraction | int | str, where: str) -> Fraction:
     if (number := exact_value(value)) is not None:
         return number
     raise BudgetError(
-        f"{where} must be an exact number, got {value!r:.80}. "
+        f"{where} must be an exact number, got {as_given(value)}. "
         "Give a Fraction, an integer, or text such as '5/2' or '0.25'; a float is not the decimal it was written as."
     )

@@ -18,6 +18,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 Number = Fraction | float | str
 
@@ -109,7 +110,7 @@ class Guarantee:
         """
         exact = real_number(alpha, "alpha")
         if not 0 <= exact <= 1:
-            raise BudgetError(f"alpha must lie between 0 and 1, got {alpha!r:.80}. Give a type I error.")
+            raise BudgetError(f"alpha must lie between 0 and 1, got {as_given(alpha)}. Give a type I error.")
         found = [beta_at(engine, law, exact) for law, engine in self._laws()]
         upper = min(beta.upper for _, beta in found)
         if len(found) == 1:

@@ -33,6 +33,7 @@ from tallyveil.accounting.rounding import as_float, exact_upper, log_of, round_u
 from tallyveil.accounting.search import least_point
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 320  # working precision of the ball arithmetic; the answer is rounded to 53
@@ -170,7 +171,9 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
             release = _as_response(release)
         end = exact_upper(_laplace_ball(release, rational(excess)))
         if end is None:
-            raise BudgetError(f"the divergence of {release} is beyond what can be computed. Check its scale.")
+            raise BudgetError(
+                f"the divergence of {as_given(release)} is beyond what can be computed. Check its scale."
+            )
         exact = release.multiplicity * Fraction(end[0]) * Fraction(2) ** end[1]
         # What pure differential privacy promises bounds every order, also where the ball is wide.
         return min(exact, release.multiplicity * release.sensitivity / release.scale)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from tallyveil.accounting.exact import exact_number, parameter_of_noise
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -103,7 +104,7 @@ class IntegerSubspaceGaussian:
         ):
             raise BudgetError(
                 "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
-                f"{squared_distance!r}. Tables of whole numbers have whole squared distances."
+                f"{as_given(squared_distance)}. Tables of whole numbers have whole squared distances."
             )
         _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
         _set(self, "squared_distance", squared_distance)
@@ -158,7 +159,7 @@ def _variation(value: Fraction | int | str) -> Fraction:
     number = exact_number(value, "total variation of an integer-subspace release")
     if not 0 <= number < 1:
         raise BudgetError(
-            f"the total variation of a release must lie in 0 to 1, got {value!r}. Run the chain longer."
+            f"the total variation of a release must lie in 0 to 1, got {as_given(value)}. Run the chain longer."
         )
     return number
 

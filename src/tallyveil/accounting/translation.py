@@ -18,6 +18,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 256
@@ -81,7 +82,7 @@ def group_privacy(
             f"{exact_text(exact_delta)}. Give a guarantee that can hold."
         )
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
-        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {size!r:.80}.")
+        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {as_given(size)}.")
     if exact_delta == 0:
         return size * exact_epsilon, 0.0
     with precision(_BITS):
@@ -97,14 +98,14 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
             multiplicity = event.multiplicity * factor
             if multiplicity.denominator != 1:
                 raise BudgetError(
-                    f"{event} has an odd multiplicity, so it is no release of partition queries under bounded "
-                    "neighbours and cannot be halved. State what it costs under the other relation yourself."
+                    f"{as_given(event)} has an odd multiplicity, so it is no release of partition queries under "
+                    "bounded neighbours and cannot be halved. State what it costs under the other relation yourself."
                 )
             return replace(event, multiplicity=int(multiplicity))
         case IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             raise BudgetError(
-                f"{event} states the distance of the populations it protects, not a relation, so there is nothing to "
-                "translate. Give the event with the distance that neighbours of the other relation have."
+                f"{as_given(event)} states the distance of the populations it protects, not a relation, so there "
+                "is nothing to translate. Give the event with the distance that neighbours of the other relation have."
             )
         case SequentialEvent(events):
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))

@@ -26,6 +26,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossF
 from tallyveil.accounting.losses.moments import WIDE_VARIANCE
 from tallyveil.arrays import Complexes, Floats, Integers
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 
 UNIT = 2.0**-53
 FFT_CONSTANT = 20.0
@@ -108,8 +109,8 @@ def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> Atoms:
 def _check_atoms(factor: LossFactor, count: int) -> None:
     if count > MAX_ATOMS:
         raise SolverError(
-            f"the loss of {factor} has {count} values that matter, more than the {MAX_ATOMS} this engine lists. "
-            "Use a smaller variance, scale or sensitivity, or ask for another engine."
+            f"the loss of {as_given(factor)} has {count} values that matter, more than the {MAX_ATOMS} this "
+            "engine lists. Use a smaller variance, scale or sensitivity, or ask for another engine."
         )
 
 

@@ -42,6 +42,7 @@ from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment
 from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 
 GRID_LENGTH = 1 << 21
 """Points of the fine grid."""
@@ -104,9 +105,9 @@ class RoundedFFT:
             points = estimated_length(group.factors, lattice_of(group.factors))
             if points > MAX_LENGTH:
                 raise SolverError(
-                    f"the loss of {group.factors[0]} takes about {points:.3g} values that matter, and no lattice "
-                    f"holds all losses together; at most {MAX_LENGTH} can be worked on. Use a smaller variance or "
-                    "scale, or ones whose quotients are simple fractions."
+                    f"the loss of {as_given(group.factors[0])} takes about {points:.3g} values that matter, and no "
+                    f"lattice holds all losses together; at most {MAX_LENGTH} can be worked on. Use a smaller "
+                    "variance or scale, or ones whose quotients are simple fractions."
                 )
         engines = [TiltedFFT(group.factors) for group in groups]
         self.groups = tuple(sorted(engines, key=lambda engine: -engine.lattice.step))

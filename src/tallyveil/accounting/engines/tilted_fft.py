@@ -40,6 +40,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFacto
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.exact import as_given
 
 MAX_LENGTH = 1 << 21
 """Longest cyclic lattice worked on."""
@@ -249,7 +250,7 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
     try:
         return Fraction(epsilon)
     except (ValueError, OverflowError, TypeError) as error:
-        raise BudgetError(f"epsilon must be a finite number, got {epsilon!r}.") from error
+        raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
 
 
 def tilt_grid(factors: tuple[LossFactor, ...], epsilon: float, coarseness: float = 0.25) -> Fraction:

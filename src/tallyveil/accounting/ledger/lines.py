@@ -23,6 +23,7 @@ from tallyveil.accounting.exact import exact_number, exact_text
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.exact import as_given
 
 LEDGER_FORMAT = 2
 UNCHAINED_FORMAT = 1
@@ -54,7 +55,7 @@ class Declaration:
             )
         if not isinstance(self.total, Fraction) or self.total <= 0:
             raise BudgetError(
-                f"the declared budget must be a Fraction above 0, got {self.total!r}. Declare one."
+                f"the declared budget must be a Fraction above 0, got {as_given(self.total)}. Declare one."
             )
 
     def cost_of(self, event: PrivacyEvent) -> Fraction:

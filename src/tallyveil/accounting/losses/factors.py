@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def merged(factors: tuple[LossFactor, ...]) -> tuple[LossFactor, ...]:
         parameter = factor.variance if isinstance(factor, GaussianLoss) else factor.scale
         if parameter <= 0 or factor.sensitivity < 1 or factor.multiplicity < 1:
             raise BudgetError(
-                f"a loss needs a positive parameter, sensitivity and multiplicity, got {factor}"
+                f"a loss needs a positive parameter, sensitivity and multiplicity, got {as_given(factor)}"
             )
         key = type(factor), parameter, factor.sensitivity
         counted[key] = counted.get(key, 0) + factor.multiplicity

@@ -41,6 +41,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossF
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 MOST_ALTERNATIVES = 400
 """Number of laws above which an event is refused."""
@@ -253,8 +254,8 @@ def _times(law: Law, share: Fraction) -> Law:
         multiplicity = factor.multiplicity * share
         if multiplicity.denominator != 1:
             raise BudgetError(
-                f"parallel parts differ, and {factor} has an odd multiplicity: under bounded neighbours a record "
-                "leaves one part and enters another, half of each part's loss, and this one has no half. Give "
+                f"parallel parts differ, and {as_given(factor)} has an odd multiplicity: under bounded neighbours a "
+                "record leaves one part and enters another, half of each part's loss, and this one has no half. Give "
                 "each partition query multiplicity 2 under bounded neighbours."
             )
         scaled.append(replace(factor, multiplicity=int(multiplicity)))

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from tallyveil.accounting.losses.factors import Lattice
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class LossPoints:
             BudgetError: epsilon is no finite number.
         """
         if isinstance(epsilon, float) and not math.isfinite(epsilon):
-            raise BudgetError(f"epsilon must be a finite number, got {epsilon!r}.")
+            raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.")
         numerator, denominator = epsilon.as_integer_ratio()
         width = self.step * denominator
         whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)
