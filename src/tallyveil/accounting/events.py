@@ -31,6 +31,9 @@ class DiscreteGaussian:
     A partition query is one event with sensitivity 1 and multiplicity `Neighbours.answers_moved`: under
     bounded neighbours a changed record moves two of its answers, by one each.
 
+    This class describes a release. The law of the noise itself is `tallyveil.noise.laws.DiscreteGaussian`; code that
+    needs both imports this one as `DiscreteGaussianEvent`.
+
     Attributes:
         variance: The parameter sigma squared of the noise, P(x) ~ exp(-x^2 / (2 variance)); counts squared,
             exact. Given as a Fraction, an integer or exact text; a float is refused.
@@ -64,6 +67,9 @@ class DiscreteLaplace:
     """Integer answers released with discrete Laplace (two-sided geometric) noise, independent in each answer.
 
     A partition query is one event with sensitivity 1 and multiplicity `Neighbours.answers_moved`.
+
+    This class describes a release. The law of the noise itself is `tallyveil.noise.laws.DiscreteLaplace`; code that
+    needs both imports this one as `DiscreteLaplaceEvent`.
 
     Attributes:
         scale: P(x) ~ exp(-|x| / scale); counts, exact. Given as a Fraction, an integer or exact text; a
