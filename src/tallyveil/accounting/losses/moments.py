@@ -1,11 +1,11 @@
 """The logarithm of the moment generating function of a loss, K(s) = ln E exp(s L), and the moments it gives.
 
-The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the Gaussian losses' offset, half of their
-variance.
+The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the Gaussian losses' offset, half of
+their variance.
 
-A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over integers x of
-exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m) / S(0) differs from 1
-by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum.
+A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over integers x
+of exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m) / S(0) differs
+from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum.
 
 Example: with k = 1, v = 2 and s = 1, K(1) = 1/2 exactly, because S(1) = S(0).
 """
