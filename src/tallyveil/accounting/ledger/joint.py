@@ -32,11 +32,11 @@ class JointLedgers:
 
     Attributes:
         paths: The ledgers, in order.
-        neighbours: The relation all of them are stated under.
-        event: Everything, one ledger after the other.
-        non_private: Acts that no budget pays for, in words with the ledger each stands in; where there are
-            any, the people have no finite guarantee against whoever saw what came of them.
-        unprotected: Those of them after which nothing that the run published is protected.
+        neighbours: The relation that all of them are stated under.
+        event: Everything that was done, one ledger after the other.
+        non_private: Acts that no budget pays for, in words, each with the ledger that records it. If there are any, the
+            people have no finite guarantee against a person who saw the results of these acts.
+        unprotected: The acts among these after which nothing that the run published is protected.
     """
 
     paths: tuple[Path, ...]
@@ -47,7 +47,7 @@ class JointLedgers:
 
     @property
     def paid(self) -> SequentialEvent:
-        """What budgets paid for: everything but the non-private acts."""
+        """What budgets paid for: everything except the non-private acts."""
         return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
 
 
@@ -71,7 +71,7 @@ class UpperBound:
 def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
     """Read ledgers of runs on the same people.
 
-    A run whose ledger is given in two copies counts twice: too much, never too little.
+    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small.
 
     Args:
         ledgers: Paths of the ledgers, or of the folders that hold them.
@@ -113,7 +113,7 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
 
 
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
-    """Refuse a ledger that shows nothing: the hashes of its lines do not tell that the last ones were cut off."""
+    """Refuse a ledger without entries: hashes do not show that the last lines were cut off."""
     if not entries:
         raise StoreError(
             f"the ledger {path} declares a budget and shows no spend, so that it is no account of a release: a run "
@@ -124,10 +124,10 @@ def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
 
 
 def runs_in(folder: Path) -> tuple[Path, ...]:
-    """Ledgers of all runs that stand directly in a folder, in the order of their names.
+    """The ledgers of all runs directly in a folder, in the order of their names.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is no such ledger.
     """
     found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
     if not found:
@@ -136,15 +136,15 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
 
 
 def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
-    """Everything the ledgers record, one after the other, non-private acts included; see `read_joint`."""
+    """Everything that the ledgers record, one after the other, with the non-private acts; see `read_joint`."""
     return read_joint(ledgers).event
 
 
 def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
-    """The exact guarantee of what several runs on the same people published together: of all that budgets paid for.
+    """The exact guarantee of what several runs on the same people published together.
 
-    It does not cover what came of the acts in `joint.non_private`, such as an evaluation against the true counts.
-    Whoever states the guarantee must name them beside it.
+    It covers everything that budgets paid for. It does not cover the results of the acts in `joint.non_private`,
+    such as an evaluation against the true counts: name these acts beside the guarantee wherever it is stated.
 
     Args:
         joint: The ledgers, from `read_joint`.
