@@ -1,4 +1,4 @@
-"""Epsilon at a delta by the accountants that papers and regulations quote, side by side."""
+"""Epsilon at a delta by the accountants that papers and regulations use, side by side."""
 
 from fractions import Fraction
 
@@ -11,15 +11,15 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
 
 def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]:
-    """Upper bounds of epsilon at a delta, by name; every one holds, the exact epsilon is below them all.
+    """Upper bounds of epsilon at a delta, by name. Each one holds; the exact epsilon is below all of them.
 
     Args:
         event: What is done.
         delta: Between 0 and 1, both excluded.
 
     Returns:
-        "pure" (where there is no Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise
-        counted as epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up.
+        "pure" (only without Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise counts as
+        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up.
 
     Raises:
         BudgetError: a delta out of range, or a non-private event.

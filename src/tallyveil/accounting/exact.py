@@ -1,4 +1,4 @@
-"""Exact numbers as text, and out of it."""
+"""Exact numbers, to text and from text."""
 
 from fractions import Fraction
 
@@ -16,11 +16,11 @@ def exact_text(value: Fraction) -> str:
 
 LARGEST = Fraction(10) ** 100
 LEAST = 1 / LARGEST
-"""Of a parameter of noise. Beyond them floats, with which some engines search, come to their ends."""
+"""Range of a parameter of noise. Some engines search in floats, which cannot hold numbers far beyond this range."""
 
 
 def parameter_of_noise(value: Fraction | int | str, where: str) -> Fraction:
-    """The exact number above 0 that a parameter of noise, such as a variance, stands for.
+    """A parameter of noise, such as a variance, as an exact number above 0.
 
     Raises:
         BudgetError: it is no exact number, not above 0, or beyond 10**100 or 10**-100.

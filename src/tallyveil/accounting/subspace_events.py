@@ -1,9 +1,9 @@
-"""Releases that keep invariants exactly, by noise on the lattice of the invariants.
+"""Releases that keep invariants exactly, through noise on the lattice of the invariants.
 
-What they promise depends on the distance of two populations: an event states the largest distance of the pairs it
-protects, which are pairs that agree on the named invariants. There is no default: under bounded neighbours a
-changed record moves two cells by one each (l1 distance 2, squared l2 distance 2), but with invariants that pin such
-a change down, the nearest pairs that agree on them may lie farther apart.
+Their guarantee depends on the distance of two populations. An event states the largest distance of the pairs that it
+protects, which are pairs that agree on the named invariants. There is no default. Under bounded neighbours a changed
+record moves two cells by one each (l1 distance 2, squared l2 distance 2). But invariants may rule such a change out,
+and then the nearest pairs that agree on them are farther apart.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,12 @@ class IntegerSubspaceLaplace:
 
     Attributes:
         epsilon: Loss for each unit of distance; exact.
-        norm: "l1" or "l2", of the noise and of the distance.
-        distance: Largest distance, in that norm, of two populations the guarantee tells apart; exact. For l2
-            give a fraction not below the root.
-        invariants: What is published exactly.
-        total_variation: Between the noise drawn and its law, at most; exact. It adds to delta.
+        norm: Norm of the noise and of the distance, "l1" or "l2".
+        distance: Largest distance, in that norm, of two populations that are protected from each other; exact. For l2,
+            a fraction that is not below the root.
+        invariants: Statements of what is published exactly.
+        total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
+            delta.
 
     Source: Dharangutte, Gao, Gong, Yu 2022, Theorem 10.
     """
@@ -78,9 +79,10 @@ class IntegerSubspaceGaussian:
 
     Attributes:
         variance: Parameter of the noise; exact.
-        squared_distance: Largest squared l2 distance of two populations the guarantee tells apart; whole.
-        invariants: What is published exactly.
-        total_variation: Between the noise drawn and its law, at most; exact. It adds to delta.
+        squared_distance: Largest squared l2 distance of two populations that are protected from each other; an integer.
+        invariants: Statements of what is published exactly.
+        total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
+            delta.
 
     Source: docs/proofs/integer-subspace.md, section 2; for one dimension Canonne, Kamath, Steinke 2020, Theorem 4.
     """
@@ -131,7 +133,7 @@ SubspaceRelease = IntegerSubspaceLaplace | IntegerSubspaceGaussian
 
 
 def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
-    """Refuse a release whose distance is below what one record moves: its cost would be less than one record loses.
+    """Refuse a release whose distance is below what one record moves, because its stated cost would be too low.
 
     Raises:
         BudgetError: two neighbours are farther apart than the release's distance.
