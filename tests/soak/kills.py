@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -342,7 +343,7 @@ def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]]]:
             out = root / "whole" / f"{name}-{again}"
             begun = time.monotonic()
             said = root / "said"
-            if ended(started(lambda product=product, out=out: product(out), said)):
+            if ended(started(partial(product, out), said)):
                 sys.exit(f"an undisturbed run of {name} failed: {said.read_text()}")
             seconds[name] = time.monotonic() - begun
         wanted[name] = contents(out)
@@ -373,7 +374,7 @@ def main() -> int:
         found = {"counted": lane.counted, "faults": lane.faults}
         (root / f"found-{lane.lane}").write_text(json.dumps(found))
 
-    processes = [started(lambda lane=lane: work(lane), root / f"lane-{lane.lane}-said") for lane in lanes]
+    processes = [started(partial(work, lane), root / f"lane-{lane.lane}-said") for lane in lanes]
     broken = [lane for lane, process in zip(lanes, processes, strict=True) if ended(process)]
     counted: Counter[str] = Counter()
     faults = [(root / f"lane-{lane.lane}-said").read_text() for lane in broken]

@@ -175,7 +175,7 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
+def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, before):
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
@@ -186,7 +186,10 @@ def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
         number += 1
         out = tmp_path / f"killed-{number}"
         killed = killed_at(
-            number, lambda out=out: run_safetab(*inputs, out, test_key=key), before=before, modules=modules
+            number,
+            lambda out=out: run_safetab(*inputs, out, test_key=key),
+            before=before,
+            modules=modules,
         )
         run_safetab(*inputs, out, test_key=key)
         assert contents(out) == expected
@@ -218,7 +221,9 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("where", "number"), POINTS)
-def test_killed_by_the_system_at_chosen_points(inputs_of_one_level, tmp_path, fork_server, where, number):
+def test_killed_by_the_system_at_chosen_points(
+    inputs_of_one_level: tuple[Path, Path], tmp_path, fork_server, where, number
+):
     """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key

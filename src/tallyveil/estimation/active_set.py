@@ -1,14 +1,19 @@
-"""Exact answer to a pass's quadratic program, from a close one: a proximal primal-dual active-set method.
+"""Exact answer to a pass's quadratic program, from a close one: a proximal primal-dual active-set method in numpy.
 
-A face says which variables are at zero and which rows bind. On a face the optimum solves linear equations: one
-small dense system a child, coupled by the prices of the parent's cell sums through a Schur complement. Signs
-that come out wrong are swapped and the face is solved again, until nothing is wrong.
+This module is an independent oracle of the compiled solver, and its fallback after the interior-point method. It
+solves the same problem as `tallyveil.kernels.family.polish` and shares no code with it. It factors dense matrices where
+the kernel iterates, and it makes no difference between rough and exact steps or between soft and stiff rows. So the
+two visit different faces and end at the same optimum.
 
-Rows may repeat one another or meet in one point, so that a face's equations may be dependent. Each binding row
-and each cell sum is therefore given a little compliance around its last price (the proximal method of
-multipliers): sum = bound - compliance * (price - last price). Every face then has one answer, a price has its
-right sign by construction, and solving again around the new prices makes the violation vanish: on an unchanged
-face that is iterative refinement with the factors at hand.
+A face says which variables are at zero and which rows bind. On a face the optimum solves linear equations: one small
+dense system for each child. The prices of the parent's cell sums couple these systems through a Schur complement.
+Signs that come out wrong are swapped and the face is solved again, until nothing is wrong.
+
+Rows may repeat one another or meet in one point, so that a face's equations may be dependent. Each binding row and
+each cell sum is therefore given a little compliance around its last price (the proximal method of multipliers):
+sum = bound - compliance * (price - last price). Every face then has one answer, and a price has its right sign by
+construction. Solving again around the new prices makes the violation vanish; on an unchanged face that is iterative
+refinement with the same factors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Say which constraints of a family contradict one another, without showing a count.
 
-An elastic linear program pays for every person by which a bound is missed. Where the cheapest price is above
-zero the bounds conflict, and the bounds with a price of their own at that optimum are the ones in conflict:
-they alone prove that no counts exist.
+An elastic linear program minimises the persons by which bounds are missed. If the minimum is above zero, the bounds
+conflict. The bounds with a dual price that is not zero at the optimum are the ones in conflict: they alone prove that
+no counts exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handing a linear program to HiGHS: one way, quiet and on one thread."""
+"""The one way to solve a linear program by HiGHS: without output and on one thread."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Integer programs with whole-number data, solved exactly.
 
-First as a linear program by the simplex method, with only the columns that seem useful; the others are
-priced and brought in when they would help. A whole-number vertex is accepted when a whole-number dual solution
-proves it optimal in exact arithmetic. That always works where the matrix is a network, as it is for nested
-queries. Anything else goes to branch and bound with a zero gap.
+First the program is solved as a linear program by the simplex method, with only the columns that seem useful. The
+other columns are priced, and enter when they would lower the cost. A whole-number vertex is accepted when a
+whole-number dual solution proves it optimal in exact arithmetic. This always succeeds where the matrix is a network,
+as it is for nested queries. All other programs are solved by branch and bound with a zero gap.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def proves_optimal(program: IntegerProgram, values: Integers, prices: Integers) 
     """Whether whole-number row prices prove the point optimal: feasible, and no gap to the dual bound.
 
     Weak duality in int64: for any prices p, cost . z >= sum of p times the row bound it leans on, plus the
-    reduced costs times the column bounds they lean on.
+    reduced costs times the column bounds that hold them.
     """
     if not is_feasible(program, values):
         return False

@@ -1,7 +1,7 @@
 """A first answer to a pass's quadratic program, by PIQP's interior-point method.
 
-The program is given in lifted form: one residual variable an answer, r = Q x - y, so that the objective is
-diagonal and the rows are sparse. Measured on redistricting families, blocks of H take 3 to 800 times longer.
+The program is given in lifted form, with one residual variable r = Q x - y for each answer. The objective is then
+diagonal and the rows are sparse. On redistricting families the form with blocks of H took 3 to 800 times longer.
 """
 
 from __future__ import annotations

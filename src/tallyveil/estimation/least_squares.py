@@ -1,9 +1,12 @@
 """Non-negative weighted least squares of one family, pass after pass.
 
-Each pass climbs a ladder until an answer is certified, and how far it had to climb is its status:
-compiled descent and active-set polish; more sweeps of the same; an interior-point method with the polish in
-numpy; the same for the difference to a close point, which large counts need; the interior point's answer as it is,
-where it is within the limit.
+Each pass tries one method after another until an answer is certified, and the method that succeeds gives its status:
+
+1. Compiled descent and active-set polish.
+2. The same with more sweeps.
+3. An interior-point method, followed by the active-set polish in numpy.
+4. The third method for the difference to a close point, which large counts need.
+5. The interior point's answer as it is, if its residual is within the limit.
 """
 
 from __future__ import annotations
@@ -91,7 +94,7 @@ def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate
 def _solve(
     problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: tuple[Bounds, ...]
 ) -> LeastSquaresAnswer:
-    """One pass, by the first rung of the ladder that certifies it."""
+    """One pass, by the first method that certifies it."""
     if not allowed.any():
         return _solve_nobody(problem, allowed, bounds)
     compiled = solve_pass(pass_arrays(problem, allowed, current, bounds))
@@ -121,10 +124,10 @@ def _solve_interior(
     bounds: tuple[Bounds, ...],
     near: Floats,
 ) -> LeastSquaresAnswer:
-    """One pass by an interior-point method and the polish in numpy, which share nothing with the kernels.
+    """One pass by an interior-point method and the polish in numpy, which share no code with the kernels.
 
-    Where that certifies nothing, the same is tried for the difference to a close point: the one just found or, failing
-    that, `near`.
+    If that certifies nothing, the same is tried for the difference to a close point: the point just found or, if there
+    is none, `near`.
     """
     program, merging = reduce_pass(problem, allowed, current, bounds)
     x, residual, infeasible = _polished(program)
@@ -168,7 +171,7 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) 
 
 
 def _blur(answers: Floats) -> float:
-    """Persons by which floats miss sums of such answers, where that is more than what certifies a point; else 0.
+    """Rounding error of sums of such answers, in persons, where it is more than what certifies a point; else 0.
 
     From 2^27 persons on, rows that must hold a sum exactly may contradict the parent's counts in the last bits.
     """

@@ -1,7 +1,7 @@
 """One family: a parent, its children, and everything known about the children's counts.
 
 A family is the unit of estimation. It holds noisy measurements, public constraints and the parent's published
-counts, all as plain arrays restricted to the parent's support; no record and no true count can be held here.
+counts, all as plain arrays restricted to the parent's support. It has no place for a record or a true count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MeasuredQuery:
         labels: Answer column of each support cell, int32 of shape (s,); -1: the cell is in no answer.
         values: Noisy answers in persons, int64 of shape (C, k).
         variances: Variance of the noise of one answer in each child, persons squared, float64 of shape (C,);
-            inf: the child is not measured, and its values mean nothing. One number stands for all children.
+            inf: the child is not measured, and its values mean nothing. One number applies to all children.
     """
 
     name: str
@@ -60,7 +60,7 @@ class LinearConstraint:
         name: Name of the constraint, as declared.
         labels: Row of each support cell, int32 of shape (s,); -1: the cell is in no row.
         lower: Smallest allowed sum in persons, int64 of shape (C, k).
-        upper: Largest allowed sum, same shape; UNBOUNDED: none; 0: the cells are impossible in that child.
+        upper: Largest allowed sum, of the same shape. UNBOUNDED: no upper bound; 0: the child cannot have the cells.
     """
 
     name: str
@@ -269,7 +269,7 @@ def _store(owner: object, field: str, array: object, dtype: type, ndim: int, whe
 
 
 def _readonly(array: object, dtype: type, ndim: int, where: str) -> npt.NDArray[np.generic]:
-    """The array as read-only C order of this dtype; integers only, so that nothing is truncated silently."""
+    """The array as read-only, in C order, of this dtype; only integers are accepted, so nothing is truncated."""
     given = np.asarray(array)
     if given.ndim != ndim or (given.size and given.dtype.kind not in "iu"):
         raise SchemaError(

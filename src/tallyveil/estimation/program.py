@@ -1,10 +1,11 @@
-"""The quadratic program of one pass: blocks of cells, one block a child, tied together by the parent's counts.
+"""The quadratic program of one pass: one block of cells for each child, coupled by the parent's counts.
 
 Minimise  sum over children c of  1/2 x_c' H_c x_c - b_c' x_c
 subject to  x >= 0,  sum over c of x_c = sums (in every cell),  lower <= A x <= upper.
 
-Children share the queries, and those whose variances are the same share H: they are of one kind. There is usually
-one kind, and seldom more than three. Variables are the allowed (child, cell) pairs, ordered by child, then cell.
+All children have the same queries. Children whose variances are the same have the same H: they are of one kind. There
+is usually one kind, and seldom more than three. Variables are the allowed (child, cell) pairs, ordered by child, then
+cell.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """From a family and one pass to the smallest quadratic program with the same answer.
 
-Cells that no query, no bound and no carried row of the pass tells apart, and that are allowed in the same
-children, are merged. That is exact: the objective and the rows see only the merged sums, and splitting a merged
-sum in the parent's proportions keeps every cell sum and costs the ridge nothing extra. A pass over `total` thus
-becomes a program of one or two cells a child whatever the support.
+Cells that no query, no bound and no carried row of the pass tells apart, and that are allowed in the same children,
+are merged. That is exact: the objective and the rows depend only on the merged sums. Splitting a merged sum in the
+parent's proportions keeps every cell sum and does not raise the ridge's value. So a pass over `total` becomes a program
+of one or two cells a child, whatever the support.
 
 The ridge. Where the pass's queries do not determine every merged cell of a child, the optimum is not unique, and
     1/2 * RIDGE * (smallest weight) * sum over cells of  x^2 * (parent's mean count) / (parent's count)
-is added for that child, with all the parent's counts taken as 1 at a root. The smallest weight is the child's own above
-zero; of a child that nothing measures, the smallest of any child. Under the parent's cell sums its minimum is
-proportional to the parent, so undetermined counts follow the parent's make-up. It counts as a measurement with
-16,384 times the variance of the noisiest query, which is far below anything the noise lets one see. A smaller
-one (2^-20 was tried) leaves some programs too ill-conditioned to certify.
+is added for that child, with all the parent's counts taken as 1 at a root. The smallest weight is the child's own
+smallest weight above zero. For a child that nothing measures, it is the smallest weight of any child. Under the
+parent's cell sums the ridge is smallest where the child is proportional to the parent, so undetermined counts follow
+the parent's make-up. The ridge has the weight of a measurement with 16,384 times the variance of the noisiest query,
+which is far below what the noise could show. A smaller ridge (2^-20 was tried) leaves some programs too
+ill-conditioned to certify.
 """
 
 from __future__ import annotations

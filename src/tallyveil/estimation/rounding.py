@@ -1,16 +1,16 @@
 """Exact controlled rounding of one family.
 
-Each estimate goes down or up to a neighbouring whole number, so that the children still sum to the parent in
-every cell and every constraint holds exactly, while the answers of the rounding queries stay as near to the
-estimates' answers as they can. Nearness is the sum of |rounded answer - target|, in real numbers; the
-absolute value is replaced by its chord between neighbouring whole numbers, which is the same at whole numbers.
+Each estimate goes down or up to a neighbouring whole number. The children still sum to the parent in every cell, and
+every constraint holds exactly. Among such roundings, the answers of the rounding queries are as near as possible to
+the estimates' answers. Nearness is the sum of |rounded answer - target|. The absolute value is replaced by its chord
+between neighbouring whole numbers, which has the same value at whole numbers.
 
 Stages are lexicographic: no later stage makes an earlier one worse. Where the answers of all queries and
 constraints are nested, one network flow gives all stages, each the best among all optima of the earlier ones.
 Otherwise a linear or integer program is solved for each stage, and its answers are held in the next ones.
 
-Estimates are first snapped to multiples of 2^-20, so that every number of the program is whole and the optimum
-depends neither on the last bits of the estimates nor on a tolerance.
+Estimates are first rounded to multiples of 2^-20. Every number of the program is then whole, and the optimum depends
+neither on the last bits of the estimates nor on a tolerance.
 """
 
 from __future__ import annotations

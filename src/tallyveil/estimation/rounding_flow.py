@@ -70,7 +70,7 @@ def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFai
 def _arrays(
     problem: FamilyProblem, snapped: Snapped
 ) -> tuple[npt.NDArray[np.int32], Integers, Bools, Bounds, Entries, Integers]:
-    """The family as the kernels take it; all writeable, for they are compiled anew for arrays that are not."""
+    """The family as the kernels take it: writeable arrays, because read-only ones would be compiled for separately."""
     queries = [labels for stage in problem.rounding for _, labels in stage.labels]
     stage = [k for k, one in enumerate(problem.rounding) for _ in one.labels]
     widths = [rows.lower.shape[1] for rows in problem.constraints]

@@ -1,4 +1,4 @@
-"""What estimating one family gives, and how well it is known."""
+"""The estimate of one family, and how it was certified."""
 
 from __future__ import annotations
 

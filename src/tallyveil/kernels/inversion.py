@@ -1,4 +1,8 @@
-"""Kernels that look random bits up in an inversion table (`tallyveil.noise.table`), with their numpy twins.
+"""Kernels that look random bits up in an inversion table (`tallyveil.noise.table`), with their specifications in numpy.
+
+Problem: turn uniform random bits into a draw of a law on the integers. The table's first part says, for each of the
+2^16 values of a lane, which outcome it decides, or that it leaves the draw open. An open draw takes more bits and
+compares them with the law's cumulative probabilities.
 
 Integers only: no floating-point number lies between the bits and the outcome.
 """
@@ -126,7 +130,7 @@ def look_up_dense_reference(
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Twin of `look_up_dense`."""
+    """Specification of `look_up_dense`."""
     rows, blocks = np.divmod(np.arange(first, first + n_blocks), -(-n_answers // 8))
     answers = 8 * blocks[:, None] + np.arange(8)
     real = answers < n_answers
@@ -186,7 +190,7 @@ def look_up_scattered_reference(
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Twin of `look_up_scattered`."""
+    """Specification of `look_up_scattered`."""
     part = slice(first, first + n_blocks)
     outcomes = direct[lanes[8 * np.arange(n_blocks) + answers[part] % 8]]
     out[part] = outcomes
@@ -266,7 +270,7 @@ def refine_reference(
     out: npt.NDArray[Any],
     still_open: Integers,
 ) -> int:
-    """Twin of `refine`."""
+    """Specification of `refine`."""
     n_open = 0
     for i, position in enumerate(positions):
         cell = int(cells[i])

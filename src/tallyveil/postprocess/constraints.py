@@ -225,8 +225,10 @@ def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
 
     Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.
     """
-    # A number that is not whole becomes null, and would pass for a missing one.
+    # Text that is no whole number becomes null, and would pass for a missing bound; a fraction would be cut off.
     whole = column.cast(pl.Int64, strict=False)
+    if column.dtype.is_float():
+        whole = whole.set((whole.cast(pl.Float64) != column).fill_null(value=False), None)
     if whole.null_count() != column.null_count() or not bool(
         whole.is_between(0, LARGEST_COUNT).fill_null(value=True).all()
     ):

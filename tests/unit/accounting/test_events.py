@@ -134,7 +134,7 @@ def test_events_are_values() -> None:
     assert replace(event, multiplicity=1) == DiscreteGaussian(3)
     assert repr(event) == "DiscreteGaussian(variance=Fraction(3, 1), sensitivity=1, multiplicity=2)"
     with pytest.raises(FrozenInstanceError):
-        event.variance = Fraction(1)
+        event.variance = Fraction(1)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", [AdaptiveEvent, WorstEvent])

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def work(run: Run) -> dict[str, Any]:
         write_text(run.path / f"{name}.txt", str(number))
         return {"rows": frame.height}
 
-    sizes = {name: run.stage(name, [name, f"{name}.txt"], lambda name=name: table(name)) for name in "ab"}
+    sizes = {name: run.stage(name, [name, f"{name}.txt"], partial(table, name)) for name in "ab"}
     run.make(["plan.json"], lambda: write_text(run.path / "plan.json", "{}"))
     return {
         "format": MANIFEST_FORMAT,

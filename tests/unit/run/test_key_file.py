@@ -80,7 +80,8 @@ def test_another_version_is_refused_with_both_names(changes, monkeypatch):
         patch.setattr(tallyveil, "__version__", changes.get("version", tallyveil.__version__))
         patch.setattr(module, "NOISE_LAW", changes.get("noise_law", 1))
         data = stored()
-        there = f"'{tallyveil.__version__}' (noise law {module.NOISE_LAW})"
+        law = changes.get("noise_law", 1)
+        there = f"'{tallyveil.__version__}' (noise law {law})"
     with pytest.raises(StoreError) as caught:
         read(data)
     assert caught.value.code == "resume-version"

@@ -1,7 +1,13 @@
-"""Kernels that say which answers families reach, and work through the answers of many families at once.
+"""Kernels that list the answers that families reach, and work through the answers of many families at once.
 
-A chunk is F consecutive families of one geolevel. Its answers stand query after query and family after family;
-its values, one for each answer of each child, likewise, with the children of a family between.
+A chunk is F consecutive families of one geolevel. Its answers are ordered by query, then by family. Its values, one
+for each answer of each child, are ordered by query, family, child and answer.
+
+Worked case: two families whose supports are the cells {0, 1} and {1}, and one query that counts each cell by itself.
+The first family reaches the answers 0 and 1, the second reaches 1, so the chunk's answers are 0, 1, 1. With two
+children in each family there are 4 values of the first family and then 2 of the second.
+
+Specifications: the functions `..._reference` below.
 """
 
 import numpy as np
@@ -88,7 +94,7 @@ def list_answers(
 def list_answers_reference(
     answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
 ) -> tuple[Int32s, Integers, Integers]:
-    """Twin of `list_answers`."""
+    """Specification of `list_answers`."""
     columns = np.full((n_answers.size, cells.size), -1, np.int32)
     answers: list[int] = []
     begin = np.zeros((n_answers.size, settled.size + 1), np.int64)
@@ -116,7 +122,7 @@ def spread_answers(
         begin: Where those of each family begin, for this query. [F + 1]
         child_begin: First child of each family. [F + 1]
         geounits: Output, [values of the query].
-        spread: Output, likewise.
+        spread: Output, in the same order.
     """
     n = 0
     for f in range(child_begin.size - 1):
@@ -129,7 +135,7 @@ def spread_answers(
 def spread_answers_reference(
     answers: Integers, begin: Integers, child_begin: Integers, geounits: Integers, spread: Integers
 ) -> None:
-    """Twin of `spread_answers`."""
+    """Specification of `spread_answers`."""
     pairs = [
         (child, answer)
         for f in range(child_begin.size - 1)
@@ -191,7 +197,7 @@ def add_counts_reference(
     counts: Integers,
     values: Integers,
 ) -> None:
-    """Twin of `add_counts`, with every child's answers in full."""
+    """Specification of `add_counts`, with every child's answers in full."""
     place = 0
     for f in range(child_begin.size - 1):
         listed = answers[begin[f] : begin[f + 1]]

@@ -1,8 +1,13 @@
 """Kernel that estimates many families in one call: every pass, the rounding and the checks, family by family.
 
-It does what `tallyveil.estimation.family.estimate_family` does, with the same kernels, and gives the same counts;
-a family that these do not certify, or that has no solution, is left to that function, which knows what to try
-next and what to say. Nothing here holds the interpreter's lock, so that chunks run side by side.
+It does the work of `tallyveil.estimation.family.estimate_family` with the same kernels, and gives the same counts.
+Some families are left to that function: those that these kernels do not certify and those that have no solution. It
+knows what to try next and how to report the failure. The kernel does not hold the interpreter's lock, so chunks run
+side by side.
+
+Step, for one family: number the answers that its support reaches; solve pass after pass, where each pass's answers
+bound those of the later ones (`pass_constraints`); snap the last estimate to multiples of 2^-20; round it by a
+minimum-cost flow; check the counts.
 """
 
 from typing import NamedTuple
@@ -22,11 +27,11 @@ from tallyveil.kernels.rounding.network_simplex import OPTIMAL
 from tallyveil.kernels.vectors import set_rows, set_to
 
 LEFT, EMPTY, COPIED, CERTIFIED, CERTIFIED_BY_MORE_SWEEPS = -1, 0, 1, 2, 3
-"""How a family ended. LEFT: to the caller."""
+"""How a family ended. LEFT: it is left to the caller."""
 
 
 class Rules(NamedTuple):
-    """What all families of a geolevel share. Q measured queries, B constraints, R rounding queries.
+    """What all families of a geolevel have in common. Q measured queries, B constraints, R rounding queries.
 
     Attributes:
         pass_queries: Which queries each pass minimises over. [P, Q]
@@ -63,7 +68,7 @@ class Chunk(NamedTuple):
         values: Noisy answers.
         weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
         lower: Bounds of each child, constraint after constraint. [children, bound_sizes.sum()]
-        upper: Likewise; 2^62 or more: none.
+        upper: In the same order; 2^62 or more: none.
     """
 
     offsets: Integers
@@ -321,7 +326,7 @@ def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers
 
 @internal
 def _snap(estimate: Floats, allowed: Bools) -> tuple[Entries, Integers]:
-    """Estimates as multiples of 2^-20, and the child of each; twin: `tallyveil.estimation.rounding.snap`."""
+    """Estimates as multiples of 2^-20, and the child of each; specification: `tallyveil.estimation.rounding.snap`."""
     n_children, n_cells = estimate.shape
     n = 0
     for c in range(n_children):

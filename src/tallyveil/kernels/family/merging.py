@@ -1,6 +1,12 @@
-"""Which cells of a pass nothing tells apart, compiled; they are merged.
+"""Merging the cells of a pass that nothing tells apart, compiled.
 
-The numpy twin and specification is in `tallyveil.estimation.reduction`.
+Problem: two cells belong together if every query and every bound gives them the same label and the same children may
+have people in both. Find the groups. Step: begin with one group and split the groups by one labelling after another.
+It ends when all labellings have been used or every cell is alone.
+
+Worked case: labels (0, 0, 1, 1) of one query and (0, 0, 0, 1) of another give the groups {0, 1}, {2}, {3}.
+
+Specification: `tallyveil.estimation.reduction`.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What one pass of a family hands on to the next, compiled: bounds, and answers that must be kept."""
+"""What one pass of a family hands on to the next, compiled: bounds, and answers that later passes must keep."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tallyveil.kernels.rounding.arrays import Bounds
 from tallyveil.kernels.vectors import set_rows, set_to
 
 ZERO_PERSONS = 1e-9
-"""An answer that an earlier pass put below this stays at zero, and its cells are taken away."""
+"""An answer that an earlier pass puts below this stays at zero, and its cells leave the later programs."""
 
 UNBOUNDED = 2**62
 
@@ -77,7 +77,7 @@ def flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
 def carry(labels: Int32s, widths: Integers, estimate: Floats, slack: float, allowed: Bools) -> Floats:
     """Answers of an estimate, query after query, child after child.
 
-    Cells of answers that must stay at zero are taken away, so that later programs keep an interior.
+    Cells of answers that must stay at zero are no longer allowed, so that later programs keep an interior.
     """
     n_children, n_cells = estimate.shape
     place = 0

@@ -1,7 +1,10 @@
-"""Kernels that make compact arrays of parsed records, with their plain twins.
+"""Kernels that make compact arrays of parsed records, with their specifications.
 
-A record's race codes become one number: the position of its only code, or ~p, where its codes begin at p in a list of
-all several codes, each record's ended by -1. So a record takes 4 bytes, and a few more where it has several codes.
+The race codes of a record become one number. It is the position of the record's only code, or ~p if the record has
+several codes, which then begin at p in a common list; each record's codes in the list end with -1. So a record takes
+4 bytes, and a few more if it has several codes.
+
+Worked case: records with the codes (5), (2, 7) and (1) become 5, ~0 and 1, with the list 2, 7, -1.
 """
 
 from itertools import takewhile
@@ -33,7 +36,7 @@ def check_lists(races: Int32s, n_read: int) -> tuple[bool, bool]:
 
 
 def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:
-    """Twin of `check_lists`."""
+    """Specification of `check_lists`."""
     gap = (races[:, 1:] > 0) & (races[:, :-1] == 0)
     return bool(gap.any()), bool((races[:, max(n_read, 1) :] > 0).any())
 
@@ -126,7 +129,7 @@ def code_rows_reference(
     lists: Int16s,
     unknown: Bools,
 ) -> tuple[int, int]:
-    """Twin of `code_rows`; looks blocks up by their number alone."""
+    """Specification of `code_rows`; looks blocks up by their number alone."""
     where = {int(block): place for place, block in enumerate(blocks)}
     n, added = 0, 0
     for row, (state, county, tract, block, *codes, span) in enumerate(parsed.tolist()):
@@ -180,7 +183,7 @@ def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, fu
 def order_lists_reference(
     order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s
 ) -> int:
-    """Twin of `order_lists`."""
+    """Specification of `order_lists`."""
     found: list[int] = []
     for place, record in enumerate(order):
         own = int(races[record])

@@ -1,12 +1,15 @@
-"""Kernels that count people in population groups, with their plain twins.
+"""Kernels that count people in population groups, with their specifications.
 
-A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level of
-iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration
-(-1: none). The person is in the Alone iteration that all of their race codes share, in the combination iteration of
-each of them, and in the iteration of their ethnicity code.
+A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level
+of iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity
+iteration (-1: none). The person is in the Alone iteration that all of their race codes share, in the combination
+iteration of each of these codes, and in the iteration of their ethnicity code.
 
-People stand block by block, and a region is some blocks: those `first[region]` to `first[region + 1]` of `blocks`,
-each with the people `start[block]` to `start[block + 1]`.
+Worked case: a person with two race codes that map to the Alone iterations 3 and 4 is in no Alone iteration. If both
+map to 3, the person is in it.
+
+People are ordered by block. A region is a set of blocks: those from `first[region]` to `first[region + 1]` of
+`blocks`. The people of a block are those from `start[block]` to `start[block + 1]`.
 """
 
 from itertools import takewhile
@@ -78,7 +81,7 @@ def person_iterations_reference(
     ethnicity_of: Int16s,
     out: Int32s,
 ) -> int:
-    """Twin of `person_iterations`, by sets."""
+    """Specification of `person_iterations`, by sets."""
     own = [race] if race >= 0 else [*takewhile(lambda code: code >= 0, lists[~race:].tolist())]
     alone = set.intersection(*({int(alone_of[code])} for code in own))
     combined = dict.fromkeys(int(combination_of[code]) for code in own)
@@ -116,7 +119,7 @@ def count_totals(
     """
     found = np.empty(MOST_ITERATIONS, np.int32)
     n_iterations = totals.shape[1]
-    own = np.zeros(n_iterations + 1, np.int64)  # the last one stands for no iteration, -1
+    own = np.zeros(n_iterations + 1, np.int64)  # the last one is for no iteration, -1
     for row in range(regions.size):
         for place in range(first[regions[row]], first[regions[row] + 1]):
             for person in range(start[blocks[place]], start[blocks[place] + 1]):
@@ -150,7 +153,7 @@ def count_totals_reference(
     ethnicity_of: Int16s,
     totals: Integers,
 ) -> None:
-    """Twin of `count_totals`."""
+    """Specification of `count_totals`."""
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
         for block in blocks[first[region] : first[region + 1]]:
@@ -190,7 +193,7 @@ def count_tables(
     found = np.empty(MOST_ITERATIONS, np.int32)
     rest = tables.shape[0] - 1
     n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
-    own = np.empty(n_iterations + 1, np.int32)  # the last one stands for no iteration, -1
+    own = np.empty(n_iterations + 1, np.int32)  # the last one is for no iteration, -1
     for row in range(regions.size):
         own[:] = rest
         wanted = False
@@ -232,7 +235,7 @@ def count_tables_reference(
     slots: Int32s,
     tables: Integers,
 ) -> None:
-    """Twin of `count_tables`."""
+    """Specification of `count_tables`."""
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
         for block in blocks[first[region] : first[region + 1]]:
@@ -253,7 +256,7 @@ def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int3
         region: [things].
         n_regions: Regions.
         start: Output, [n_regions + 1].
-        order: Output, [things], of which the first start[n_regions] are written.
+        order: Output, [things]; the first start[n_regions] are written.
     """
     start[:] = 0
     for thing in range(region.size):
@@ -270,7 +273,7 @@ def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int3
 
 
 def order_by_region_reference(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
-    """Twin of `order_by_region`."""
+    """Specification of `order_by_region`."""
     (inside,) = np.nonzero(region >= 0)
     start[0] = 0
     start[1:] = np.cumsum(np.bincount(region[inside], minlength=n_regions))
@@ -304,7 +307,7 @@ def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots:
 
 
 def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
-    """Twin of `choose_detail`."""
+    """Specification of `choose_detail`."""
     detail[:] = np.searchsorted(thresholds, stage_1, side="right")
     chosen = detail > 0
     slots[:] = -1
@@ -338,7 +341,7 @@ def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Intege
 
 
 def list_totals_reference(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
-    """Twin of `list_totals`."""
+    """Specification of `list_totals`."""
     totals[detail != 0] = 0
     (found,) = np.nonzero(((detail == 0) & (totals > keep_above)).reshape(-1))
     places[: found.size] = found

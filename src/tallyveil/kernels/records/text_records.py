@@ -1,4 +1,4 @@
-"""Parsing records of numbers from text: `|` between columns, one line a record."""
+"""Kernels that parse records of numbers from text, with their specification: `|` between columns, one line a record."""
 
 import re
 
@@ -68,7 +68,7 @@ def parse_rows(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> i
 
 @njit(nogil=True, cache=True)
 def _word(data: Bytes, begin: int, length: int, words: int) -> int:
-    """The number a word stands for, or -1."""
+    """The number that a word writes, or -1."""
     if words == NULL and _is(data, begin, length, _NULL):
         return 0
     if words == FLAG and _is(data, begin, length, _FALSE):
@@ -89,7 +89,7 @@ def _is(data: Bytes, begin: int, length: int, word: tuple[int, ...]) -> bool:
 
 
 def parse_rows_reference(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> int:
-    """Twin of `parse_rows`, line by line."""
+    """Specification of `parse_rows`, line by line."""
     row = 0
     for line in data.tobytes().decode("latin-1").removesuffix("\n").split("\n"):
         fields = line.removesuffix("\r").split("|")

@@ -1,4 +1,4 @@
-"""Arrays that the kernels of the rounding share."""
+"""Arrays that the kernels of the rounding share, and the unit in which estimates are whole numbers."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,16 @@
-"""Kernel that orders nested sets of cells by inclusion, with its plain twin."""
+"""Kernel that orders nested sets of cells by inclusion.
+
+Problem: the answers of some queries sum sets of cells. If any two of the sets are nested or disjoint, find for each
+set the smallest set that holds it; otherwise say that two sets cross.
+
+Step: place the sets in order of falling size. A set whose cells do not all have the same smallest set so far crosses
+another set.
+
+Worked case: the sets {0, 1, 2}, {0, 1} and {2} are nested; the first holds the other two. The sets {0, 1} and {1, 2}
+cross.
+
+Oracle: `laminar_forest_reference` compares Python's sets two by two.
+"""
 
 from typing import NamedTuple
 
@@ -102,7 +114,7 @@ def _falling(size: Integers, largest: int) -> Integers:
 
 
 def laminar_forest_reference(labels: Int32s) -> tuple[bool, set[frozenset[int]]]:
-    """Twin of `laminar_forest`: whether all sets are nested or disjoint, and the sets."""
+    """Oracle of `laminar_forest`: whether all sets are nested or disjoint, and the sets."""
     sets = {
         frozenset(np.flatnonzero(one == k).tolist())
         for one in labels

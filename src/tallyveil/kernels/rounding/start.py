@@ -1,4 +1,7 @@
-"""Kernel that gives the network of a rounding a first flow. The optimum does not depend on it."""
+"""Kernel that gives the network of a rounding a first flow. The optimum does not depend on it.
+
+Each cell's leftover people go to the largest fractional parts first, which is near the optimum.
+"""
 
 import numpy as np
 from numba import njit

@@ -1,7 +1,10 @@
-"""Covariance of sums over two sets of geounits, one level up: compiled step and its twin.
+"""Covariance of sums over two sets of geounits, compiled: the step from one geolevel to the next coarser one.
 
-Key, for one geounit: a set's sum below it moves by A x when the geounit's counts move by x, with conditional
-covariance C between the two sets. P, G, U, X, Y as in `intervals.covariance`.
+Key, for one geounit: when the geounit's counts change by x, a set's sum below it changes by A x. Given the geounit's
+counts, the sums of the two sets have covariance C. P, G, U, X, Y as in `tallyveil.intervals.covariance`. All are
+block-diagonal matrices in the basis of `tallyveil.kernels.tree.transform`.
+
+Specification: `step_up_reference`, with numpy's matrices, class by class.
 """
 
 from typing import NamedTuple
@@ -183,7 +186,7 @@ def step_up_reference(
     last: int,
     above: Slopes,
 ) -> None:
-    """Twin of `step_up`: the formulas with numpy's matrices, class by class."""
+    """Specification of `step_up`: the formulas with numpy's matrices, class by class."""
     for i in range(first, last):
         for k, d in enumerate(dims):
             own = slice(int(begin[k]), int(begin[k + 1]))

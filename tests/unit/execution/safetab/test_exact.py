@@ -18,7 +18,7 @@ from tallyveil.release.manifest import ReleaseKind, read_manifest
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[2] / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_exact", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_exact"] = module
