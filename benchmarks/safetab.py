@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import headline
 import numpy as np
 
 from tallyveil.execution.safetab.run import run_safetab
@@ -47,7 +48,7 @@ def one_run(params: Path, persons: int, blocks: int, folder: Path) -> dict[str, 
         start, cpu = time.perf_counter(), time.process_time()
         outcome = run_safetab(params, data, Path(out) / "run", test_key=insecure_key("benchmark"))
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    sizes = outcome.manifest["sizes"]
+    sizes = outcome.manifest.body["sizes"]
     counts = sum(size["noisy_counts"] for size in sizes.values())
     return {
         "persons": persons,
@@ -61,7 +62,7 @@ def one_run(params: Path, persons: int, blocks: int, folder: Path) -> dict[str, 
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "t1_rows": sum(size["t1_rows"] for size in sizes.values()),
         "t2_rows": sum(size["t2_rows"] for size in sizes.values()),
-        "stages": {stage["stage"]: stage["seconds"] for stage in outcome.manifest["performance"]},
+        "stages": {stage["stage"]: stage["seconds"] for stage in outcome.manifest.performance},
         "seconds_to_make_the_data": round(making, 2),
     }
 
@@ -128,6 +129,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--plot", type=Path)
+    headline.add_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
@@ -141,6 +143,9 @@ def main() -> None:
     print(json.dumps(result, indent=2))
     if given.json:
         given.json.write_text(json.dumps(result, indent=2) + "\n")
+    if not given.sizes:
+        rate = f"{result['noisy_counts_per_second']:,} noisy counts a second"
+        headline.write(given.headline, [headline.Headline("a SafeTab run", rate)])
 
 
 if __name__ == "__main__":

@@ -21,16 +21,23 @@ REGISTER = Path(__file__).with_name("raises_after_spend.toml")
 PACKAGE = "tallyveil."
 ROOTS = (
     "execution.topdown.run:_Release.release",
+    "execution.topdown.run:_Release.check",
+    "execution.topdown.run:_Release.performance",
     "postprocess.intervals:add_planned_intervals",
-    "execution.safetab.run:_tabulate",
+    "execution.safetab.run:_Tabulation.release",
+    "execution.safetab.run:_Tabulation.check",
+    "execution.safetab.households:_Tabulation.release",
+    "execution.safetab.households:_Tabulation.check",
     "execution.safetab.households:tables_of_households",
     "safetab.household_tables:write_household_tables",
     "safetab.household_tables:check_household_tables",
     "safetab.outputs:require_passed",
     "execution.table.run:_Work.release",
+    "execution.table.run:_Work.check",
     "confidential.subspace_table:release_table",
     "subspace.noise_plan:NoisePlan.draw",
     "run.once:_require_one_spend",
+    "run.once:_manifest",
     "run.once:_remove_half_written",
     "run.folder:RunFolder.seal",
     "run.folder:RunFolder.finish",
@@ -160,7 +167,7 @@ def key_of(place: Place, one: ast.Raise) -> str:
     made = one.exc
     codes = [word.value for word in getattr(made, "keywords", []) if word.arg == "code"]
     code = codes[0].value if codes and isinstance(codes[0], ast.Constant) else None
-    shown = code or ast.unparse(made.func if isinstance(made, ast.Call) else made)
+    shown = str(code) if code else ast.unparse(made.func if isinstance(made, ast.Call) else made)
     return f"{place.module.removeprefix(PACKAGE)}:{place.name}:{shown}"
 
 

@@ -124,7 +124,9 @@ def test_every_error_code_has_its_section():
                 carried.add(node.value.value)
     from tallyveil import errors
 
-    carried |= {kind.code for kind in vars(errors).values() if inspect.isclass(kind)}
+    carried |= {
+        kind.code for kind in vars(errors).values() if inspect.isclass(kind) and hasattr(kind, "code")
+    }
     assert carried == explained
 
 

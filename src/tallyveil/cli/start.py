@@ -17,7 +17,15 @@ from types import FrameType, TracebackType
 INTERRUPTED = 130
 """Exit code of a command that was interrupted: 128 and the number of the signal."""
 SECONDS_TO_LEAVE = 1.0
-RESUMED = (("run",), ("demo",), ("safetab", "run"), ("safetab", "households"), ("subspace", "release"))
+RESUMED = (
+    ("run",),
+    ("measure",),
+    ("estimate",),
+    ("demo",),
+    ("safetab", "run"),
+    ("safetab", "households"),
+    ("subspace", "release"),
+)
 """Commands that go on with what they find in their folder."""
 
 

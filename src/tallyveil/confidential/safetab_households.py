@@ -22,11 +22,11 @@ from tallyveil.safetab.regions import Regions
 def read_households(
     folder: Path, plan: HouseholdPlan, regions: Mapping[str, Regions]
 ) -> dict[str, dict[str, ConfidentialPersons]]:
-    """Read and check household-records; each run's households once for each table, with that table's finest cells.
+    """Read and check household-records. For each run and table, return the households with that table's finest cells.
 
     Raises:
-        ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, whose rules and wording these are.
-    Privacy: messages name the file, columns and rules only.
+        ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, with the same rules and messages.
+    Privacy: messages name only the file, columns and rules.
     """
     return read_coded_records(folder, FORM, _finest_cells, plan.config, plan.files, regions)
 
@@ -44,8 +44,8 @@ class HouseholdMeasurer:
         regions: The public geography.
         noise: Addressed noise of this run.
 
-    Privacy: a record moves one cell of each of at most `stability` groups of a set by one; which detail a group has
-        is public before. So a set costs `stability` counts with its law. Asking again gives the same noise.
+    Privacy: a record changes one cell by one in each of at most `stability` groups of a set. The detail of a group is
+        already public. So a set costs `stability` counts with its law. Repeated requests give the same noise.
     """
 
     households: Mapping[str, ConfidentialPersons]
@@ -64,7 +64,7 @@ class HouseholdMeasurer:
         )
 
     def _count(self, one: HouseholdSet, groups: ListedGroups) -> Integers:
-        """True finest cells of every group, some regions at a time."""
+        """True finest cells of every group, computed for some regions at a time."""
         homes = self.households[one.table.name]
         blocks = self.regions.blocks_of(one.geography)
         finest = np.zeros((len(groups.regions) + 1, max(one.table.finest_of) + 1), np.int64)

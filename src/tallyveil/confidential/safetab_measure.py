@@ -1,4 +1,4 @@
-"""Measuring population groups: true counts of a few regions at a time, plus exact addressed noise."""
+"""Measures population groups: true counts of a few regions at a time, plus exact addressed noise."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ from tallyveil.safetab.plan import LevelSet
 from tallyveil.safetab.regions import BlocksOf, Regions
 
 GROUPS_AT_ONCE = 1 << 18
-"""Groups measured in one part: the counts of a part stay near the processor."""
+"""Number of groups measured in one part, so that the counts of a part fit into the processor's cache."""
 
 KEEP_ALL = -(2**62)
 ANSWERS_AT_ONCE = 1 << 20
 
 
 class AddressedNoise(Protocol):
-    """What measuring asks of a noise source (`tallyveil.noise.source.NoiseSource`)."""
+    """The methods of a noise source that measuring needs (`tallyveil.noise.source.NoiseSource`)."""
 
     def add_dense(
         self, law: Law, geolevel: int, query: int, geounits: Any, counts: NDArray[np.int64]
@@ -54,16 +54,16 @@ class AddressedNoise(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class GroupMeasurer:
-    """Noisy counts of the population groups of one run, computed when asked for.
+    """Noisy counts of the population groups of one run, computed on request.
 
     Attributes:
         persons: The people. Confidential.
         regions: The public geography.
         noise: Addressed noise of this run, bound to the records, the geography and the plan.
 
-    Privacy: all groups of all level sets together cost what `RunPlan.event` says: a record moves the totals of at most
-        `stability` groups of a region by one, in stage 1 and, given its outcome, one cell of each in stage 2
-        (SafeTab, Haney et al., Lemmas 9, 10 and 12). Asking again gives the same noise.
+    Privacy: all groups of all level sets together cost `RunPlan.event`. In stage 1, a record changes the totals of at
+        most `stability` groups of a region by one. In stage 2, given the outcome of stage 1, it changes one cell of
+        each of them (SafeTab, Haney et al., Lemmas 9, 10 and 12). Repeated requests give the same noise.
     """
 
     persons: ConfidentialPersons
@@ -74,7 +74,7 @@ class GroupMeasurer:
         return f"GroupMeasurer(run={self.regions.run!r}, persons={REDACTED}, noise={REDACTED})"
 
     def measure(self, one: LevelSet, regions: Integers) -> Iterator[GroupMeasurements]:
-        """Measure all groups of some regions of a level set, in parts of bounded size.
+        """Measure all groups of some regions of a level set, in parts of limited size.
 
         Args:
             one: The level set.
@@ -119,7 +119,7 @@ class GroupMeasurer:
     def _tables(
         self, one: LevelSet, regions: Integers, detail: NDArray[np.int8], finest: Integers
     ) -> tuple[TableMeasurements, TableMeasurements, TableMeasurements]:
-        """Noisy tables of the groups with detail 1, 2 and 3; `finest` has a row for each, in order."""
+        """Noisy tables of the groups with detail 1, 2 and 3. `finest` has one row for each such group, in order."""
         chosen = np.flatnonzero(detail)
         of_chosen = detail.reshape(-1)[chosen]
         first, second, third = (

@@ -1,9 +1,21 @@
-"""Covariances of the estimates of every geounit, from the model alone: no measurement is read.
+"""Covariances of the estimates of every geounit, from the model alone. No measurement is read.
 
-Key as in `filtering`; V covariance given everything anywhere; W pseudo-inverse of the sum of the children's U;
-X = W (I - S G) and Y = W (S - S G S) W spread the error of a parent over children that have unknown directions.
-Given x of the parent, a child's estimate moves by (P G + U X) x; siblings' errors covary by
-[same] P - P G P - U X P - P X' U + U Y U, with the P and U of each.
+Problem. Wanted is the covariance V of each geounit's best linear unbiased estimate from all measurements of the spine.
+
+Variables (see also `filtering`). For a child: P is its covariance given what is at and below it, and U the projector on
+its unknown directions. For a parent: S is the sum of its children's P, G the inverse of S, W the pseudo-inverse of the
+sum of its children's U, X = W (I - S G) and Y = W (S - S G S) W. X and Y distribute a parent's error over children with
+unknown directions.
+
+Steps. A pass up the tree computes P (`filter_level`). A pass down computes V. If the parent's estimate changes by x, a
+child's estimate changes by (P G + U X) x. Given the parent, the errors of two children have the covariance
+[same child] P - P G P - U X P - P X' U + U Y U, with the P and U of each. Adding the effect of the parent's error gives
+V. Without unknown directions, V = P + P (G V' G - G) P, where V' is the V of the parent.
+
+Stopping rule. Each pass visits every geolevel once.
+
+Worked case. A parent and its two children are each measured with variance 1, and there is one cell. Each child has P =
+1, so S = 2 and G = 1/2. The parent has V' = 2/3. A child has V = 1 + (1/4 x 2/3 - 1/2) = 2/3.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -27,19 +39,19 @@ from tallyveil.intervals.filtering import (
 from tallyveil.intervals.model import TreeModel
 
 ROWS = 512
-"""Geounits treated at once: their blocks fit a core's cache several times over."""
+"""Number of geounits treated at once, so that their blocks fit into a core's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unknown:
-    """Directions of some geounits that nothing informs of; packed blocks, one row a geounit.
+    """Directions of some geounits that no measurement informs about; packed blocks, one row for each geounit.
 
     Attributes:
         own: U of each geounit, given what is at and below it.
         weights: W of each geounit's children.
         slope: X.
         excess: Y.
-        smoothed: What stays unknown given everything anywhere.
+        smoothed: The projector on what remains unknown given all measurements.
     """
 
     own: Floats
@@ -51,16 +63,16 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InnerLevel:
-    """Geounits that have children; packed blocks, one row a geounit.
+    """Geounits with children; packed blocks, one row for each geounit.
 
     Attributes:
-        offsets: Children of geounit g are `offsets[g]:offsets[g + 1]` of the level below.
+        offsets: The children of geounit g are `offsets[g]:offsets[g + 1]` of the level below.
         filtered: P.
         gain: G.
         carry: See `filtering`.
         pin: See `filtering`; None without invariants.
         smoothed: V.
-        unknown: None where everything is informed of at and below this level.
+        unknown: None if no direction is unknown at and below this level.
     """
 
     offsets: Integers
@@ -84,11 +96,11 @@ class InnerLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinestLevel:
-    """Finest geounits by signature: those with the same precisions and zeros share their blocks.
+    """Finest geounits by signature. Geounits with the same precisions and zeros share their blocks.
 
     Attributes:
         signature: Signature of each geounit; shape (n,).
-        precisions: Of each signature; shape (n_signatures, Q).
+        precisions: Precisions of each signature; shape (n_signatures, Q).
         filtered: P of each signature.
         pin: See `filtering`; None without invariants.
         unknown: U of each signature, or None.
@@ -106,9 +118,9 @@ class TreeCovariance:
     """Covariances of a whole spine.
 
     Attributes:
-        model: What they follow from.
-        inner: Levels with children; the first is one geounit above all roots, which is not measured, so that
-            `inner[i + 1]` are the geounits of geolevel i.
+        model: The model that they follow from.
+        inner: Levels with children. The first is one unmeasured geounit above all roots, so `inner[i + 1]` holds the
+            geounits of geolevel i.
         finest: The finest geolevel.
     """
 
@@ -127,7 +139,7 @@ def tree_covariance(model: TreeModel, *, workers: int = 1) -> TreeCovariance:
 
     Args:
         model: Spine, precisions, zeros and invariants.
-        workers: Threads. The covariances do not depend on it.
+        workers: Number of threads. The covariances do not depend on it.
     """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         return _tree_covariance(model, pool)
@@ -192,7 +204,7 @@ def _sum_inner(algebra: BlockAlgebra, offsets: Integers, children: Filtered) -> 
 
 
 def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor) -> Filtered:
-    """Filter inner level number `level`, of which 0 is the one geounit above the roots."""
+    """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
     n = len(below.spread)
     if level == 0:
         nothing = np.zeros((0, model.algebra.n_block_entries))
@@ -239,7 +251,7 @@ def _smooth(
     *,
     has_unknown: bool,
 ) -> InnerLevel:
-    """V of a level from that of the level above."""
+    """V of a level, from that of the level above."""
     if above is None:
         smoothed = own.covariance
         lasting = own.unknown
@@ -269,11 +281,11 @@ def _smooth_rows(
 def smoothed_children(
     algebra: BlockAlgebra, above: InnerLevel, parents: Integers, filtered: Floats, unknown: Floats | None
 ) -> Floats:
-    """V of children given everything anywhere.
+    """V of children, given all measurements.
 
     Args:
         algebra: The algebra.
-        above: Their parents' level.
+        above: The level of their parents.
         parents: Parent of each child.
         filtered: P of each child.
         unknown: U of each child, or None.
@@ -298,7 +310,7 @@ def smoothed_children(
 def unknown_children(
     algebra: BlockAlgebra, above: InnerLevel, parents: Integers, unknown: Floats | None
 ) -> Floats | None:
-    """What stays unknown of children given everything anywhere: the same rule, with U for P and W for G."""
+    """What remains unknown of children given all measurements, by the same rule with U for P and W for G."""
     if unknown is None or above.unknown is None:
         return None
     weights, outer = above.unknown.weights[parents], above.unknown.smoothed[parents]

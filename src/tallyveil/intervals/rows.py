@@ -1,4 +1,4 @@
-"""Rows of noisy answers, streamed: from measurement files, or from any source of measurements."""
+"""Streams rows of noisy answers, from measurement files or from any source of measurements."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,26 +17,26 @@ from tallyveil.storage.published import published_columns, published_height, rea
 from tallyveil.universe.query_group import QueryGroup
 
 SAME_VARIANCE = 1e-9
-"""Relative difference of two variances that are one, written and read again."""
+"""Two variances with a smaller relative difference are equal; writing and reading may change the last digits."""
 
 
 class AnswerRows(Protocol):
-    """Noisy answers of every measured query, one row a geounit."""
+    """Noisy answers of every measured query, with one row for each geounit."""
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Answers of geounits start..stop, the queries' one after the other; whole numbers."""
+        """Answers of geounits start to stop - 1, as integers. The answers of the queries follow one another."""
         ...
 
 
 class SourceRows:
-    """Rows from a source of measurements, asked for as they are needed."""
+    """Rows from a source of measurements, requested when they are needed."""
 
     def __init__(self, source: MeasurementSource, spine: Spine) -> None:
         self._source = source
         self._spine = spine
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Answers of geounits start..stop, in the fewest bytes that hold them."""
+        """Answers of geounits start to stop - 1, in the smallest integer type that can represent them."""
         out = np.empty((stop - start, sum(group.size for group in queries)), np.int64)
         place = 0
         for group in queries:
@@ -49,11 +49,11 @@ class SourceRows:
 
 
 class StoredRows:
-    """Rows from the measurement files of a run that kept all of them; one part of a query is held at a time.
+    """Rows from the measurement files of a run that stored all answers. One part of a query is in memory at a time.
 
     Args:
         root: Release folder.
-        model: What the measurements follow; files of another geography or another variance are refused.
+        model: The model of the measurements. Files of another geography or with another variance are refused.
     """
 
     def __init__(self, root: Path, model: TreeModel) -> None:
@@ -64,17 +64,17 @@ class StoredRows:
         self._held: dict[tuple[int, str], tuple[int, Numbers]] = {}
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Answers of geounits start..stop, in the fewest bytes that hold them.
+        """Answers of geounits start to stop - 1, in the smallest integer type that can represent them.
 
         Raises:
-            StoreError: files are absent, do not fit the model, or hold only answers on the support.
+            StoreError: files are missing, do not fit the model, or contain only answers on the support.
         """
         if not queries:
             return np.zeros((stop - start, 0), np.int16)
         measured = self._measured(level, queries[0])
         if measured is None:
             return self._stored(level, queries, start, stop)
-        # Files have rows for measured geounits alone; the others' answers count for nothing.
+        # Files have rows only for measured geounits. The answers of others have no weight.
         first, last = np.searchsorted(measured, [start, stop]).tolist()
         out = np.zeros((stop - start, sum(group.size for group in queries)), np.int32)
         if last > first:
@@ -82,17 +82,17 @@ class StoredRows:
         return narrowed(out)
 
     def _measured(self, level: int, group: QueryGroup) -> Integers | None:
-        """Geounits in which a query of the strategy is measured; None where all are."""
+        """Geounits in which a query of the strategy is measured; None if it is measured in all."""
         own = self._model.levels[level]
         if group not in own.measured:
-            # Its absent files tell.
+            # The query's missing files will cause an error.
             return None
         precisions = own.precisions[:, own.measured.index(group)]
         measured = np.flatnonzero(precisions)
         return None if len(measured) == len(precisions) else measured
 
     def _stored(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Rows start..stop of the files."""
+        """Rows start to stop - 1 of the files."""
         return np.concatenate([self._query(level, group, start, stop) for group in queries], axis=1)
 
     def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> Numbers:
@@ -131,7 +131,7 @@ class StoredRows:
         held = self._held.get(key)
         if held is not None and held[0] == part:
             return held[1]
-        # one geolevel is read at a time
+        # Only one geolevel is read at a time.
         self._held = {other: own for other, own in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
         frame = read_published(parts[part], ["geocode", "values", "variance"])
@@ -152,7 +152,7 @@ class StoredRows:
     def _check_variances(
         self, level: int, group: QueryGroup, geounits: Integers, frame: pl.DataFrame
     ) -> None:
-        """Refuse measurements that are less or more exact than the model says."""
+        """Refuse measurements whose variance differs from that of the model."""
         own = self._model.levels[level]
         precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
         off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
@@ -171,7 +171,7 @@ class StoredRows:
 
 
 class KeptRows:
-    """Rows of another source, kept after the first reading while they fit in a given memory."""
+    """Rows of another source, stored after the first reading as long as they fit into a given amount of memory."""
 
     def __init__(self, rows: AnswerRows, largest_bytes: int = 1 << 30) -> None:
         self._rows = rows
@@ -179,7 +179,7 @@ class KeptRows:
         self._kept: dict[tuple[int, int, int], Numbers] = {}
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Answers of geounits start..stop; a level is always asked for the same queries."""
+        """Answers of geounits start to stop - 1. All requests for a level must have the same queries."""
         key = level, start, stop
         if key not in self._kept:
             made = self._rows.rows(level, queries, start, stop)
@@ -191,7 +191,7 @@ class KeptRows:
 
 
 def narrowed(values: Numbers) -> Numbers:
-    """The same whole numbers in two bytes each where they fit, else in four, else in eight."""
+    """The same integers in two bytes each if they fit, otherwise in four, otherwise in eight."""
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for kind in (np.int16, np.int32):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:

@@ -1,1 +1,1 @@
-"""Noisy measurements and their Parquet layout: the only thing that crosses the wall."""
+"""Noisy measurements and their Parquet files. They are made behind the wall and used outside it."""

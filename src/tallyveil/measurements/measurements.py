@@ -1,4 +1,4 @@
-"""Noisy measurements: what crosses the wall."""
+"""Noisy measurements, as they leave the wall."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ class NoisyMeasurements:
     Attributes:
         geolevel: Name of the geolevel.
         query: Name of the query group.
-        first_geounit: Index of the geounit of row 0.
-        answers: Which answer of the query each column holds, ascending; shape (n_answers,).
-        values: True answer plus noise, may be negative; int64, shape (n_geounits, n_answers).
-        variances: Variance of the noise of each geounit's values, persons squared; shape (n_geounits,). Infinite
-            where a geounit is not measured: its values are 0 then and say nothing.
+        first_geounit: Index of the geounit in row 0.
+        answers: For each column, the number of its answer, ascending; shape (n_answers,).
+        values: True answer plus noise, possibly negative; int64, shape (n_geounits, n_answers).
+        variances: For each geounit, the variance of the noise of its values, in squared counts; shape (n_geounits,).
+            Unmeasured geounits have infinite variance, and their values are 0 and carry no information.
     """
 
     geolevel: str

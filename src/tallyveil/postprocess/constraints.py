@@ -169,14 +169,14 @@ def bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> ConstraintT
             code="bounds-crossed",
         )
     missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
-    lower = _filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
-    upper = _filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
+    lower = filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
+    upper = filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
     return ConstraintTable(
         bounds.name, query, summed_upward(lower, level, spine), summed_upward(upper, level, spine)
     )
 
 
-def _filled(
+def filled(
     n_geounits: int,
     query: QueryGroup,
     rows: Integers,
@@ -225,8 +225,10 @@ def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
 
     Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.
     """
-    # A number that is not whole becomes null, and would pass for a missing one.
+    # Text that is no whole number becomes null, and would pass for a missing bound; a fraction would be cut off.
     whole = column.cast(pl.Int64, strict=False)
+    if column.dtype.is_float():
+        whole = whole.set((whole.cast(pl.Float64) != column).fill_null(value=False), None)
     if whole.null_count() != column.null_count() or not bool(
         whole.is_between(0, LARGEST_COUNT).fill_null(value=True).all()
     ):

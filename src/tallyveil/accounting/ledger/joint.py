@@ -2,13 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallyveil.accounting.costs import (
+    delta_with_total_variation,
+    require_neighbours,
+    rho_of,
+    total_variation_of,
+)
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.paths import real
 
@@ -24,11 +32,11 @@ class JointLedgers:
 
     Attributes:
         paths: The ledgers, in order.
-        neighbours: The relation all of them are stated under.
-        event: Everything, one ledger after the other.
-        non_private: Acts that no budget pays for, in words with the ledger each stands in; where there are
-            any, the people have no finite guarantee against whoever saw what came of them.
-        unprotected: Those of them after which nothing that the run published is protected.
+        neighbours: The relation that all of them are stated under.
+        event: Everything that was done, one ledger after the other.
+        non_private: Acts that no budget pays for, in words, each with the ledger that records it. If there are any, the
+            people have no finite guarantee against a person who saw the results of these acts.
+        unprotected: The acts among these after which nothing that the run published is protected.
     """
 
     paths: tuple[Path, ...]
@@ -39,14 +47,31 @@ class JointLedgers:
 
     @property
     def paid(self) -> SequentialEvent:
-        """What budgets paid for: everything but the non-private acts."""
+        """What budgets paid for: everything except the non-private acts."""
         return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
+
+
+@dataclass(frozen=True, slots=True)
+class UpperBound:
+    """An epsilon that holds and is not exact: the smallest one that holds may be lower.
+
+    Attributes:
+        rho: Exact cost in zero-concentrated differential privacy.
+        epsilon: What rho allows to be claimed at delta, rounded up.
+        delta: The delta asked for.
+        added_delta: To be added to delta, rounded up, where a sampler comes close to its law but does not have it.
+    """
+
+    rho: Fraction
+    epsilon: float
+    delta: Fraction
+    added_delta: float
 
 
 def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
     """Read ledgers of runs on the same people.
 
-    A run whose ledger is given in two copies counts twice: too much, never too little.
+    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small.
 
     Args:
         ledgers: Paths of the ledgers, or of the folders that hold them.
@@ -88,7 +113,7 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
 
 
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
-    """Refuse a ledger that shows nothing: the hashes of its lines do not tell that the last ones were cut off."""
+    """Refuse a ledger without entries: hashes do not show that the last lines were cut off."""
     if not entries:
         raise StoreError(
             f"the ledger {path} declares a budget and shows no spend, so that it is no account of a release: a run "
@@ -99,10 +124,10 @@ def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
 
 
 def runs_in(folder: Path) -> tuple[Path, ...]:
-    """Ledgers of all runs that stand directly in a folder, in the order of their names.
+    """The ledgers of all runs directly in a folder, in the order of their names.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is no such ledger.
     """
     found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
     if not found:
@@ -111,15 +136,15 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
 
 
 def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
-    """Everything the ledgers record, one after the other, non-private acts included; see `read_joint`."""
+    """Everything that the ledgers record, one after the other, with the non-private acts; see `read_joint`."""
     return read_joint(ledgers).event
 
 
 def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
-    """The exact guarantee of what several runs on the same people published together: of all that budgets paid for.
+    """The exact guarantee of what several runs on the same people published together.
 
-    It does not cover what came of the acts in `joint.non_private`, such as an evaluation against the true counts.
-    Whoever states the guarantee must name them beside it.
+    It covers everything that budgets paid for. It does not cover the results of the acts in `joint.non_private`,
+    such as an evaluation against the true counts: name these acts beside the guarantee wherever it is stated.
 
     Args:
         joint: The ledgers, from `read_joint`.
@@ -130,12 +155,40 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     """
     from tallyveil.accounting.composition import compose
 
+    _require_protection(joint)
+    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
+
+
+def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
+    """What several runs guarantee at most, by zero-concentrated differential privacy.
+
+    It holds for every release, also for noise on a lattice that has no exact loss law (`has_loss_law`), and covers
+    the same acts as `published_guarantee`. Laplace noise counts with rho = epsilon^2 / 2.
+
+    Args:
+        joint: The ledgers, from `read_joint`.
+        delta: Between 0 and 1, both excluded.
+
+    Raises:
+        BudgetError: nothing is protected, as for `published_guarantee`; a release leaves out what one record moves; or
+            the delta is out of range.
+    """
+    _require_protection(joint)
+    require_neighbours(joint.paid, joint.neighbours)
+    rho = rho_of(joint.paid, laplace_as_zcdp=True)
+    epsilon = zcdp_to_epsilon(rho, delta)
+    variation = total_variation_of(joint.paid)
+    # Epsilon is a float rounded up, so that it is taken exactly.
+    added = delta_with_total_variation(Fraction(epsilon), Fraction(0), variation) if variation else 0.0
+    return UpperBound(rho, epsilon, delta, added)
+
+
+def _require_protection(joint: JointLedgers) -> None:
     if joint.unprotected:
         raise BudgetError(
             "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
             f"came of these acts: {'; '.join(joint.unprotected)}. Leave such runs out; they must not be published."
         )
-    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
 def _is_non_private(event: PrivacyEvent) -> bool:

@@ -20,7 +20,7 @@ KEY = insecure_key("safetab run")
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[2] / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_runs", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_runs"] = module
@@ -37,28 +37,28 @@ def tables(out):
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.glob("t[12]/*.csv"))}
 
 
-def test_a_run_spends_once_and_keeps_no_key(inputs, tmp_path):
+def test_a_run_spends_once_and_keeps_no_key(inputs: tuple[Path, Path], tmp_path):
     out = tmp_path / "out"
     outcome = run_safetab(*inputs, out)
     declaration, entries = read_ledger(out / "ledger.jsonl")
     assert declaration.total == Fraction("9.808")
     assert [entry.cost for entry in entries] == [declaration.total]
     assert not (out / "private").exists()
-    assert outcome.manifest["protected"] is True
+    assert outcome.manifest.protected is True
     assert not outcome.already_finished
     assert run_safetab(*inputs, out).already_finished
-    assert set(outcome.manifest["files"]) >= {
+    assert set(outcome.manifest.digests) >= {
         "t1/us.csv",
         "t2/pr.csv",
         "t1-us.parquet",
         "plan.json",
     }
-    assert "ledger.jsonl" not in outcome.manifest["files"]
+    assert "ledger.jsonl" not in outcome.manifest.digests
 
 
-def test_keys_make_the_noise(inputs, tmp_path):
+def test_keys_make_the_noise(inputs: tuple[Path, Path], tmp_path):
     first = run_safetab(*inputs, tmp_path / "a", test_key=KEY)
-    assert first.manifest["protected"] is False
+    assert first.manifest.protected is False
     run_safetab(*inputs, tmp_path / "b", test_key=KEY)
     run_safetab(*inputs, tmp_path / "c")
     assert tables(tmp_path / "a") == tables(tmp_path / "b")
@@ -66,7 +66,9 @@ def test_keys_make_the_noise(inputs, tmp_path):
 
 
 @pytest.mark.parametrize("after", ["write_tables", "check_outputs", "require_passed"])
-def test_a_killed_run_goes_on_to_the_same_tables_with_one_spend(inputs, tmp_path, monkeypatch, after):
+def test_a_killed_run_goes_on_to_the_same_tables_with_one_spend(
+    inputs: tuple[Path, Path], tmp_path, monkeypatch, after
+):
     class Killed(BaseException):
         pass
 
@@ -130,5 +132,5 @@ def test_no_true_count_stands_in_the_open(tmp_path, toy, caplog):
     text = caplog.text + "".join((out / name).read_text() for name in ("plan.json", "ledger.jsonl"))
     manifest = json.loads((out / "manifest.json").read_text())
     manifest.pop("files")
-    assert "1777" not in text + json.dumps(manifest["sizes"])
-    assert "2977" not in text + json.dumps(manifest["sizes"])
+    assert "1777" not in text + json.dumps(manifest["body"]["sizes"])
+    assert "2977" not in text + json.dumps(manifest["body"]["sizes"])
