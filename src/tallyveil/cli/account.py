@@ -222,7 +222,7 @@ def total(
     """
     from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
     from tallyveil.release.finished import refuse_unfinished
-    from tallyveil.release.manifest import read_manifest
+    from tallyveil.release.manifest_files import read_manifest
 
     ledgers: list[Path] = []
     for run in runs:  # a folder that is no run itself stands for all runs in it

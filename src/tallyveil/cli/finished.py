@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.run.once import Outcome
+    from tallyveil.release.manifest import Manifest
+    from tallyveil.run.product import Outcome
 
 
 def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:
@@ -23,23 +24,23 @@ def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:
         _show_summary(outcome.manifest, out, outcome.already_finished)
 
 
-def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dict[str, Any]:
+def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
     return {
-        "name": manifest["name"],
-        "run": manifest["run"],
-        "protected": manifest["protected"],
-        "warnings": manifest["warnings"],
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        "protected": manifest.protected,
+        "warnings": list(manifest.warnings),
         "already_finished": already_finished,
-        "privacy": manifest["privacy"],
-        **({"estimated_from": manifest["estimated_from"]} if "estimated_from" in manifest else {}),
-        "sizes": manifest["sizes"],
-        "checks_passed": len(manifest["checks"]),
-        "seconds": round(sum(stage["seconds"] for stage in manifest["performance"]), 1),
+        "privacy": manifest.privacy,
+        **({} if manifest.estimated_from is None else {"estimated_from": manifest.estimated_from}),
+        "sizes": manifest.body["sizes"],
+        "checks_passed": len(manifest.checks),
+        "seconds": round(sum(stage.seconds for stage in manifest.performance), 1),
         "out": str(out),
     }
 
 
-def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
+def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from rich.table import Table
 
     from tallyveil.cli.terminal import Screen, headed
@@ -51,27 +52,25 @@ def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -
             f"{out} already holds this finished release; nothing was done and nothing spent. "
             "For a new release (a new spend) choose another folder."
         )
-    for warning in manifest["warnings"]:
+    for warning in manifest.warnings:
         console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
-    table = Table(title=f"Release {manifest['name']} (run {manifest['run']})", show_header=False)
-    privacy = manifest["privacy"]
+    table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)
+    privacy = manifest.privacy
     table.add_row("privacy", privacy["statement"])
-    if "estimated_from" in manifest:
-        table.add_row("estimated from", manifest["estimated_from"]["statement"])
+    if manifest.estimated_from is not None:
+        table.add_row("estimated from", manifest.estimated_from["statement"])
     for invariant in privacy["invariants"]:
         table.add_row("published exactly", invariant)
-    sizes = manifest["sizes"]
+    sizes = manifest.body["sizes"]
     geounits = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
-    words = manifest["plan"]["schema"]
+    words = manifest.body["plan"]["schema"]
     unit = unit_of(words.get("unit"), words.get("units"))
     table.add_row(unit.many, f"{sizes['records']:,} (as published)")
     table.add_row("geounits", geounits)
-    table.add_row(
-        "files", f"{len(manifest['files'])}, {sum(f['bytes'] for f in manifest['files']) / 1e6:.1f} MB"
-    )
-    table.add_row("checks passed", str(len(manifest["checks"])))
-    seconds = sum(stage["seconds"] for stage in manifest["performance"])
-    memory = max((stage["peak_memory_mib"] for stage in manifest["performance"]), default=0)
+    table.add_row("files", f"{len(manifest.files)}, {sum(f.bytes for f in manifest.files) / 1e6:.1f} MB")
+    table.add_row("checks passed", str(len(manifest.checks)))
+    seconds = sum(stage.seconds for stage in manifest.performance)
+    memory = max((stage.peak_memory_mib for stage in manifest.performance), default=0)
     table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     for folder in ("microdata", "tables", "intervals"):

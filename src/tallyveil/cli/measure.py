@@ -10,7 +10,7 @@ from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFileP
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.run.once import Outcome
+    from tallyveil.run.product import Outcome
 
 
 def measure(
@@ -44,12 +44,12 @@ def measure(
 def _summary(outcome: "Outcome") -> dict[str, Any]:
     manifest = outcome.manifest
     return {
-        "name": manifest["name"],
-        "run": manifest["run"],
-        "protected": manifest["protected"],
-        "warnings": manifest["warnings"],
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        "protected": manifest.protected,
+        "warnings": list(manifest.warnings),
         "already_finished": outcome.already_finished,
-        "privacy": manifest["privacy"],
+        "privacy": manifest.privacy,
         "out": str(outcome.path),
     }
 
@@ -65,13 +65,13 @@ def _show_summary(outcome: "Outcome") -> None:
             f"{outcome.path} already holds these measurements; nothing was done and nothing spent. "
             "For new measurements (a new spend) choose another folder."
         )
-    for warning in manifest["warnings"]:
+    for warning in manifest.warnings:
         console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
-    table = Table(title=f"Measurements of {manifest['name']} (run {manifest['run']})", show_header=False)
-    table.add_row("privacy", manifest["privacy"]["statement"])
-    for invariant in manifest["privacy"]["invariants"]:
+    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
+    table.add_row("privacy", manifest.privacy["statement"])
+    for invariant in manifest.privacy["invariants"]:
         table.add_row("published exactly", invariant)
-    size = sum(file["bytes"] for file in manifest["files"]) / 1e6
-    table.add_row("files", f"{len(manifest['files'])}, {size:.1f} MB")
+    size = sum(file.bytes for file in manifest.files) / 1e6
+    table.add_row("files", f"{len(manifest.files)}, {size:.1f} MB")
     table.add_row("next", f"tallyveil estimate {outcome.path} --out FOLDER")
     console.print(table)

@@ -12,7 +12,7 @@ from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    pass
+    from tallyveil.release.manifest import Manifest
 
 
 class Rule(StrEnum):
@@ -93,7 +93,8 @@ def validate(
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
     from tallyveil.execution.safetab.run import read_safetab_inputs
-    from tallyveil.release.manifest import ReleaseKind, read_manifest
+    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.release.manifest_files import read_manifest
     from tallyveil.safetab.outputs import check_outputs, require_passed
 
     if out is not None:
@@ -147,20 +148,18 @@ def run(
         _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab.run import describe_safetab, run_safetab
+    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_safetab_report
-    from tallyveil.safetab.plan import read_plan
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_safetab(
             params, data, out, coterminous_once=not coterminous_apart, test_key=key, observer=observer
         )
-    privacy = describe_safetab(read_plan(params), out)
     if not (out / "report.html").exists():
         write_safetab_report(out)
-    _show_run(outcome.manifest, privacy, out, outcome.already_finished, quiet=quiet, as_json=as_json)
+    _show_run(outcome.manifest, out, outcome.already_finished, quiet=quiet, as_json=as_json)
 
 
 @safetab.command()
@@ -198,10 +197,11 @@ def evaluate(
         )
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
-    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.release.manifest_files import read_manifest
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    kind = kind_of(read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS))
+    kind = read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS).kind
     if kind is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
@@ -248,21 +248,17 @@ def households(
         _show_exact(manifest, out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab.households import describe_households, run_households
+    from tallyveil.execution.safetab.households import run_households
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_households_report
-    from tallyveil.safetab.households import read_household_plan
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_households(params, data, out, published=published, test_key=key, observer=observer)
-    describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "protected", "warnings", "sizes", "privacy", "checks_passed")
     if as_json:
-        said = {key: outcome.manifest[key] for key in keys}
-        say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_households
 
@@ -327,8 +323,8 @@ def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
 def _show_exact(manifest: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> None:
     say(manifest["warnings"][0], err=True)
     if as_json:
-        keys = ("kind", "protected", "warnings", "sizes")
-        say(json.dumps({**{key: manifest[key] for key in keys}, "out": str(out)}))
+        said = {key: manifest[key] for key in ("kind", "protected", "warnings")}
+        say(json.dumps({**said, **manifest["body"], "out": str(out)}))
     elif not quiet:
         say(str(out))
 
@@ -343,20 +339,24 @@ def _exact(text: str) -> Any:
     return value
 
 
-def _show_run(
-    manifest: dict[str, Any],
-    privacy: list[dict[str, Any]],
-    out: Path,
-    already_finished: bool,
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def _show_run(manifest: "Manifest", out: Path, already_finished: bool, *, quiet: bool, as_json: bool) -> None:
     if as_json:
-        keys = ("run", "protected", "warnings", "sizes", "checks_passed")
-        said = {key: manifest[key] for key in keys}
-        say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
+        summary = _summary(manifest, out, already_finished)
+        say(json.dumps({**summary, "privacy": list(manifest.privacy.values())}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_summary
 
-        show_summary(manifest, privacy, out, already_finished)
+        show_summary(manifest, out, already_finished)
+
+
+def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+    return {
+        "run": manifest.run,
+        "protected": manifest.protected,
+        "warnings": list(manifest.warnings),
+        "sizes": manifest.body["sizes"],
+        "privacy": manifest.privacy,
+        "checks_passed": len(manifest.checks),
+        "already_finished": already_finished,
+        "out": str(out),
+    }

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,10 @@ from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_items, d
 from tallyveil.release.finished import LEDGER, refuse_unfinished
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.manifest import ReleaseKind, read_manifest, written_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_manifest, written_manifest
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
@@ -39,23 +41,28 @@ class FinishedRelease:
     """
 
     root: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     schema: Schema
     spine: Spine
     strategy: Strategy
     shares: GeounitShares | None
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> JsonObject:
         """The plan in the manifest."""
-        plan: dict[str, Any] = self.manifest["plan"]
+        plan: JsonObject = self.manifest.body["plan"]
         return plan
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.manifest.body["name"])
 
     @property
     def tags(self) -> dict[str, str]:
         """Metadata of files that follow from the release."""
-        protected = "true" if self.manifest["protected"] else "false: made with an insecure test key"
-        return {"run": self.manifest["run"], "protected": protected}
+        protected = "true" if self.manifest.protected else "false: made with an insecure test key"
+        return {"run": self.manifest.run, "protected": protected}
 
 
 def open_release(root: Path) -> FinishedRelease:
@@ -69,7 +76,7 @@ def open_release(root: Path) -> FinishedRelease:
     # lack the ledger. If the ledger is there, it is checked.
     read = read_manifest if (root / LEDGER).exists() else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
-    plan = manifest["plan"]
+    plan = manifest.body["plan"]
     spine = read_geography(root)
     schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)
     return FinishedRelease(root, manifest, schema, spine, strategy, read_shares(root, spine))

@@ -1,7 +1,7 @@
 """The job of `tallyveil intervals`: from a finished release to an interval beside every published count."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,6 @@ from tallyveil.postprocess.interval_model import (
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
-from tallyveil.release.finished import MANIFEST
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.interval_tables import (
     BESIDE,
@@ -61,9 +60,12 @@ from tallyveil.release.intervals import (
     finish_intervals,
     start_intervals,
 )
+from tallyveil.release.manifest import stage_times
+from tallyveil.release.manifest_files import write_manifest
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.stopwatch import Stopwatch
-from tallyveil.storage.write import file_digest, write_json
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
@@ -177,7 +179,7 @@ def _finish(
     content: Mapping[str, Any],
     compared: Sequence[Compared],
     readme: str,
-    stages: Sequence[Mapping[str, Any]],
+    stages: Sequence[JsonObject],
 ) -> dict[str, Any]:
     """Put `intervals/`, and then the tables with their new digests, in the place of earlier ones."""
     root = release.root
@@ -192,10 +194,9 @@ def _finish(
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
     whole = manifest_with_tables(root, release.manifest, exchanged, stated)
-    if stages:
-        names = {stage["stage"] for stage in stages}
-        whole["performance"] = [s for s in whole["performance"] if s["stage"] not in names] + [*stages]
-    write_json(root / MANIFEST, whole)
+    timed = {stage["stage"] for stage in stages}
+    kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
+    write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
     return manifest
 
 
@@ -289,9 +290,9 @@ class _Work:
         bounds = [item["name"] for item in self.release.plan["bounds"]]
         return {
             "format": INTERVALS_FORMAT,
-            "name": self.release.manifest["name"],
-            "run": self.release.manifest["run"],
-            "protected": self.release.manifest["protected"],
+            "name": self.release.name,
+            "run": self.release.manifest.run,
+            "protected": self.release.manifest.protected,
             "level": self.level,
             "kind": "unified",
             "simultaneous": self.simultaneous,
@@ -309,10 +310,10 @@ class _Work:
         elif not with_bounds:
             zeros = "Public bounds were left out, which widens the intervals."
         warning = (
-            "" if self.release.manifest["protected"] else "NOT PRIVATE: made with an insecure test key.\n\n"
+            "" if self.release.manifest.protected else "NOT PRIVATE: made with an insecure test key.\n\n"
         )
         return warning + _README.format(
-            name=self.release.manifest["name"],
+            name=self.release.name,
             percent=f"{100 * self.level:g}",
             covers=self.covers,
             units=self.release.schema.unit.many,

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
@@ -17,11 +16,13 @@ from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.release.finished import LEDGER, listed_files
+from tallyveil.release.finished import LEDGER
 from tallyveil.release.geography import GEOGRAPHY, read_areas, read_geography, read_shares
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.earlier import Earlier
-from tallyveil.storage.json_files import digest_of
+from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
 
@@ -47,7 +48,7 @@ class Measured:
     """
 
     root: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     plan: EstimationPlan
     hierarchies: Hierarchies
     allocation: Allocation
@@ -58,7 +59,7 @@ class Measured:
     earlier: Earlier
 
     @property
-    def estimated_from(self) -> dict[str, Any]:
+    def estimated_from(self) -> JsonObject:
         """What the manifest of a release made of these measurements says of them."""
         ledger = self.earlier.ledger
         return {
@@ -72,7 +73,7 @@ class Measured:
 
     def digest(self) -> bytes:
         """SHA-256 of what an estimate depends on, but for its settings."""
-        files = {path: digest for path, digest in listed_files(self.manifest).items() if _is_read(path)}
+        files = {path: digest for path, digest in self.manifest.digests.items() if _is_read(path)}
         return digest_of({**self.estimated_from, "files": files})
 
 
@@ -84,7 +85,7 @@ def open_measurements(root: Path) -> Measured:
             is missing or is not what its manifest says.
     """
     manifest = read_manifest(root, ReleaseKind.MEASUREMENTS, ReleaseKind.TOPDOWN)
-    stated = manifest["plan"]
+    stated = manifest.body["plan"]
     if stated["measurements"] != "full":
         raise StoreError(
             f'{root} does not have all its noisy answers (measurements = "{stated["measurements"]}"), so counts '
@@ -92,10 +93,10 @@ def open_measurements(root: Path) -> Measured:
             "`tallyveil measure`, has them.",
             code="measurements-missing",
         )
-    _require_files(root, listed_files(manifest))
+    _require_files(root, manifest.digests)
     plan = estimation_plan_of(stated)
     spine, shares = read_geography(root), None
-    if spine.digest().hex() != manifest["inputs"]["geography_sha256"]:
+    if spine.digest().hex() != manifest.body["inputs"]["geography_sha256"]:
         raise StoreError(
             f"{root / GEOGRAPHY} does not give the geography that the manifest names. Restore the folder from a copy.",
             code="release-damaged",
@@ -114,7 +115,7 @@ def open_measurements(root: Path) -> Measured:
         source=StoredMeasurements(root, spine, shares),
         declaration=declaration,
         spend=spend,
-        earlier=Earlier(spend.run, _lines_to(root, spend), manifest["protected"]),
+        earlier=Earlier(spend.run, _lines_to(root, spend), manifest.protected),
     )
 
 

@@ -1,8 +1,7 @@
 """What a release folder holds beside its measurements: plan, geography and constraints. All of it is public."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
@@ -13,15 +12,19 @@ from tallyveil.postprocess.invariant_files import INVARIANTS, read_invariant, wr
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, drawn_items, read_drawn
 from tallyveil.release.geography import GEOGRAPHY, read_geography, write_geography
 from tallyveil.run.folder import PLAN
-from tallyveil.run.once import Run
+from tallyveil.run.product import Run
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_json
 from tallyveil.universe.schema import Schema
+
+TOKEN = "release"
+"""Names the spend of a TopDown release in its ledger, also where only measurements are made."""
 
 PUBLIC_CHECK = "the geography and the constraints are read back as they were written"
 
 
 def write_public_inputs(
-    run: Run, plan: Mapping[str, Any], hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
+    run: Run, plan: JsonObject, hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
 ) -> None:
     """Write what anybody needs, beside the measurements, to estimate the counts.
 
@@ -49,7 +52,7 @@ def write_public_inputs(
 
 
 def read_constraints(
-    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine
+    root: Path, plan: JsonObject, schema: Schema, spine: Spine
 ) -> tuple[ConstraintTable, ...]:
     """Every constraint of a release, from its folder: invariants, public bounds, then counts drawn on a lattice.
 
@@ -73,12 +76,12 @@ def read_constraints(
 
 
 def check_public_inputs(
-    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine, constraints: Sequence[ConstraintTable]
-) -> dict[str, Any]:
+    root: Path, plan: JsonObject, schema: Schema, spine: Spine, constraints: Sequence[ConstraintTable]
+) -> str:
     """Read geography and constraints back and compare them with what was written.
 
     Returns:
-        The check, for the manifest.
+        Name of the check.
     Raises:
         SolverError: something else is read than was written; the folder must not be published.
         StoreError: a file is missing or damaged.
@@ -92,4 +95,4 @@ def check_public_inputs(
             f"final check failed: {PUBLIC_CHECK}. Nothing must be published; please report this.",
             code="check-failed",
         )
-    return {"check": PUBLIC_CHECK, "passed": True}
+    return PUBLIC_CHECK

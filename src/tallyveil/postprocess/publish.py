@@ -12,7 +12,7 @@ from tallyveil.plan.estimating import EstimationPlan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.histograms import MICRODATA, write_microdata
 from tallyveil.release.tables import TABLES, table_size, write_table
-from tallyveil.run.once import Run
+from tallyveil.run.product import Run
 from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]

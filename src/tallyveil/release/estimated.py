@@ -1,18 +1,15 @@
 """Releases whose counts were estimated from the measurements of another folder: how they are told apart."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest import ReleaseKind, kind_of
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.storage.json_files import JsonObject
 
 
 def require_own_kind(
-    root: Path,
-    manifest: Mapping[str, Any],
-    kind: ReleaseKind,
-    estimated_from: Mapping[str, Any] | None = None,
+    root: Path, manifest: Manifest, kind: ReleaseKind, estimated_from: JsonObject | None = None
 ) -> None:
     """Refuse a finished release of the same plan that another command made.
 
@@ -24,7 +21,7 @@ def require_own_kind(
     Raises:
         StoreError: the folder holds something else.
     """
-    if kind_of(manifest) is not kind or manifest.get("estimated_from") != estimated_from:
+    if manifest.kind is not kind or manifest.estimated_from != estimated_from:
         raise StoreError(
             f"{root} holds finished work on the same plan by another command, or on other measurements: a release "
             "with measurements of its own, one estimated from the measurements of another folder, and measurements "

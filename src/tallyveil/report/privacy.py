@@ -138,7 +138,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     """State what the plan and the ledger of a release promise."""
     gaussian = files.declaration.budget_unit == "rho"
     delta = Fraction(files.plan["delta"])
-    at_once = files.manifest["privacy"]["exact"]
+    at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     return PrivacyStatement(
         neighbours=(name, meaning.format(unit=files.unit.one)),

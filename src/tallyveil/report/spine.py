@@ -39,7 +39,7 @@ class SpineView:
 
 def spine_view(files: ReleaseFiles) -> SpineView | None:
     """The spine's record in the manifest; None for a geography used as it is."""
-    record: dict[str, Any] | None = files.manifest.get("spine")
+    record: dict[str, Any] | None = files.manifest.body.get("spine")
     if record is None:
         return None
     steps = tuple(_step(step) for step in record["steps"])

@@ -14,6 +14,13 @@ Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each"
 """A type; several types; [the shape of every item]; {key: the shape of its value}; or `Each`."""
 
 
+Json: TypeAlias = Any
+"""A JSON value whose shape its reader has checked (`read_shaped`), so that its parts are used without a check."""
+
+JsonObject: TypeAlias = dict[str, Json]
+"""The same, of an object."""
+
+
 @dataclass(frozen=True, slots=True)
 class Each:
     """An object of any keys, all of whose values have one shape."""
@@ -25,7 +32,7 @@ class RepeatedKeyError(ValueError):
     """A JSON object has a key twice, so that readers may differ on what it says."""
 
 
-def read_json_object(path: Path, mend: str) -> dict[str, Any]:
+def read_json_object(path: Path, mend: str) -> JsonObject:
     """The JSON object of a file.
 
     Args:

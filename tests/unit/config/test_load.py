@@ -155,7 +155,7 @@ def test_the_rounding_target_reaches_every_family(edit):
     plan = load_plan(release)
     assert {item.target for _, item in plan.estimation} == {"nearest"}
     outcome = run_release(plan, release.parent / "out", test_key=insecure_key("nearest"))
-    assert outcome.manifest["plan"]["estimation"]["Town"]["rounding_target"] == "nearest"
+    assert outcome.manifest.body["plan"]["estimation"]["Town"]["rounding_target"] == "nearest"
 
 
 @pytest.mark.parametrize(

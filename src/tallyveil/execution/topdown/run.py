@@ -30,16 +30,19 @@ from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import add_planned_intervals
 from tallyveil.postprocess.level import usable_cores
-from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
+from tallyveil.postprocess.public_inputs import TOKEN, check_public_inputs, write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
-from tallyveil.release.manifest import ReleaseKind, make_manifest, written_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import written_manifest
 from tallyveil.run.folder import FolderState, folder_state
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.log import RunLog
-from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
 
 STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
 """Stages before the spend, as the manifest lists them."""
@@ -65,11 +68,9 @@ def run_release(
         TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and taken up again.
     """
-    outcome = finished_before(out, plan.digest().hex())
-    if outcome is None:
-        work = _Release.prepare(plan, out, observer or SilentObserver(), workers or usable_cores())
-        outcome = run_once(out, work.job(test_key), work.release)
-    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN)
+    product = TopDown(plan, workers or usable_cores())
+    outcome = run_product(product, out, test_key=test_key, observer=observer)
+    require_own_kind(out, outcome.manifest, product.kind)
     add_planned_intervals(plan.intervals, out, observer, workers)
     return replace(outcome, manifest=written_manifest(out))
 
@@ -98,12 +99,41 @@ def measure_release(
             '"full", or make the release in one go with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    outcome = finished_before(out, plan.digest().hex())
-    if outcome is None:
-        work = _Release.prepare(plan, out, observer or SilentObserver(), workers=1)
-        outcome = run_once(out, work.job(test_key, measuring_alone=True), work.measure)
-    require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
+    product = TopDown(plan, workers=1, kind=ReleaseKind.MEASUREMENTS)
+    outcome = run_product(product, out, test_key=test_key, observer=observer)
+    require_own_kind(out, outcome.manifest, product.kind)
     return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TopDown:
+    """The release of a plan, geolevel by geolevel, or its measurements alone.
+
+    Attributes:
+        plan: What to do.
+        workers: Threads to estimate with; the counts do not depend on them.
+        kind: `TOPDOWN`, or `MEASUREMENTS` to stop after the measurements.
+    """
+
+    plan: ReleasePlan
+    workers: int
+    kind: ReleaseKind = ReleaseKind.TOPDOWN
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder that the release cannot use; raises StoreError."""
+        refuse_folder(self.plan, out)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check every input; nothing is written."""
+        work = _Release.prepare(self.plan, self.kind, observer, self.workers)
+        if folder_state(out) is FolderState.ABSENT:
+            refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
+        return work
 
 
 @dataclass(slots=True)
@@ -111,6 +141,7 @@ class _Release:
     """One process's work on a run; everything lasting is in the run folder."""
 
     plan: ReleasePlan
+    kind: ReleaseKind
     observer: Observer
     watch: Stopwatch
     hierarchies: Hierarchies
@@ -123,18 +154,11 @@ class _Release:
     geography_digest: bytes
     guarantee: dict[str, Any]
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
+    estimation: Estimation | None = None  # made once the noise may be drawn
 
     @classmethod
-    def prepare(cls, plan: ReleasePlan, out: Path, observer: Observer, workers: int) -> "_Release":
-        """Read and check every input, and whether the folder can hold the release; nothing is written."""
-        refuse_folder(plan, out)
-        work = cls._read(plan, observer, workers)
-        if folder_state(out) is FolderState.ABSENT:
-            refuse_many_people(plan, work.spine, out, work.histograms[0].total)
-        return work
-
-    @classmethod
-    def _read(cls, plan: ReleasePlan, observer: Observer, workers: int) -> "_Release":
+    def prepare(cls, plan: ReleasePlan, kind: ReleaseKind, observer: Observer, workers: int) -> "_Release":
+        """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
         with watch.stage("read geography"):
             hierarchies = read_hierarchies(plan)
@@ -159,6 +183,7 @@ class _Release:
             compile_kernels()
         return cls(
             plan,
+            kind,
             observer,
             watch,
             hierarchies,
@@ -178,17 +203,14 @@ class _Release:
         """The spine that is measured."""
         return self.hierarchies.spine
 
-    def job(self, test_key: bytes | None, *, measuring_alone: bool = False) -> Job:
-        """What the run is bound to, and what it spends.
-
-        Args:
-            test_key: As in `run_release`.
-            measuring_alone: Whether the run stops after the measurements. Its noise is the same, its name another.
-        """
+    def job(self) -> Job:
+        """What the run is bound to, and what it spends. Measurements alone have the same noise, and another name."""
         strategy, published = self.plan.strategy, self._published_digest()
+        alone = self.kind is ReleaseKind.MEASUREMENTS
         return Job(
+            kind=self.kind,
             plan_digest=self.plan.digest().hex(),
-            whole_plan=binding_of(b"measurements", published) if measuring_alone else published,
+            whole_plan=binding_of(b"measurements", published) if alone else published,
             binding=binding_of(
                 self.records_digest,
                 self.geography_digest,
@@ -197,48 +219,39 @@ class _Release:
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
-            description=f"{'measurements of' if measuring_alone else 'release'} {self.plan.name}",
-            token="release",
-            test_key=test_key,
+            privacy={**self.guarantee, "paths": self.paths},
+            description=f"{'measurements of' if alone else 'release'} {self.plan.name}",
+            token=TOKEN,
         )
 
-    def release(self, run: Run) -> dict[str, Any]:
-        """Measure, estimate, publish, check; returns the manifest."""
-        log = self._begin(run)
-        estimation = self._measure(run)
-        estimated = estimation.release(run)
-        manifest = make_manifest(
-            **self._stated(run),
-            sizes=estimated.sizes,
-            solver=estimated.solver,
-            checks=estimated.checks,
-            stages=estimation.timed(STAGES_BEFORE),
-        )
-        log.write("finished", run=run.run_id)
-        return manifest
-
-    def measure(self, run: Run) -> dict[str, Any]:
-        """Measure, and stop there; returns the manifest."""
-        log = self._begin(run)
-        estimation = self._measure(run)
-        manifest = make_manifest(
-            **self._stated(run),
-            kind=ReleaseKind.MEASUREMENTS,
-            checks=[
-                check_public_inputs(
-                    run.path, self.plan.to_mapping(), self.plan.schema, self.spine, self.constraints
-                )
-            ],
-            stages=estimation.timed(STAGES_BEFORE),
-        )
-        log.write("finished", run=run.run_id)
-        return manifest
-
-    def _begin(self, run: Run) -> RunLog:
+    def release(self, run: Run) -> JsonObject:
+        """Measure, then estimate and publish, unless only measurements are made; returns the body of the manifest."""
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
-        return log
+        self.estimation = self._measure(run)
+        if self.kind is ReleaseKind.MEASUREMENTS:
+            return self._body(run)
+        return {**self._body(run), **self.estimation.release(run)}
+
+    def check(self, run: Run) -> list[str]:
+        """Read the published files back and verify them."""
+        if self.kind is ReleaseKind.MEASUREMENTS:
+            stated = self.plan.to_mapping(), self.plan.schema
+            checks = [check_public_inputs(run.path, *stated, self.spine, self.constraints)]
+        else:
+            checks = self._estimating().check(run)
+        RunLog(run.path).write("finished", run=run.run_id)
+        return checks
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage, also of those that an earlier process did."""
+        return self._estimating().timed(STAGES_BEFORE)
+
+    def _estimating(self) -> Estimation:
+        if self.estimation is None:
+            raise ValueError("nothing is measured yet")
+        return self.estimation
 
     def _measure(self, run: Run) -> Estimation:
         """Draw all noise that the plan writes in full, and publish it with what is public of the inputs.
@@ -274,21 +287,18 @@ class _Release:
         families = [family.digest() for family in self.hierarchies.families]
         return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
 
-    def _stated(self, run: Run) -> dict[str, Any]:
-        """What the manifest says of the plan, the spend and the inputs."""
+    def _body(self, run: Run) -> JsonObject:
+        """What only this product says in the manifest, but for the counts."""
+        spine = spine_record(self.plan, self.hierarchies)
+        drawn = [drawn_record(self.plan, draw) for draw in self.subspace]
         return {
-            "root": run.path,
-            "files": run.files(),
+            "name": self.plan.name,
             "plan": self.plan.to_mapping(),
-            "plan_digest": self.plan.digest().hex(),
-            "privacy": {**self.guarantee, "spent": str(run.spent), "paths": self.paths},
-            "event": self.plan.event(self.allocation.event()).to_mapping(),
-            "run_id": run.run_id,
-            "protected": run.secrets.protected,
             "inputs": {
+                # A plain hash would confirm a guess of the records; the key of this one is gone when the run ends.
                 "records_keyed_hash": run.secrets.commitment(self.records_digest),
                 "geography_sha256": self.geography_digest.hex(),
             },
-            "spine": spine_record(self.plan, self.hierarchies),
-            "drawn": [drawn_record(self.plan, draw) for draw in self.subspace],
+            **({} if spine is None else {"spine": spine}),
+            **({"drawn": drawn} if drawn else {}),
         }
