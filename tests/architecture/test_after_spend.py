@@ -21,7 +21,7 @@ REGISTER = Path(__file__).with_name("raises_after_spend.toml")
 PACKAGE = "tallyveil."
 ROOTS = (
     "execution.topdown.run:_Release.release",
-    "execution.topdown.run:_Release.measure",
+    "execution.topdown.run:_Release.check",
     "postprocess.intervals:add_planned_intervals",
     "execution.safetab.run:_tabulate",
     "execution.safetab.households:tables_of_households",

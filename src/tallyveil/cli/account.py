@@ -218,9 +218,11 @@ def total(
 ) -> None:
     """The joint guarantee of what several releases of the same people published, from their ledgers.
 
-    Looks at the true counts that a ledger records are not covered; they are named beside the total.
+    Measurements and the releases estimated from them count once. Looks at the true counts that a ledger records are not
+    covered; they are named beside the total.
     """
     from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
+    from tallyveil.release.estimated import copied_lines
     from tallyveil.release.finished import refuse_unfinished
     from tallyveil.release.manifest_files import read_manifest
 
@@ -233,7 +235,7 @@ def total(
     ]
     for folder in folders:
         refuse_unfinished(folder)
-    joint = read_joint(ledgers)
+    joint = read_joint(ledgers, {folder: copied_lines(folder) for folder in folders})
     guarantee = published_guarantee(joint)
     for folder in folders:
         read_manifest(folder)
