@@ -32,7 +32,7 @@ def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[st
         "warnings": list(manifest.warnings),
         "already_finished": already_finished,
         "privacy": manifest.privacy,
-        **({} if manifest.estimated_from is None else {"estimated_from": manifest.estimated_from}),
+        **({"estimated_from": manifest.body["estimated_from"]} if "estimated_from" in manifest.body else {}),
         "sizes": manifest.body["sizes"],
         "checks_passed": len(manifest.checks),
         "seconds": round(sum(stage.seconds for stage in manifest.performance), 1),
@@ -57,8 +57,8 @@ def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> No
     table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)
     privacy = manifest.privacy
     table.add_row("privacy", privacy["statement"])
-    if manifest.estimated_from is not None:
-        table.add_row("estimated from", manifest.estimated_from["statement"])
+    if "estimated_from" in manifest.body:
+        table.add_row("estimated from", manifest.body["estimated_from"]["statement"])
     for invariant in privacy["invariants"]:
         table.add_row("published exactly", invariant)
     sizes = manifest.body["sizes"]

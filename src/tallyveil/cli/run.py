@@ -9,9 +9,6 @@ from tallyveil.cli.finished import finish_release
 if TYPE_CHECKING:
     from tallyveil.plan.release import ReleasePlan
 
-if TYPE_CHECKING:
-    pass
-
 
 def run(
     release_file: ReleaseFilePath,

@@ -10,7 +10,7 @@ from tallyveil.postprocess.intervals import add_planned_intervals
 from tallyveil.postprocess.lattice_measurements import drawn_items, read_drawn, write_drawn
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
-from tallyveil.postprocess.public_inputs import TOKEN, write_public_inputs
+from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
@@ -56,9 +56,9 @@ def estimate_release(
     return replace(outcome, manifest=written_manifest(out))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """The release that is estimated from some measurements; `workers` threads estimate."""
+    """A release of measurements; `workers` threads estimate, and the counts do not depend on them."""
 
     measured: Measured
     plan: EstimationPlan
@@ -67,7 +67,7 @@ class Estimate:
 
     @property
     def stated(self) -> JsonObject:
-        """Content of `plan.json`: the plan of the measurements, estimated as is now asked."""
+        """The plan that is written: that of the measurements, estimated as is now asked."""
         estimation = {level: item.to_mapping() for level, item in self.plan.estimation}
         return {**self.measured.manifest.body["plan"], "estimation": estimation}
 
@@ -77,14 +77,15 @@ class Estimate:
         return digest_of(self.stated).hex()
 
     def refuse(self, out: Path) -> None:
-        """Refuse a folder in which the measurements are; raises StoreError."""
+        """Refuse an output folder that holds the measurements; raises StoreError."""
         refuse_inputs(out, [self.measured.root])
 
     def read(self, out: Path, observer: Observer) -> Work:
-        """Nothing is left to read: the measurements are open. Kernels are compiled."""
-        watch, measured = Stopwatch(observer), self.measured
+        """The work; the measurements are open already."""
+        watch = Stopwatch(observer)
         with watch.stage("compile kernels"):
             compile_kernels()
+        measured = self.measured
         estimation = Estimation(
             plan=self.plan,
             hierarchies=measured.hierarchies,
@@ -96,47 +97,52 @@ class Estimate:
             workers=self.workers,
             writing="copy measurements of",
         )
-        return _Work(self, estimation)
+        return _Estimate(measured, self.plan, self.stated, estimation)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Work:
+class _Estimate:
     """One process's work on a release that is estimated from measurements."""
 
-    product: Estimate
+    measured: Measured
+    plan: EstimationPlan
+    stated: JsonObject
     estimation: Estimation
 
     def job(self) -> Job:
         """What the run is bound to: the files of the measurements, and how they are estimated."""
-        measured, digest = self.product.measured, self.product.plan_digest
+        digest = digest_of(self.stated)
         return Job(
-            kind=self.product.kind,
-            plan_digest=digest,
-            whole_plan=bytes.fromhex(digest),
-            binding=binding_of(b"estimate", measured.digest()),
-            declaration=measured.declaration,
-            event=measured.spend.event,
-            privacy=measured.manifest.privacy,
-            description=measured.spend.description,
-            token=TOKEN,
-            earlier=measured.earlier,
+            kind=ReleaseKind.TOPDOWN,
+            plan_digest=digest.hex(),
+            whole_plan=digest,
+            binding=binding_of(b"estimate", self.measured.digest()),
+            declaration=self.measured.declaration,
+            event=self.measured.spend.event,
+            privacy=self.measured.manifest.privacy,
+            description=self.measured.spend.description,
+            token="release",
+            earlier=self.measured.earlier,
         )
 
     def release(self, run: Run) -> JsonObject:
-        """Copy what is public, estimate, publish; returns the body of the manifest."""
-        measured, stated, watch = self.product.measured, self.product.stated, self.estimation.watch
+        """Copy what is public, estimate and publish; returns the body of the manifest."""
+        body, estimation = self.measured.manifest.body, self.estimation
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
-        watch.on_finish(lambda stage: log.write("stage finished", **stage))
-        write_public_inputs(run, stated, measured.hierarchies, measured.constraints)
+        estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
+        write_public_inputs(run, self.stated, self.measured.hierarchies, self.measured.constraints)
         self._write_drawn(run)
-        self.estimation.write_measurements(run)
-        estimated = self.estimation.release(run)
+        estimation.write_measurements(run)
+        estimated = estimation.release(run)
         return {
-            **measured.manifest.body,
-            "plan": stated,
-            "estimated_from": measured.estimated_from,
-            **estimated,
+            "name": body["name"],
+            "plan": self.stated,
+            "inputs": body["inputs"],
+            "estimated_from": self.measured.estimated_from,
+            **{name: body[name] for name in ("spine", "drawn") if name in body},
+            "sizes": estimated.sizes,
+            "solver": estimated.solver,
         }
 
     def check(self, run: Run) -> list[str]:
@@ -146,17 +152,17 @@ class _Work:
         return checks
 
     def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage."""
+        """Seconds and memory of every stage, also of those that an earlier process did."""
         return self.estimation.timed(("compile kernels",))
 
     def _write_drawn(self, run: Run) -> None:
         """Copy the counts that were drawn on a lattice."""
-        measured, schema = self.product.measured, self.product.plan.schema
-        items, spine = drawn_items(self.product.stated), measured.hierarchies.spine
+        schema, spine = self.plan.schema, self.measured.hierarchies.spine
+        items = drawn_items(self.stated)
 
         def write() -> None:
             for item in items:
-                noisy = read_drawn(measured.root, item, schema, spine)
+                noisy = read_drawn(self.measured.root, item, schema, spine)
                 write_drawn(run.path, item, schema, spine, noisy, run.tags)
 
         run.make([drawn_name(item.geolevel, item.query) for item in items], write)

@@ -4,9 +4,10 @@ Nothing here sees a record. `tallyveil run` hands over measurements drawn behind
 that it reads from files; both come to the same counts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.areas import Hierarchies
@@ -24,7 +25,6 @@ from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogr
 from tallyveil.run.observer import Observer
 from tallyveil.run.product import Run
 from tallyveil.run.stopwatch import Stopwatch
-from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import Int64Array, PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
@@ -38,6 +38,19 @@ def stages_of(spine: Spine, writing: str = "measure") -> list[str]:
     """
     by_level = [name for level in spine.geolevels for name in (f"{writing} {level}", f"estimate {level}")]
     return [*by_level, "microdata", "tables", "checks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """What the manifest says of an estimation.
+
+    Attributes:
+        sizes: Sizes of what is published.
+        solver: By geolevel, how families were solved.
+    """
+
+    sizes: dict[str, Any]
+    solver: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -55,7 +68,6 @@ class Estimation:
         workers: Threads to estimate with.
         writing: Verb of the stages that write measurements.
         records: What finished stages tell the manifest, by their names.
-        counts: Estimated counts of the geolevels so far, root first.
     """
 
     plan: EstimationPlan
@@ -67,8 +79,7 @@ class Estimation:
     watch: Stopwatch
     workers: int
     writing: str = "measure"
-    records: dict[str, JsonObject] = field(default_factory=dict)
-    counts: list[PublicCounts] = field(default_factory=list)
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def spine(self) -> Spine:
@@ -84,45 +95,21 @@ class Estimation:
             self._write_level(run, level)
         write_labels(run, self.plan, self.spine)
 
-    def release(self, run: Run) -> JsonObject:
+    def release(self, run: Run) -> Estimated:
         """Estimate every geolevel, and publish what follows from the counts.
 
-        Returns:
-            `sizes`, of what is published, and `solver`: by geolevel, how families were solved.
         Raises:
             ConstraintError, SolverError: a family cannot be solved.
             StoreError: a file cannot be written or read.
         """
+        counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
-            self.counts.append(self._estimate(run, level, self.counts[-1] if self.counts else None))
+            counts.append(self._estimate(run, level, counts[-1] if counts else None))
         run.make([UNSOLVED], lambda: None)  # families that stopped an earlier try are solved now
-        publish(run, self.plan, self.hierarchies, self.counts, partial(self._stage, run))
-        solved = {stage: record["solver"] for stage, record in self.records.items() if "solver" in record}
-        return {
-            "sizes": published_sizes(self.counts),
-            "solver": {stage.removeprefix("estimate "): record for stage, record in solved.items()},
-        }
+        publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
+        return Estimated(published_sizes(counts), self._solver())
 
-    def check(self, run: Run) -> list[str]:
-        """Read the published files back and verify them; returns the names of the checks.
-
-        Raises:
-            SolverError: a check failed.
-        """
-        with self.watch.stage("checks", self.spine.n_levels):
-            checks = check_release(
-                run.path,
-                self.plan.schema,
-                self.spine,
-                self.plan.tables,
-                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
-                microdata=self.plan.microdata,
-                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
-            )
-            self.observer.advanced(self.spine.n_levels)
-        return checks
-
-    def timed(self, before: Sequence[str]) -> list[JsonObject]:
+    def timed(self, before: Sequence[str]) -> list[dict[str, Any]]:
         """Seconds and memory of every stage, in their order, whichever process did it.
 
         Args:
@@ -146,7 +133,7 @@ class Estimation:
                 work = partial(self._write_query, run, geolevel, group)
                 run.stage(f"{self.writing} {geolevel} / {group.name}", [place], work)
 
-    def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> JsonObject:
+    def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
         for finished in write_measurements(run.path, self.source, self.spine, geolevel, group, run.tags):
             self.observer.advanced(finished)
         return {}
@@ -170,7 +157,7 @@ class Estimation:
             places += [measurement_name(geolevel, group.name) for group in builder.queries]
         made: list[PublicCounts] = []  # what is made here need not be read back
 
-        def estimate() -> JsonObject:
+        def estimate() -> dict[str, Any]:
             outcome = self._estimated(run, builder, above)
             made.append(outcome.counts)
             return {"performance": self.watch.stages[-1], "solver": outcome.solver}
@@ -204,10 +191,34 @@ class Estimation:
         return keep
 
     def _stage(self, run: Run, name: str, place: str, total: int, work: Callable[[], Iterable[int]]) -> None:
-        def timed() -> JsonObject:
+        def timed() -> dict[str, Any]:
             with self.watch.stage(name, total):
                 for finished in work():
                     self.observer.advanced(finished)
             return {"performance": self.watch.stages[-1]}
 
         self.records[name] = run.stage(name, [place], timed)
+
+    def _solver(self) -> dict[str, Any]:
+        """By geolevel, how families were solved."""
+        found: Iterator[tuple[str, dict[str, Any]]] = (
+            (stage.removeprefix("estimate "), record)
+            for stage, record in self.records.items()
+            if "solver" in record
+        )
+        return {geolevel: record["solver"] for geolevel, record in found}
+
+    def check(self, run: Run) -> list[str]:
+        """Read the published files back and verify them; returns the names of the checks."""
+        with self.watch.stage("checks", self.spine.n_levels):
+            checks = check_release(
+                run.path,
+                self.plan.schema,
+                self.spine,
+                self.plan.tables,
+                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
+                microdata=self.plan.microdata,
+                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
+            )
+            self.observer.advanced(self.spine.n_levels)
+        return checks

@@ -1,7 +1,8 @@
 """What a release folder holds beside its measurements: plan, geography and constraints. All of it is public."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
@@ -13,18 +14,14 @@ from tallyveil.postprocess.lattice_measurements import drawn_constraint, drawn_i
 from tallyveil.release.geography import GEOGRAPHY, read_geography, write_geography
 from tallyveil.run.folder import PLAN
 from tallyveil.run.product import Run
-from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_json
 from tallyveil.universe.schema import Schema
-
-TOKEN = "release"
-"""Names the spend of a TopDown release in its ledger, also where only measurements are made."""
 
 PUBLIC_CHECK = "the geography and the constraints are read back as they were written"
 
 
 def write_public_inputs(
-    run: Run, plan: JsonObject, hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
+    run: Run, plan: Mapping[str, Any], hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
 ) -> None:
     """Write what anybody needs, beside the measurements, to estimate the counts.
 
@@ -52,7 +49,7 @@ def write_public_inputs(
 
 
 def read_constraints(
-    root: Path, plan: JsonObject, schema: Schema, spine: Spine
+    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine
 ) -> tuple[ConstraintTable, ...]:
     """Every constraint of a release, from its folder: invariants, public bounds, then counts drawn on a lattice.
 
@@ -76,12 +73,12 @@ def read_constraints(
 
 
 def check_public_inputs(
-    root: Path, plan: JsonObject, schema: Schema, spine: Spine, constraints: Sequence[ConstraintTable]
+    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine, constraints: Sequence[ConstraintTable]
 ) -> str:
     """Read geography and constraints back and compare them with what was written.
 
     Returns:
-        Name of the check.
+        The name of the check, for the manifest.
     Raises:
         SolverError: something else is read than was written; the folder must not be published.
         StoreError: a file is missing or damaged.

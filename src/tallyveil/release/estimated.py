@@ -10,7 +10,10 @@ from tallyveil.storage.json_files import JsonObject
 
 
 def require_own_kind(
-    root: Path, manifest: Manifest, kind: ReleaseKind, estimated_from: JsonObject | None = None
+    root: Path,
+    manifest: Manifest,
+    kind: ReleaseKind,
+    estimated_from: JsonObject | None = None,
 ) -> None:
     """Refuse a finished release of the same plan that another command made.
 

@@ -26,6 +26,7 @@ from tallyveil.storage.json_files import (
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest, write_json
 
+_TOPDOWN: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
 RESTORE: Final = "Restore the folder as the run left it; if the run was interrupted, give its command again."
 
 
@@ -185,11 +186,7 @@ def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
     plan = content["body"].get("plan")
     if plan is not None and digest_of(plan).hex() != content["plan_digest"]:
         return "body.plan"
-    return (
-        _misstated(content["privacy"], plan)
-        if kind in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
-        else None
-    )
+    return _misstated(content["privacy"], plan) if kind in _TOPDOWN else None
 
 
 def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:

@@ -33,11 +33,26 @@ _SAFETAB: Final = {
 }
 SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.TOPDOWN: _COMMON | _LISTED | shapes.TOPDOWN_BODY | {"privacy": shapes.TOPDOWN_PRIVACY},
+    ReleaseKind.MEASUREMENTS: _COMMON
+    | _LISTED
+    | shapes.MEASUREMENTS_BODY
+    | {"privacy": shapes.TOPDOWN_PRIVACY},
     ReleaseKind.SAFETAB: _COMMON | _SAFETAB | shapes.SAFETAB_BODY,
     ReleaseKind.HOUSEHOLDS: _COMMON | _SAFETAB | shapes.SAFETAB_BODY | {"privacy": shapes.HOUSEHOLDS_PRIVACY},
     ReleaseKind.SUBSPACE: _COMMON | _LISTED | shapes.SUBSPACE_BODY | {"privacy": shapes.SUBSPACE_PRIVACY},
 }
-_BODY: Final = ("name", "plan", "inputs", "sizes", "solver", "spine", "drawn", "noise", "intervals")
+_BODY: Final = (
+    "name",
+    "plan",
+    "inputs",
+    "sizes",
+    "solver",
+    "spine",
+    "drawn",
+    "noise",
+    "intervals",
+    "estimated_from",
+)
 
 
 def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonObject | str:

@@ -52,7 +52,7 @@ class Job:
         privacy: The guarantee, for the manifest; computed before the spend, since not every event has one.
         description: What will be done in words, for the ledger.
         token: Names the act within the run, for the ledger.
-        earlier: The run that has spent already, where this one draws nothing and works on what that one published.
+        earlier: The run that has spent already, where this one only works on what it published.
     """
 
     kind: ReleaseKind

@@ -117,31 +117,44 @@ class Households:
             households = read_households(self.folders[1], plan, self.regions)
         certify_laws(one.law for run in plan.runs for one in run.sets)
         privacy = {run.run: _privacy(run) for run in plan.runs}
-        return _Tabulation(self, households, privacy, _expected(plan))
+        return _Tabulation(
+            plan,
+            self.regions,
+            self.groups,
+            households,
+            self.digest,
+            self.watch,
+            _expected(plan),
+            privacy,
+        )
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class _Tabulation:
     """Everything read and checked. Holds confidential records."""
 
-    product: Households
+    plan: HouseholdPlan
+    regions: dict[str, Regions]
+    groups: dict[str, dict[str, ListedGroups]]
     households: dict[str, dict[str, ConfidentialPersons]]
-    privacy: JsonObject
+    digest: bytes
+    watch: Stopwatch
     expected: list[JsonObject]
+    privacy: JsonObject
 
     def __repr__(self) -> str:
         return "_Tabulation(<redacted>)"
 
     def job(self) -> Job:
         """What the run is bound to, and what it spends."""
-        product, plan = self.product, self.product.plan
-        parts = [product.regions[run.run].digest() for run in plan.runs]
+        plan = self.plan
+        parts = [self.regions[run.run].digest() for run in plan.runs]
         parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
         return Job(
             kind=ReleaseKind.HOUSEHOLDS,
-            plan_digest=product.plan_digest,
-            whole_plan=product.digest,
-            binding=binding_of(product.digest, *parts),
+            plan_digest=self.digest.hex(),
+            whole_plan=self.digest,
+            binding=binding_of(self.digest, *parts),
             declaration=Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
             event=plan.event(),
             privacy=self.privacy,
@@ -151,7 +164,7 @@ class _Tabulation:
 
     def release(self, run: Run) -> JsonObject:
         """Measure and write every run of the config; returns the body of the manifest."""
-        plan, noise = self.product.plan, NoiseSource(run.secrets.noise_key)
+        plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
         run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
         run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
         sizes = {
@@ -166,10 +179,10 @@ class _Tabulation:
 
     def _tabulate(self, run: Run, own: HouseholdRun, noise: NoiseSource) -> JsonObject:
         """Measure and write one run of the config; returns the sizes of what it is made of."""
-        product, groups, regions = self.product, self.product.groups[own.run], self.product.regions[own.run]
-        with product.watch.stage(f"tabulate {own.run}", len(own.sets)):
+        groups, regions = self.groups[own.run], self.regions[own.run]
+        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
             measurer = HouseholdMeasurer(self.households[own.run], regions, noise)
-            frames = tables_of_households(product.plan, own, regions, groups, measurer)
+            frames = tables_of_households(self.plan, own, regions, groups, measurer)
             for table in TABLES:
                 write_household_tables(run.path, own.run, table, frames[table.name], run.tags)
         return {
@@ -179,9 +192,9 @@ class _Tabulation:
 
     def check(self, run: Run) -> list[str]:
         """Hold the written tables to their promises."""
-        plan, checks = self.product.plan, list[OutputCheck]()
+        plan, checks = self.plan, list[OutputCheck]()
         for own in plan.runs:
-            listed = self.product.groups[own.run].items()
+            listed = self.groups[own.run].items()
             for table in TABLES:
                 n = sum(len(one.regions) for name, one in listed if name.startswith(table.name))
                 allowed = plan.config.allow_negative
@@ -191,7 +204,7 @@ class _Tabulation:
 
     def performance(self) -> list[JsonObject]:
         """Seconds and memory of every stage."""
-        return self.product.watch.stages
+        return self.watch.stages
 
 
 def tables_of_households(

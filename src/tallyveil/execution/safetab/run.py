@@ -147,7 +147,7 @@ class Safetab:
             law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
         )
         inputs = SafetabInputs(plan, regions, persons)
-        return _Tabulation(self, inputs, watch, _expected(plan), _privacy(plan))
+        return _Tabulation(inputs, self.digest, self.once, watch, _expected(plan), _privacy(plan))
 
 
 def tables_of(
@@ -191,8 +191,9 @@ def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> Group
 class _Tabulation:
     """Everything read and checked. Holds confidential records."""
 
-    product: Safetab
     inputs: SafetabInputs
+    digest: bytes
+    once: bool
     watch: Stopwatch
     expected: JsonObject
     privacy: JsonObject
@@ -206,9 +207,9 @@ class _Tabulation:
         parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
         return Job(
             kind=ReleaseKind.SAFETAB,
-            plan_digest=self.product.plan_digest,
-            whole_plan=self.product.digest,
-            binding=binding_of(self.product.digest, *parts),
+            plan_digest=self.digest.hex(),
+            whole_plan=self.digest,
+            binding=binding_of(self.digest, *parts),
             declaration=declaration_of(plan),
             event=plan.event(),
             privacy=self.privacy,
@@ -234,7 +235,7 @@ class _Tabulation:
         """Measure and write one run of the config; returns the sizes of what it is made of."""
         inputs, regions = self.inputs, self.inputs.regions[own.run]
         with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
-            tabulation = (tabulate_once if self.product.once else tabulate_all)(own.sets, regions)
+            tabulation = (tabulate_once if self.once else tabulate_all)(own.sets, regions)
             measurer = measurer_of(inputs, own.run, noise)
             t1, t2, n_counts = tables_of(own, inputs.plan, regions, measurer, tabulation)
         with self.watch.stage(f"write {own.run}"):

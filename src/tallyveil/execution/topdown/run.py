@@ -30,7 +30,7 @@ from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import add_planned_intervals
 from tallyveil.postprocess.level import usable_cores
-from tallyveil.postprocess.public_inputs import TOKEN, check_public_inputs, write_public_inputs
+from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
@@ -70,7 +70,7 @@ def run_release(
     """
     product = TopDown(plan, workers or usable_cores())
     outcome = run_product(product, out, test_key=test_key, observer=observer)
-    require_own_kind(out, outcome.manifest, product.kind)
+    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN)
     add_planned_intervals(plan.intervals, out, observer, workers)
     return replace(outcome, manifest=written_manifest(out))
 
@@ -99,25 +99,30 @@ def measure_release(
             '"full", or make the release in one go with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, workers=1, kind=ReleaseKind.MEASUREMENTS)
+    product = TopDown(plan, workers=1, measuring_alone=True)
     outcome = run_product(product, out, test_key=test_key, observer=observer)
-    require_own_kind(out, outcome.manifest, product.kind)
+    require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome
 
 
 @dataclass(frozen=True, slots=True)
 class TopDown:
-    """The release of a plan, geolevel by geolevel, or its measurements alone.
+    """The release of a plan, geolevel by geolevel.
 
     Attributes:
         plan: What to do.
         workers: Threads to estimate with; the counts do not depend on them.
-        kind: `TOPDOWN`, or `MEASUREMENTS` to stop after the measurements.
+        measuring_alone: Whether the run stops after the measurements.
     """
 
     plan: ReleasePlan
     workers: int
-    kind: ReleaseKind = ReleaseKind.TOPDOWN
+    measuring_alone: bool = False
+
+    @property
+    def kind(self) -> ReleaseKind:
+        """The product."""
+        return ReleaseKind.MEASUREMENTS if self.measuring_alone else ReleaseKind.TOPDOWN
 
     @property
     def plan_digest(self) -> str:
@@ -129,8 +134,8 @@ class TopDown:
         refuse_folder(self.plan, out)
 
     def read(self, out: Path, observer: Observer) -> Work:
-        """Read and check every input; nothing is written."""
-        work = _Release.prepare(self.plan, self.kind, observer, self.workers)
+        """Read and check every input, and whether the folder can hold the release; nothing is written."""
+        work = _Release.prepare(self.plan, observer, self.workers, measuring_alone=self.measuring_alone)
         if folder_state(out) is FolderState.ABSENT:
             refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
         return work
@@ -141,7 +146,6 @@ class _Release:
     """One process's work on a run; everything lasting is in the run folder."""
 
     plan: ReleasePlan
-    kind: ReleaseKind
     observer: Observer
     watch: Stopwatch
     hierarchies: Hierarchies
@@ -153,11 +157,14 @@ class _Release:
     subspace: tuple[SubspaceDraw, ...]
     geography_digest: bytes
     guarantee: dict[str, Any]
+    measuring_alone: bool
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
-    estimation: Estimation | None = None  # made once the noise may be drawn
+    estimation: Estimation | None = None  # once the measurements are drawn
 
     @classmethod
-    def prepare(cls, plan: ReleasePlan, kind: ReleaseKind, observer: Observer, workers: int) -> "_Release":
+    def prepare(
+        cls, plan: ReleasePlan, observer: Observer, workers: int, *, measuring_alone: bool
+    ) -> "_Release":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
         with watch.stage("read geography"):
@@ -183,7 +190,6 @@ class _Release:
             compile_kernels()
         return cls(
             plan,
-            kind,
             observer,
             watch,
             hierarchies,
@@ -195,6 +201,7 @@ class _Release:
             subspace,
             geography_digest=spine.digest(),
             guarantee=guarantee,
+            measuring_alone=measuring_alone,
             records_digest=histograms[-1].digest(),
         )
 
@@ -204,11 +211,10 @@ class _Release:
         return self.hierarchies.spine
 
     def job(self) -> Job:
-        """What the run is bound to, and what it spends. Measurements alone have the same noise, and another name."""
-        strategy, published = self.plan.strategy, self._published_digest()
-        alone = self.kind is ReleaseKind.MEASUREMENTS
+        """What the run is bound to, and what it spends. The noise of measuring alone is the same, its name another."""
+        strategy, published, alone = self.plan.strategy, self._published_digest(), self.measuring_alone
         return Job(
-            kind=self.kind,
+            kind=ReleaseKind.MEASUREMENTS if alone else ReleaseKind.TOPDOWN,
             plan_digest=self.plan.digest().hex(),
             whole_plan=binding_of(b"measurements", published) if alone else published,
             binding=binding_of(
@@ -221,37 +227,33 @@ class _Release:
             event=self.plan.event(self.allocation.event()),
             privacy={**self.guarantee, "paths": self.paths},
             description=f"{'measurements of' if alone else 'release'} {self.plan.name}",
-            token=TOKEN,
+            token="release",
         )
 
     def release(self, run: Run) -> JsonObject:
-        """Measure, then estimate and publish, unless only measurements are made; returns the body of the manifest."""
+        """Measure, and estimate and publish unless the run stops there; returns the body of the manifest."""
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         self.estimation = self._measure(run)
-        if self.kind is ReleaseKind.MEASUREMENTS:
-            return self._body(run)
-        return {**self._body(run), **self.estimation.release(run)}
+        if self.measuring_alone:
+            return self._stated(run)
+        estimated = self.estimation.release(run)
+        return {**self._stated(run), "sizes": estimated.sizes, "solver": estimated.solver}
 
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them."""
-        if self.kind is ReleaseKind.MEASUREMENTS:
-            stated = self.plan.to_mapping(), self.plan.schema
-            checks = [check_public_inputs(run.path, *stated, self.spine, self.constraints)]
+        if self.measuring_alone or self.estimation is None:
+            plan, constraints = self.plan.to_mapping(), self.constraints
+            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints)]
         else:
-            checks = self._estimating().check(run)
+            checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
         return checks
 
     def performance(self) -> list[JsonObject]:
         """Seconds and memory of every stage, also of those that an earlier process did."""
-        return self._estimating().timed(STAGES_BEFORE)
-
-    def _estimating(self) -> Estimation:
-        if self.estimation is None:
-            raise ValueError("nothing is measured yet")
-        return self.estimation
+        return self.watch.stages if self.estimation is None else self.estimation.timed(STAGES_BEFORE)
 
     def _measure(self, run: Run) -> Estimation:
         """Draw all noise that the plan writes in full, and publish it with what is public of the inputs.
@@ -287,8 +289,8 @@ class _Release:
         families = [family.digest() for family in self.hierarchies.families]
         return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
 
-    def _body(self, run: Run) -> JsonObject:
-        """What only this product says in the manifest, but for the counts."""
+    def _stated(self, run: Run) -> JsonObject:
+        """What the manifest says of the plan and the inputs."""
         spine = spine_record(self.plan, self.hierarchies)
         drawn = [drawn_record(self.plan, draw) for draw in self.subspace]
         return {
