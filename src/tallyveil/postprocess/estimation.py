@@ -22,6 +22,7 @@ from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
+from tallyveil.run.executor import Threads
 from tallyveil.run.observer import Observer
 from tallyveil.run.product import Run
 from tallyveil.run.stopwatch import Stopwatch
@@ -173,7 +174,7 @@ class Estimation:
                 builder,
                 above,
                 self.observer,
-                workers=self.workers,
+                executor=Threads(self.workers),
                 keep=keep,
                 unsolved=run.path / UNSOLVED,
             )

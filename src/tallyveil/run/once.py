@@ -215,6 +215,7 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     entries = _ledger_entries(out)
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
+    versions: tuple[str, ...] = (tallyveil.__version__,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
         folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
@@ -223,7 +224,10 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
         require_same_work(out, stored, secrets)
     else:
         spent_before = _spent_in_words(out)
-        secrets = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
+        found = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
+        secrets, versions = found
+        if stored != (kept := json.dumps(key_file(secrets, versions), indent=2).encode()):
+            folder.write(KEY_FILE, kept)  # this version works on the run, too
     if begun:
         _require_one_spend(out, entries, job, secrets.run_id)
     try:
@@ -235,7 +239,7 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
         raise
     _require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
-    return Run(folder, secrets, spent(entered), (tallyveil.__version__,), resumed=begun)
+    return Run(folder, secrets, spent(entered), versions, resumed=begun)
 
 
 def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:

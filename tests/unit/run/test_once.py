@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import tallyveil
 from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.manifest import Spent, manifest_from_mapping
 from tallyveil.release.manifest_files import read_manifest
+from tallyveil.run import key_file as keys
 from tallyveil.run.folder import RunFolder
 from tallyveil.run.once import run_once
 
@@ -194,6 +196,37 @@ def test_another_plan_finds_the_folder_taken(make, tmp_path, started, kill_at_st
             make(out, plan_digest="ab", whole_plan=b"other")
         assert caught.value.code in ("folder-taken", "resume-changed")
         assert contents(out).items() >= {k: v for k, v in before.items() if "lock" not in k}.items()
+
+
+def test_a_corrected_version_goes_on_and_is_named(make, started, monkeypatch, whole):
+    begun_by = tallyveil.__version__
+    monkeypatch.setattr(tallyveil, "__version__", "9.9")
+    outcome = make(started)
+    assert outcome.manifest.tallyveil == (begun_by, "9.9")
+    assert spends(started) == 1
+    published = {name: data for name, data in contents(started).items() if name != "manifest.json"}
+    assert published.items() <= whole.items()
+
+
+def test_a_version_killed_twice_is_named_once(make, started, monkeypatch):
+    begun_by = tallyveil.__version__
+    monkeypatch.setattr(tallyveil, "__version__", "9.9")
+
+    def killed(run):
+        raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            run_once(started, Toy(during=killed), test_key=KEY)
+    assert make(started).manifest.tallyveil == (begun_by, "9.9")
+
+
+def test_another_noise_law_never_goes_on(make, started, monkeypatch):
+    monkeypatch.setattr(keys, "NOISE_LAW", 2)
+    with pytest.raises(StoreError) as caught:
+        make(started)
+    assert caught.value.code == "resume-version"
+    assert spends(started) == 1
 
 
 def test_other_inputs_and_keys_cannot_go_on(make, started):

@@ -13,6 +13,7 @@ from tallyveil.confidential.subspace_table import (
     keeps_invariants,
     read_confidential_table,
     release_table,
+    require_table_header,
 )
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.execution.topdown.lattice_record import noise_record
@@ -127,10 +128,12 @@ class Table:
     def read(self, out: Path, observer: Observer) -> Work:
         """Plan the noise, and read and check the table; nothing is written."""
         plan, watch = self.plan, Stopwatch(observer)
+        columns = dict(plan.table.columns)
+        named = [*columns.values(), *([] if plan.table.count is None else [plan.table.count])]
+        require_table_header(plan.table.path, named)  # before the lattice, which may take long
         noise = noise_of(plan, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
         with watch.stage("read table"):
-            columns = dict(plan.table.columns)
             table = read_confidential_table(
                 plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
             )
