@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test soak lint benchmark clean
+.PHONY: demo test test-oldest coverage soak lint benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,23 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
 
+# The oldest version that pyproject.toml allows of every dependency, in an environment of its own.
+OLDEST := .venv-oldest
+$(OLDEST)/.installed: pyproject.toml tests/oldest.py
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python tests/oldest.py > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/oldest.txt -e '.[dev]'
+	@touch $@
+
+test-oldest: $(OLDEST)/.installed
+	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
+
+# `make coverage COVERED=tests/unit` measures every room; without it, the privacy core is measured by its own unit tests.
+COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/run
+coverage: $(VENV)/.installed-dev
+	$(BIN)/coverage run -m pytest $(COVERED)
+	$(BIN)/python tests/coverage_by_room.py
+
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/kills.py --number 1000
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
@@ -32,8 +49,13 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Small sizes, some minutes; `make benchmark NAMES="noise spine"` runs only those.
 benchmark: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/run_all.py $(NAMES)
+
+# The sizes of benchmarks/README.md, many hours.
+benchmark-long: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
-	rm -rf $(VENV) demo-release build dist
+	rm -rf $(VENV) $(OLDEST) demo-release build dist

@@ -28,11 +28,13 @@ import json
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import headline
 import numpy as np
 from accuracy_alternatives import (
     Errors,
@@ -170,6 +172,16 @@ def show(rows: list[dict[str, object]]) -> None:
         print(f"{geolevel:<12} {own['all']:.3f} {own['populated']:.3f} {wanted:.2f}  {ratio:+.1%} over all")
 
 
+def headlines(rows: list[dict[str, Any]]) -> Iterator[headline.Headline]:
+    """Mean absolute errors of totals, beside those of the feasibility study."""
+    for row in rows:
+        if (row["method"], row["size"]) == ("production", "all") and row["geolevel"] in STUDY:
+            wanted = STUDY[row["geolevel"]]
+            what = f"mean absolute error of totals, {row['geolevel']}"
+            found = f"{row['total']:.2f} persons"
+            yield headline.Headline(what, found, "of the study's error", wanted / row["total"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
@@ -177,11 +189,13 @@ def main() -> None:
     )
     parser.add_argument("--keys", type=int, default=10, help="test keys to average over")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    headline.add_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         world = make_world(options.counts, PRESET, Path(folder) / "data")
         rows = summarise(world, compare(world, options.keys, Path(folder)))
     show(rows)
+    headline.write(options.headline, list(headlines(rows)))
     if options.json is not None:
         rho = str(world.plan.strategy.total)
         settings = {"preset": PRESET, "rho": rho, "keys": options.keys, "population_seed": 1}

@@ -21,12 +21,13 @@ import dataclasses
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import clarabel
+import headline
 import numpy as np
 import osqp
 import piqp
@@ -275,6 +276,14 @@ def show(title: str, results: list[dict[str, Any]]) -> None:
             print(f"{peer}: {name} min {ratios[0]:.1f}, median {middle:.1f}, max {ratios[-1]:.1f}")
 
 
+def headlines(results: dict[str, list[dict[str, Any]]]) -> Iterator[headline.Headline]:
+    """The median family of every kind, beside the fastest peer of each family."""
+    for kind, found in results.items():
+        own = statistics.median(one["Tallyveil"] for one in found)
+        ratio = statistics.median(min(one[peer] for peer in PEERS) / one["Tallyveil"] for one in found)
+        yield headline.Headline(kind, f"{1e3 * own:.3f} ms", "times the fastest peer", ratio)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
@@ -284,6 +293,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=20.0, help="seconds a peer may take")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    headline.add_option(parser)
     options = parser.parse_args()
     release = made_up(options.counts)
     met = list(families(release))
@@ -302,6 +312,7 @@ def main() -> None:
         show(kind, results[kind])
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
+    headline.write(options.headline, list(headlines(results)))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import headline
 import numpy as np
 import opendp.prelude as dp
 
@@ -75,10 +76,20 @@ def measure(variance: str, rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in rates.items()}
 
 
+def headlines(results: dict[str, dict[str, float]]) -> Iterator[headline.Headline]:
+    """The slowest variance of every shape, beside OpenDP's sampler."""
+    for name in next(iter(results.values())):
+        if name != "OpenDP":
+            rates = min(results.values(), key=lambda one: one[name] / one["OpenDP"])
+            found = f"{rates[name] / 1e6:.1f} M draws/s"
+            yield headline.Headline(name, found, "times OpenDP", rates[name] / rates["OpenDP"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    headline.add_option(parser)
     options = parser.parse_args()
     results = {variance: measure(variance, options.rounds) for variance in VARIANCES}
     print(f"{'variance':>9} {'shape':<20} {'M draws/s':>10} {'OpenDP':>8} {'ratio':>8}")
@@ -91,6 +102,7 @@ def main() -> None:
                 )
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
+    headline.write(options.headline, list(headlines(results)))
 
 
 if __name__ == "__main__":

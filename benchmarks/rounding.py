@@ -19,6 +19,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
+import headline
 import highspy
 import numpy as np
 from numba import njit
@@ -209,6 +210,7 @@ def main() -> None:
         "--sample", type=int, default=20, help="solve every n-th family in the textbook's form"
     )
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    headline.add_option(parser)
     options = parser.parse_args()
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for i, one in enumerate(gathered(options.like, options.families)):
@@ -231,12 +233,18 @@ def main() -> None:
     ratios = {
         key: sorted(row[key] / row["ours"] for row in every if key in row) for key in ("integer", "textbook")
     }
+    lines = []
     for key, values in ratios.items():
         own = sum(row["ours"] for row in every if key in row)
         whole = sum(row[key] for row in every if key in row) / own
         print(
             f"{key}: {whole:.0f} times the flow's time in all; median of families {statistics.median(values):.0f}"
         )
+        name = {"integer": "HiGHS, integer program", "textbook": "HiGHS, textbook's form"}[key]
+        lines.append(
+            headline.Headline("rounding, all families", f"{1e3 * own:.1f} ms", f"times {name}", whole)
+        )
+    headline.write(options.headline, lines)
     print(f"methods: { {m: sum(r['method'] == m for r in every) for m in {r['method'] for r in every}} }")
     if options.json is not None:
         options.json.write_text(json.dumps(records, indent=2) + "\n")

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import headline
 import numpy as np
 
 from tallyveil.execution.safetab.run import run_safetab
@@ -128,6 +129,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--plot", type=Path)
+    headline.add_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
@@ -141,6 +143,9 @@ def main() -> None:
     print(json.dumps(result, indent=2))
     if given.json:
         given.json.write_text(json.dumps(result, indent=2) + "\n")
+    if not given.sizes:
+        rate = f"{result['noisy_counts_per_second']:,} noisy counts a second"
+        headline.write(given.headline, [headline.Headline("a SafeTab run", rate)])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import headline
 import polars as pl
 from rich.console import Console
 from rich.table import Table
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--persons", type=int, default=1_000_000)
     parser.add_argument("--blocks", type=int, default=4_000)
     parser.add_argument("--json", type=Path)
+    headline.add_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         inputs = made_up_state(given.params, Path(folder), given.persons, given.blocks)
@@ -70,6 +72,19 @@ def main() -> None:
     errors = with_exact(errors, inputs)
     suppression = with_chances(published, inputs, truth, given.runs)
     show(errors, suppression, given.runs)
+    weights = errors["n"].to_numpy()
+    lines = []
+    for value in ("COUNT", "ESTIMATE"):
+        covered, exact = (
+            float((errors[f"{value}: {what}"].to_numpy() * weights).sum() / weights.sum())
+            for what in ("coverage", "exact")
+        )
+        lines.append(
+            headline.Headline(
+                f"margins of {value}", f"{covered:.2%} covered", "of what their laws say", covered / exact
+            )
+        )
+    headline.write(given.headline, lines)
     if given.json:
         found = {"runs": given.runs, "errors": errors.to_dicts(), "suppression": suppression.to_dicts()}
         given.json.write_text(json.dumps(found, indent=2) + "\n")

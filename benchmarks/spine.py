@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import headline
 import numpy as np
 import polars as pl
 
@@ -128,6 +129,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--geography", type=Path)
     parser.add_argument("--entities", type=Path)
+    headline.add_option(parser)
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     if given.geography:
@@ -185,6 +187,15 @@ def main() -> None:
     report(rows, f"one recipe, of {len(recipe)} geounits", clock, cpu)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
+    slowest = max(row["seconds"] for row in rows if row["what"].startswith("optimise"))
+    peak = max(row["peak_gib"] for row in rows if "peak_gib" in row)
+    headline.write(
+        given.headline,
+        [
+            headline.Headline("optimising a spine", f"{slowest:.1f} s", "of the 60 s allowed", 60 / slowest),
+            headline.Headline("memory", f"{peak:.2f} GiB", "of the 4 GiB allowed", 4 / peak),
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
+import headline
 import numpy as np
 import polars as pl
 from made_up_state import FAMILIES, LENGTHS, state, write_people
@@ -183,7 +184,7 @@ def compare(folder: Path, names: list[str], keys: int) -> dict[str, dict[str, li
     return found
 
 
-def show_distances(folder: Path, names: list[str]) -> None:
+def show_distances(folder: Path, names: list[str]) -> list[headline.Headline]:
     """Print mean and greatest off-spine distance of every family, and exact standard deviations of the same areas."""
     known = {
         name: (load_plan(path), read_hierarchies(load_plan(path)))
@@ -197,6 +198,7 @@ def show_distances(folder: Path, names: list[str]) -> None:
             f"| {family}: distance | " + " | ".join(f"{one.mean:.1f} ({one.maximum})" for one in found) + " |"
         )
     rows: dict[str, list[str]] = {}
+    means: dict[str, list[float]] = {}
     for plan, made in known.values():
         summed = totals_summed(plan.schema, plan.strategy)
         variances = measured_variances(made.spine, plan.strategy, summed, exact=("State",))
@@ -207,9 +209,20 @@ def show_distances(folder: Path, names: list[str]) -> None:
             level = made.spine.level_index(name)
             areas.append(whole.get(name) or geounits_as_entities(made.spine, level))
         for one in family_accuracies(variances, areas):
+            means.setdefault(one.name, []).append(one.mean)
             rows.setdefault(one.name, []).append(f"{one.mean:.2f} ({one.greatest:.1f})")
     for name, cells in rows.items():
         print(f"| {name}: standard deviation | " + " | ".join(cells) + " |")
+    return [
+        headline.Headline(
+            f"standard deviation, {name}",
+            f"{own[-1]:.2f}",
+            "times less than on the plain spine",
+            own[0] / own[-1],
+        )
+        for name, own in means.items()
+        if name in FAMILIES
+    ]
 
 
 def ratio(errors: Sequence[float], plain: Sequence[float]) -> float:
@@ -269,11 +282,12 @@ def main() -> None:
     )
     parser.add_argument("--spines", nargs="+", default=list(SPINES), choices=list(SPINES))
     parser.add_argument("--json", type=Path)
+    headline.add_option(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare(folder, arguments.counts, arguments.entities, arguments.blocks)
-        show_distances(folder, arguments.spines)
+        headline.write(arguments.headline, show_distances(folder, arguments.spines))
         if not arguments.keys:
             return
         found = compare(folder, arguments.spines, arguments.keys)

@@ -8,9 +8,11 @@ cells. Chains start from an exact draw, so that no burn-in is counted against th
 is that of the same chain, at the iterations a second that it makes.
 """
 
+import argparse
 import time
 from fractions import Fraction
 
+import headline
 import numpy as np
 
 from tallyveil.noise.key import insecure_key
@@ -71,6 +73,8 @@ def transcription_rate(law, columns):
 
 
 def illinois():
+    """Print exact and chain rates for the counties of Illinois; returns how they stand, law by law."""
+    lines = []
     example = illinois_counties()
     lattice, smith = lattice_of(example.system), lattice_of(example.system, "smith")
     for law in (example.law(Norm.L1), example.law(Norm.L2), SAME_VARIANCE):
@@ -90,6 +94,7 @@ def illinois():
             "Algorithm 1, tuned jumps, neighbours": (neighbours, "tuned", 4_000_000, 200),
             "slices, butterflies": (lattice_columns(lattice), "slices", 20_000, 1),
         }
+        best = 0.0
         for name, (columns, how, sweeps, thin) in ways.items():
             moves = None
             if how == "paper":
@@ -99,6 +104,7 @@ def illinois():
             rate, iterations, effective = chain_rate(
                 law, plan_chain(law, columns, moves), start, sweeps, thin
             )
+            best = max(best, rate)
             print(
                 f"  {name:45} {iterations:12,.0f} iterations/s {rate:10.2f} effective draws/s "
                 f"({effective:.0f} in the run): exact is {exact / rate:,.0f} times as fast",
@@ -112,6 +118,13 @@ def illinois():
                     f"draws/s: exact is {exact / there:,.0f} times as fast",
                     flush=True,
                 )
+
+        lines.append(
+            headline.Headline(
+                f"exact draws, {law}", f"{exact:,.0f} a second", "times the best chain's rate", exact / best
+            )
+        )
+    return lines
 
 
 def timed(name, make):
@@ -153,6 +166,14 @@ def algebra():
     )
 
 
-if __name__ == "__main__":
-    illinois()
+def main():
+    """Both parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    headline.add_option(parser)
+    given = parser.parse_args()
+    headline.write(given.headline, illinois())
     algebra()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,9 +6,11 @@ An iteration of Algorithm 1 tries each of the d - k columns of a basis once, and
 on more columns a sweep is longer, which the column `iterations` allows for (updates / (d - k)).
 """
 
+import argparse
 import math
 import time
 
+import headline
 import numpy as np
 
 from tallyveil.errors import SolverError
@@ -110,10 +112,24 @@ def speed(example, norm):
         f"{effective / seconds:8.0f} effective draws/s",
         flush=True,
     )
+    what = f"iterations, {example.name}, {norm.value}"
+    return headline.Headline(
+        what, f"{max(ours):,.0f} a second", "times the transcription", max(ours) / max(theirs)
+    )
+
+
+def main():
+    """Speed and convergence of every example."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    headline.add_option(parser)
+    given = parser.parse_args()
+    lines = []
+    for make in (intersecting_constraints, delinquent_children, illinois_counties):
+        for norm in (Norm.L1, Norm.L2):
+            lines.append(speed(make(), norm))
+            convergence(make(), norm)
+    headline.write(given.headline, lines)
 
 
 if __name__ == "__main__":
-    for make in (intersecting_constraints, delinquent_children, illinois_counties):
-        for norm in (Norm.L1, Norm.L2):
-            speed(make(), norm)
-            convergence(make(), norm)
+    main()

@@ -1,7 +1,8 @@
 """Shared by all tests: a small population and a release file for it."""
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,19 @@ def write_small_inputs(folder: Path, release: str = SMALL_RELEASE) -> Path:
     path = folder / "release.toml"
     path.write_text(release)
     return path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests, so that no worker is left with one when the others have finished."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Flushing asks for the descriptor alone: no test cuts the power, and a kill loses nothing that was written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def key_of(place: Place, one: ast.Raise) -> str:
     made = one.exc
     codes = [word.value for word in getattr(made, "keywords", []) if word.arg == "code"]
     code = codes[0].value if codes and isinstance(codes[0], ast.Constant) else None
-    shown = code or ast.unparse(made.func if isinstance(made, ast.Call) else made)
+    shown = str(code) if code else ast.unparse(made.func if isinstance(made, ast.Call) else made)
     return f"{place.module.removeprefix(PACKAGE)}:{place.name}:{shown}"
 
 

@@ -94,6 +94,25 @@ def test_help_is_quick_to_import():
         assert f"'{heavy}'" not in loaded
 
 
+ARRAY_TYPE = re.compile(r"^\s*\w+(: TypeAlias)? = (npt\.)?NDArray\[", re.MULTILINE)
+
+
+def test_array_types_are_named_once():
+    """Only `tallyveil.arrays` gives a type of array a name."""
+    naming = {path.relative_to(ROOT).as_posix() for path in SOURCES if ARRAY_TYPE.search(path.read_text())}
+    assert naming == {"arrays.py"}
+
+
+def test_every_kernel_says_what_it_is_tested_against():
+    """The first page of `kernels` names every module that holds compiled code."""
+    page = inspect.getdoc(importlib.import_module("tallyveil.kernels")) or ""
+    for path in sorted((ROOT / "kernels").rglob("*.py")):
+        name = path.relative_to(ROOT / "kernels").with_suffix("").as_posix().replace("/", ".")
+        compiled = re.search(r"^@(njit|internal|inlined)", path.read_text(), re.MULTILINE)
+        if compiled and not name.startswith("records."):
+            assert f"`{name}`" in page, name
+
+
 def test_every_error_code_has_its_section():
     """docs/errors.md explains every code an error can carry, and no other."""
     text = (PROJECT / "docs" / "errors.md").read_text()
@@ -105,7 +124,9 @@ def test_every_error_code_has_its_section():
                 carried.add(node.value.value)
     from tallyveil import errors
 
-    carried |= {kind.code for kind in vars(errors).values() if inspect.isclass(kind)}
+    carried |= {
+        kind.code for kind in vars(errors).values() if inspect.isclass(kind) and hasattr(kind, "code")
+    }
     assert carried == explained
 
 

@@ -3,6 +3,7 @@
 import math
 import random
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from flint import arb, arb_poly, ctx, fmpq
@@ -125,7 +126,7 @@ def engines_for(factors: tuple[LossFactor, ...], least_delta: Fraction) -> list[
 
 
 def check(
-    factors: tuple[LossFactor, ...], truth: Enumerated, engines: list[object], epsilon: float, width: float
+    factors: tuple[LossFactor, ...], truth: Enumerated, engines: list[Any], epsilon: float, width: float
 ) -> None:
     expected = truth.tails(Fraction(epsilon))
     with ctx.workprec(truth.bits + 200):

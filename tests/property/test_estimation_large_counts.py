@@ -1,5 +1,7 @@
 """Families of up to 2^32 people, with all noise that a plan may hold: certified, and exact in whole numbers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def sums(counts, labels, n_answers):
     return np.stack([counts[:, labels == k].sum(axis=1) for k in range(n_answers)], axis=1)
 
 
-def random_labels(rng, n_cells, complete):
+def random_labels(rng, n_cells, complete) -> tuple[Any, int]:
     n_answers = int(rng.integers(1, n_cells + 1))
     return rng.integers(0 if complete else -1, n_answers, n_cells).astype(np.int32), n_answers
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from fractions import Fraction
+from typing import Any
 
 import daqp
 import numpy as np
@@ -24,7 +25,7 @@ from tallyveil.estimation.problem import (
 from tallyveil.estimation.reduction import RIDGE
 
 
-def random_labels(rng, n_cells, complete):
+def random_labels(rng, n_cells, complete) -> tuple[Any, int]:
     n_answers = int(rng.integers(1, n_cells + 1))
     labels = rng.integers(0 if complete else -1, n_answers, n_cells).astype(np.int32)
     return labels, n_answers

@@ -224,7 +224,12 @@ def _keep(folder: Path, case: Case, outcome: Outcome) -> None:
             path.mkdir(exist_ok=True)
         else:
             path.write_bytes(content)
-    said = {"kind": case.kind, "done": case.done, "arguments": case.arguments, "links": case.links}
+    said: dict[str, Any] = {
+        "kind": case.kind,
+        "done": case.done,
+        "arguments": case.arguments,
+        "links": case.links,
+    }
     said |= {"code": outcome.code, "seconds": outcome.seconds, "findings": outcome.findings}
     (folder / "case.json").write_text(json.dumps(said | {"out": outcome.out, "err": outcome.err}, indent=1))
 

@@ -108,7 +108,7 @@ epsilon = "1"
 [mechanism]
 law = "laplace"
 norm = "l1"
-epsilon = "0.0005"
+epsilon = "0.01"
 distance = "4"
 """
 TABLE: dict[str, list[Any]] = {

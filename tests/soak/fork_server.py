@@ -3,10 +3,13 @@
 Starting Python and importing the package takes seconds; forking takes milliseconds. The server imports everything
 once and starts no thread, and so it may fork. It reads one request a line from standard input, as JSON:
 
-    {"arguments": [...], "cwd": "...", "seconds": 10, "memory_mib": 6000, "temporary": "..."}
+    {"arguments": [...], "cwd": "...", "seconds": 10, "memory_mib": 6000, "temporary": "...", "kill_at": null}
 
 and answers with one line: {"code": exit code or minus the signal, "seconds": ..., "out": ..., "err": ...}. A command
-that outlives its limit is killed with its whole process group, and its code is null.
+that outlives its limit is killed with its whole process group, and its code is null. With "kill_at" the command kills
+itself (SIGKILL) where a function is called: ["tallyveil.run.folder RunFolder seal", 1] is the method's first call.
+
+`ForkServer` starts a server and asks it. `prepare` and `forked` are for scripts that fork work of their own.
 """
 
 import contextlib
@@ -16,10 +19,13 @@ import os
 import pkgutil
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 
 import tallyveil
 
@@ -27,13 +33,86 @@ LONGEST_OUTPUT = 4_000_000
 LARGEST_FILE = 1 << 30
 
 
-def main() -> None:
-    """Import everything, say so, then serve requests until standard input ends."""
+class ForkServer:
+    """A server in a process of its own, and the way to ask it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise RuntimeError("the fork server did not start")
+
+    def run(
+        self,
+        arguments: tuple[str, ...],
+        cwd: Path,
+        seconds: float,
+        *,
+        memory_mib: int = 6000,
+        kill_at: tuple[str, int] | None = None,
+    ) -> dict:
+        """Run one command; how it ended and what it said."""
+        request = {
+            "arguments": arguments,
+            "cwd": str(cwd),
+            "seconds": seconds,
+            "memory_mib": memory_mib,
+            "temporary": str(cwd),
+            "kill_at": kill_at,
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the server."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def prepare() -> None:
+    """Import everything and load what is compiled, so that no forked process has to."""
     for module in pkgutil.walk_packages(tallyveil.__path__, "tallyveil."):
         importlib.import_module(module.name)
     from tallyveil.postprocess.warm_up import compile_kernels
 
     compile_kernels()
+
+
+def forked(work: Callable[[], int], out: int, err: int) -> int:
+    """Do some work in a process of its own, whose words go to two open files; returns the number of the process.
+
+    Args:
+        work: Returns the exit code. What it raises is written as a traceback, and the exit code is then 1.
+        out, err: File descriptors.
+    """
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        silence = os.open(os.devnull, os.O_RDONLY)
+        for number, descriptor in enumerate((silence, out, err)):
+            os.dup2(descriptor, number)
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    """Import everything, say so, then serve requests until standard input ends."""
+    prepare()
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     answer.write("ready\n")
     answer.flush()
@@ -46,9 +125,7 @@ def serve(request: dict) -> dict:
     """Run one request in a child; what it said and how it ended."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.monotonic()
-        child = os.fork()
-        if child == 0:
-            _child(request, out.fileno(), err.fileno())
+        child = forked(lambda: _command(request), out.fileno(), err.fileno())
         code = _wait(child, started + request["seconds"])
         seconds = time.monotonic() - started
         said = {}
@@ -67,40 +144,25 @@ def _wait(child: int, end: float) -> int | None:
                 os.killpg(child, signal.SIGKILL)
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)  # it may not have a group of its own yet
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
 
 
-def _child(request: dict, out: int, err: int) -> None:
-    """Become the command; never returns."""
-    code = 1
-    try:
-        os.setsid()
-        silence = os.open(os.devnull, os.O_RDONLY)
-        for number, descriptor in enumerate((silence, out, err)):
-            os.dup2(descriptor, number)
-        limit = request["memory_mib"] << 20
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.chdir(request["cwd"])
-        tempfile.tempdir = os.environ["TMPDIR"] = request["temporary"]
-        sys.argv = ["tallyveil", *request["arguments"]]
-        code = _command()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)
-
-
-def _command() -> int:
-    """Run the command line as the interpreter would; its exit code."""
+def _command(request: dict) -> int:
+    """Become the command of a request, and run it as the interpreter would; its exit code."""
+    os.setsid()
+    limit = request["memory_mib"] << 20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.chdir(request["cwd"])
+    tempfile.tempdir = os.environ["TMPDIR"] = request["temporary"]
+    sys.argv = ["tallyveil", *request["arguments"]]
+    if request["kill_at"]:
+        _kill_at(*request["kill_at"])
     from tallyveil.cli.main import main as command_line
 
     try:
@@ -115,6 +177,23 @@ def _command() -> int:
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
+
+
+def _kill_at(where: str, number: int) -> None:
+    """Let this process kill itself at the n-th call of a function: its module, its class if it has one, its name."""
+    module, *owner, name = where.split(" ")
+    place = importlib.import_module(module)
+    for attribute in owner:
+        place = getattr(place, attribute)
+    original, calls = getattr(place, name), [0]
+
+    def killing(*arguments: object, **named: object) -> object:
+        calls[0] += 1
+        if calls[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **named)
+
+    setattr(place, name, killing)
 
 
 if __name__ == "__main__":

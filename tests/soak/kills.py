@@ -22,14 +22,16 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs are many
+
+from fork_server import forked, prepare
 
 from tallyveil.config.load import load_plan
 from tallyveil.config.subspace import load_subspace_plan
@@ -39,7 +41,6 @@ from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.execution.table.run import run_subspace
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.run.folder import RunFolder
 
 TESTS = Path(__file__).parents[1]
@@ -92,7 +93,9 @@ def write_inputs(root: Path) -> None:
     support = text.replace("[outputs]", '[outputs]\nmeasurements = "support"')
     small.write_small_inputs(root / "support", support)
     toy = module_of("soak_toy", TESTS / "unit" / "safetab" / "conftest.py")
-    toy.write_params(root / "safetab" / "p", run_pr=False)
+    # Without level 2 a run has the same files and stages, and its accounting takes a third of the time.
+    one_level = {f"privacy_budget_p_level_2_{geography.lower()}": 0 for geography in toy.US}
+    toy.write_params(root / "safetab" / "p", run_pr=False, **one_level)
     toy.write_data(root / "safetab" / "d", toy.person_rows(300))
     homes = module_of("soak_homes", TESTS / "system" / "test_safetab_households.py")
     homes.write_inputs(toy, root / "homes", 200, run_pr=False)
@@ -140,25 +143,20 @@ def spends(out: Path) -> int:
     return sum(b'"kind":"spend"' in line for line in lines)
 
 
-def forked(work: Callable[[], object], said: Path) -> int:
+def started(work: Callable[[], object], said: Path) -> int:
     """Start some work in a process of its own; what it says goes to a file."""
-    process = os.fork()
-    if process:
-        return process
-    code = 1
+    with said.open("wb") as stream:
+        return forked(lambda: _code_of(work), stream.fileno(), stream.fileno())
+
+
+def _code_of(work: Callable[[], object]) -> int:
+    """Do some work; its exit code, as the command line would end."""
     try:
-        stream = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(stream, 1)
-        os.dup2(stream, 2)
         work()
-        code = 0
     except TallyveilError as error:
-        os.write(2, f"error [{error.code}] {error}".encode())
-        code = error.exit_code
-    except BaseException:  # told to the parent, which counts it as a fault
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(code)
+        sys.stderr.write(f"error [{error.code}] {error}")
+        return error.exit_code
+    return 0
 
 
 def ended(process: int) -> int:
@@ -221,7 +219,7 @@ class Trials:
     def _start(self, name: str, out: Path, number: int = 0) -> tuple[int, Path]:
         said = self.root / f"lane-{self.lane}" / f"said-{number}"
         said.parent.mkdir(exist_ok=True)
-        return forked(lambda: products(self.root)[name](out), said), said
+        return started(lambda: products(self.root)[name](out), said), said
 
     def _whole(self, name: str, out: Path) -> tuple[int, str]:
         process, said = self._start(name, out)
@@ -229,13 +227,13 @@ class Trials:
 
     def _killed(self, name: str, out: Path, choose: random.Random, *, racing: bool) -> None:
         """One process, or two that race, killed at moments of their own."""
-        started = [self._start(name, out, number) for number in range(1 + racing)]
+        processes = [self._start(name, out, number) for number in range(1 + racing)]
         begun = time.monotonic()
-        moments = sorted(choose.uniform(0, 1.05 * (1 + racing) * self.seconds[name]) for _ in started)
-        for (process, _), moment in zip(choose.sample(started, len(started)), moments, strict=True):
+        moments = sorted(choose.uniform(0, 1.05 * (1 + racing) * self.seconds[name]) for _ in processes)
+        for (process, _), moment in zip(choose.sample(processes, len(processes)), moments, strict=True):
             time.sleep(max(0.0, begun + moment - time.monotonic()))
             os.kill(process, signal.SIGKILL)
-        for process, said in started:
+        for process, said in processes:
             code = ended(process)
             self.counted["kills"] += code == -signal.SIGKILL
             if code > 0 and LOCKED not in said.read_text():
@@ -249,7 +247,7 @@ class Trials:
             products(self.root)[name](out)
 
         said = self.root / f"lane-{self.lane}" / "said-stopped"
-        process = forked(second, said)
+        process = started(second, said)
         _, status = os.waitpid(process, os.WUNTRACED)
         code, words = self._whole(name, out)
         found = contents(out) if code == 0 else {}
@@ -264,8 +262,8 @@ class Trials:
 
     def _race(self, name: str, out: Path) -> None:
         """Two processes to the end: each finishes, or finds the folder held."""
-        started = [self._start(name, out, number) for number in (0, 1)]
-        ends = [(ended(process), said.read_text()) for process, said in started]
+        processes = [self._start(name, out, number) for number in (0, 1)]
+        ends = [(ended(process), said.read_text()) for process, said in processes]
         if any(code and LOCKED not in said for code, said in ends) or all(code for code, _ in ends):
             self._fault(name, out, f"two processes ended with {ends}")
 
@@ -345,7 +343,7 @@ def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]]]:
             out = root / "whole" / f"{name}-{again}"
             begun = time.monotonic()
             said = root / "said"
-            if ended(forked(lambda product=product, out=out: product(out), said)):
+            if ended(started(partial(product, out), said)):
                 sys.exit(f"an undisturbed run of {name} failed: {said.read_text()}")
             seconds[name] = time.monotonic() - begun
         wanted[name] = contents(out)
@@ -363,9 +361,9 @@ def main() -> int:
     chosen = parser.parse_args()
     begun = time.monotonic()
     root = Path(tempfile.mkdtemp(prefix="soak-"))
-    if ended(forked(lambda: write_inputs(root), root / "said")):
+    if ended(started(lambda: write_inputs(root), root / "said")):
         sys.exit((root / "said").read_text())
-    compile_kernels()
+    prepare()
     seconds, wanted = reference(root)
     print("seconds of a run:", {name: round(value, 2) for name, value in seconds.items()}, flush=True)
     share = -(-chosen.number // chosen.lanes)
@@ -376,7 +374,7 @@ def main() -> int:
         found = {"counted": lane.counted, "faults": lane.faults}
         (root / f"found-{lane.lane}").write_text(json.dumps(found))
 
-    processes = [forked(lambda lane=lane: work(lane), root / f"lane-{lane.lane}-said") for lane in lanes]
+    processes = [started(partial(work, lane), root / f"lane-{lane.lane}-said") for lane in lanes]
     broken = [lane for lane, process in zip(lanes, processes, strict=True) if ended(process)]
     counted: Counter[str] = Counter()
     faults = [(root / f"lane-{lane.lane}-said").read_text() for lane in broken]

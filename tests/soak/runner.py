@@ -1,15 +1,14 @@
 """Run a case in a folder of its own, and judge what it did."""
 
 import hashlib
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from fork_server import ForkServer
 
 ARENA = "@ARENA@"
 """Stands in a case for the folder it runs in, which is not known when the case is made."""
@@ -20,7 +19,6 @@ CANARY_COUNTS = (75_431, 83_377, 98_731)
 DOCUMENTED = {0, 2, 3, 4, 5, 6, 7, 8}
 LONGEST_MESSAGE = 20_000
 OUTPUT_FLAGS = ("--out", "--plot", "--each")
-SERVER = Path(__file__).with_name("fork_server.py")
 
 
 @dataclass(frozen=True)
@@ -61,33 +59,11 @@ class Runner:
     def __init__(self, folder: Path, *, seconds: float = 10.0, memory_mib: int = 6000) -> None:
         self._arena = folder / "arena"
         self._seconds, self._memory_mib = seconds, memory_mib
-        self._server = subprocess.Popen(
-            [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._server.stdout is not None
-        if self._server.stdout.readline() != "ready\n":
-            raise RuntimeError("the fork server did not start")
+        self._server = ForkServer()
 
     def close(self) -> None:
         """End the server."""
-        assert self._server.stdin is not None
-        self._server.stdin.close()
-        self._server.wait()
-
-    def command(self, arguments: tuple[str, ...], cwd: Path, seconds: float) -> dict:
-        """Run one command."""
-        request = {
-            "arguments": arguments,
-            "cwd": str(cwd),
-            "seconds": seconds,
-            "memory_mib": self._memory_mib,
-            "temporary": str(cwd),
-        }
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        return json.loads(self._server.stdout.readline())
+        self._server.close()
 
     def run(self, case: Case) -> Outcome:
         """Lay out the case's files in a fresh arena, run it, and judge it."""
@@ -96,7 +72,7 @@ class Runner:
         _lay_out(case, work, self._arena)
         before = snapshot(self._arena)
         arguments = tuple(item.replace(ARENA, str(self._arena)) for item in case.arguments)
-        said = self.command(arguments, work, self._seconds)
+        said = self._server.run(arguments, work, self._seconds, memory_mib=self._memory_mib)
         after = snapshot(self._arena)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         allowed = [Path(os.path.realpath(work / path)) for path in (*case.writable, *_outputs(arguments))]

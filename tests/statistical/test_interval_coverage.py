@@ -27,6 +27,8 @@ from tallyveil.intervals import (
 from tallyveil.noise.source import NoiseSource
 from tallyveil.universe import Attribute, Recode, Schema
 
+pytestmark = pytest.mark.long
+
 DRAWS = 400
 LEVEL = 0.95
 

@@ -128,11 +128,11 @@ def test_refined_draws_alone_fit() -> None:
             return getattr(shallow, name)
 
         def resolve(self, cell: int, words: object) -> int:
-            outcome = table.resolve(cell, words)  # type: ignore[arg-type]
+            outcome = table.resolve(cell, words)
             resolved.append((cell, outcome))
             return outcome
 
-    noise._tables[law] = Recording()  # type: ignore[assignment]
+    noise._tables[law] = Recording()
     noise.dense(law, 0, 0, range(4000), 2000)
     statistic, n_cells = 0.0, 0
     for cell, (j, share) in cells.items():

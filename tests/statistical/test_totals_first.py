@@ -14,9 +14,12 @@ from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown import run
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.noise.key import insecure_key
+from tallyveil.plan.guarantee import guarantee_of
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.counts import PublicCounts
+
+pytestmark = pytest.mark.long
 
 KEYS = 12
 
@@ -77,7 +80,7 @@ def totals(counts: ConfidentialHistogram | PublicCounts) -> np.ndarray:
 def test_totals_first_makes_better_totals_than_one_pass(plan, tmp_path, monkeypatch):
     # The noise is bound to the plan; these two differ in nothing that is measured, and are to share it. What they
     # guarantee is the same too, and takes longer to compute than they do.
-    shared, guarantee = plan.measuring_digest(), run.guarantee_of(plan)
+    shared, guarantee = plan.measuring_digest(), guarantee_of(plan)
     monkeypatch.setattr(ReleasePlan, "measuring_digest", lambda *_: shared)
     monkeypatch.setattr(run, "guarantee_of", lambda *_: guarantee)
     spine = read_spine(plan.geography)

@@ -1,6 +1,8 @@
-"""Shared by the system tests: work that ends at a chosen write, as a kill would end it."""
+"""Shared by the system tests: work that ends at a chosen write or moment, by an exception or by a real kill."""
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -44,3 +46,17 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
         return False
 
     return act
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[Any]:
+    """Runs the command line in real processes, without the seconds that starting Python takes."""
+    path = Path(__file__).parents[1] / "soak" / "fork_server.py"
+    spec = importlib.util.spec_from_file_location("fork_server_of_system_tests", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = module.ForkServer()
+    yield server
+    server.close()

@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOAK = Path(__file__).parents[1] / "soak" / "bad_inputs.py"
 
 
+@pytest.mark.long
 def test_a_hundred_of_them():
     """The limit of a command is wider here than the 10 seconds of an idle machine."""
     done = subprocess.run(

@@ -38,6 +38,10 @@ def spends(out: Path) -> int:
     return sum(line["kind"] == "spend" for line in lines)
 
 
+def arguments(release: Path, out: Path) -> list[str]:
+    return ["run", str(release), "--out", str(out), "--insecure-test-key", KEY_TEXT, "--quiet"]
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_killed_at_every_write(small_release, tmp_path, killed_at, before):
     plan = load_plan(small_release)
@@ -53,27 +57,42 @@ def test_killed_at_every_write(small_release, tmp_path, killed_at, before):
     assert number > 20  # there are that many files to write, or the test has tested nothing
 
 
-def test_killed_by_the_system_at_random_moments(small_release, tmp_path):
+def test_killed_by_the_system_at_random_moments(small_release, tmp_path, fork_server):
     """The real thing: SIGKILL to the process, ten times, at moments nobody chose."""
     expected = contents(run_release(load_plan(small_release), tmp_path / "whole", test_key=KEY).path)
 
-    def command(out: Path) -> list[str]:
-        arguments = ["run", str(small_release), "--out", str(out), "--insecure-test-key", KEY_TEXT, "--quiet"]
-        return [sys.executable, "-c", "from tallyveil.cli.main import main; main()", *arguments]
+    def run(out: Path, seconds: float = 60.0) -> dict:
+        return fork_server.run(arguments(small_release, out), tmp_path, seconds)
 
-    start = time.monotonic()
-    subprocess.run(command(tmp_path / "timed"), check=True)
-    whole = time.monotonic() - start
+    whole = run(tmp_path / "timed")["seconds"]
     moments = random.Random(20)
     for number in range(10):
         out = tmp_path / f"killed-{number}"
-        process = subprocess.Popen(command(out))
-        time.sleep(whole * moments.uniform(0.3, 1.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        subprocess.run(command(out), check=True)
+        run(out, whole * moments.uniform(0.1, 0.9))
+        if number % 5:
+            run_release(load_plan(small_release), out, test_key=KEY)
+        else:
+            finished = run(out)
+            assert finished["code"] == 0, finished["err"]
         assert contents(out) == expected
         assert spends(out) == 1
+
+
+def test_an_interpreter_of_its_own_killed_by_the_system(small_release, tmp_path):
+    """The same with nothing forked, once: killed when the ledger shows the spend."""
+    expected = contents(run_release(load_plan(small_release), tmp_path / "whole", test_key=KEY).path)
+    out = tmp_path / "killed"
+    start = "from tallyveil.cli.main import main; main()"
+    command = [sys.executable, "-c", start, *arguments(small_release, out)]
+    process = subprocess.Popen(command)
+    while process.poll() is None and not ((out / "ledger.jsonl").exists() and spends(out)):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert (out / "private").exists()
+    subprocess.run(command, check=True)
+    assert contents(out) == expected
+    assert spends(out) == 1
 
 
 def test_an_interrupted_real_run_keeps_its_key(small_release, tmp_path, killed_at):

@@ -4,6 +4,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -46,7 +47,7 @@ def test_guide(release):
     assert "less one of 25" in said[3]
     assert "st.dev. of estimates" in said[4]
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(compile(example, str(GUIDE), "exec"), names)
     one, other, difference = names["variances"][:, 0]
     assert difference == pytest.approx(one + other - 2 * names["shared"][0, 0])

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-import tallyveil.postprocess.intervals as making
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError
@@ -180,7 +179,7 @@ def test_a_table_that_does_not_hold_the_counts_is_not_published(run, monkeypatch
     before = contents(run)
     monkeypatch.setattr(
         "tallyveil.release.intervals.table_with_intervals",
-        lambda rows, area, group: making.pl.DataFrame(
+        lambda rows, area, group: pl.DataFrame(
             {"geocode": rows[:, 0], "answer": rows["answer"], "count": rows["published"] + 1}
         ),
     )
@@ -301,11 +300,10 @@ def test_laplace_noise_has_no_intervals(edit):
 def test_zeros_that_cannot_be_kept_are_refused_before_anything_is_spent(edit, tmp_path, monkeypatch):
     plan = load_plan(edit("[outputs]", '[outputs]\nintervals = "0.95"'))
     from tallyveil.intervals import model as modelling
-
-    original = modelling.derive_algebra
+    from tallyveil.intervals.algebra import derive_algebra
 
     def small(schema, groups, zeros=None, *, largest_block=64):
-        return original(schema, groups, zeros, largest_block=3)
+        return derive_algebra(schema, groups, zeros, largest_block=3)
 
     monkeypatch.setattr(modelling, "derive_algebra", small)
     with pytest.raises(ConstraintError) as refused:

@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOAK = Path(__file__).parents[1] / "soak" / "kills.py"
 
 
+@pytest.mark.long
 def test_fifty_random_kills():
     """Races and damage among them: the same releases, each for one spend, and nothing private left."""
     command = [sys.executable, str(SOAK), "--number", "50", "--seed", "2", "--lanes", "3"]

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -34,6 +33,14 @@ def toy():
 def inputs(tmp_path, toy):
     # One run is enough here, and its many total-only cases take the accountant a while.
     params = toy.write_params(tmp_path / "p", run_pr=False)
+    return params, toy.write_data(tmp_path / "d", toy.person_rows(900))
+
+
+@pytest.fixture
+def inputs_of_one_level(tmp_path, toy):
+    """Inputs whose accounting takes a third of the time, for runs in processes of their own."""
+    level_2 = {f"privacy_budget_p_level_2_{geography.lower()}": 0 for geography in toy.US}
+    params = toy.write_params(tmp_path / "p", run_pr=False, **level_2)
     return params, toy.write_data(tmp_path / "d", toy.person_rows(900))
 
 
@@ -168,7 +175,7 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
+def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, before):
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
@@ -179,7 +186,10 @@ def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
         number += 1
         out = tmp_path / f"killed-{number}"
         killed = killed_at(
-            number, lambda out=out: run_safetab(*inputs, out, test_key=key), before=before, modules=modules
+            number,
+            lambda out=out: run_safetab(*inputs, out, test_key=key),
+            before=before,
+            modules=modules,
         )
         run_safetab(*inputs, out, test_key=key)
         assert contents(out) == expected
@@ -187,33 +197,8 @@ def test_killed_at_every_write(inputs, tmp_path, killed_at, before):
     assert number >= 8
 
 
-RUN = """
-import os, signal, sys
-from importlib import import_module
-from tallyveil.cli.main import main
-
-where, number = sys.argv.pop(1), int(sys.argv.pop(1))
-if number:
-    module, *owner, name = where.split(" ")
-    place = import_module(module)
-    for attribute in owner:
-        place = getattr(place, attribute)
-    original, calls = getattr(place, name), [0]
-
-    def killing(*arguments, **named):
-        calls[0] += 1
-        if calls[0] == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(*arguments, **named)
-
-    setattr(place, name, killing)
-main()
-"""
-
-
-def arguments(inputs, out: Path, where: str = "", number: int = 0) -> list[str]:
-    words = ["safetab", "run", *map(str, inputs), "--out", str(out), "-q", "--insecure-test-key", KEY]
-    return [sys.executable, "-c", RUN, where, str(number), *words]
+def arguments(inputs, out: Path) -> list[str]:
+    return ["safetab", "run", *map(str, inputs), "--out", str(out), "-q", "--insecure-test-key", KEY]
 
 
 POINTS = [
@@ -236,34 +221,39 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("where", "number"), POINTS)
-def test_killed_by_the_system_at_chosen_points(inputs, tmp_path, where, number):
+def test_killed_by_the_system_at_chosen_points(
+    inputs_of_one_level: tuple[Path, Path], tmp_path, fork_server, where, number
+):
     """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
+    inputs = inputs_of_one_level
     out, key = tmp_path / "killed", insecure_key(KEY)
-    ended = subprocess.run(arguments(inputs, out, where, number), check=False)
-    assert ended.returncode == -signal.SIGKILL
+    ended = fork_server.run(arguments(inputs, out), tmp_path, 120, kill_at=(where, number))
+    assert ended["code"] == -signal.SIGKILL, ended["err"]
     run_safetab(*inputs, out, test_key=key)
     assert contents(out) == contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
     assert kinds(out).count("spend") == 1
     assert not (out / "private").exists()
 
 
-def test_killed_by_the_system_at_any_moment(inputs, tmp_path):
-    """SIGKILL at moments nobody chose; the same command finishes it."""
-    start = time.monotonic()
-    subprocess.run(arguments(inputs, tmp_path / "whole"), check=True)
-    whole = time.monotonic() - start
+def test_killed_by_the_system_at_any_moment(inputs_of_one_level, tmp_path, fork_server):
+    """SIGKILL at moments nobody chose; the same command finishes it. The last run has an interpreter of its own."""
+    inputs = inputs_of_one_level
+    whole = fork_server.run(arguments(inputs, tmp_path / "whole"), tmp_path, 120)
+    assert whole["code"] == 0, whole["err"]
     expected = contents(tmp_path / "whole")
     moments = random.Random(6)
+    start = "from tallyveil.cli.main import main; main()"
     for number in range(2):
         out = tmp_path / f"killed-{number}"
-        process = subprocess.Popen(arguments(inputs, out))
-        time.sleep(whole * moments.uniform(0.2, 0.9))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        subprocess.run(arguments(inputs, out), check=True)
+        moment = whole["seconds"] * moments.uniform(0.2, 0.9)
+        fork_server.run(arguments(inputs, out), tmp_path, moment)
+        if number:
+            subprocess.run([sys.executable, "-c", start, *arguments(inputs, out)], check=True)
+        else:
+            assert fork_server.run(arguments(inputs, out), tmp_path, 120)["code"] == 0
         assert contents(out) == expected
         assert kinds(out).count("spend") == 1
         assert not (out / "private").exists()

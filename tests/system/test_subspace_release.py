@@ -88,7 +88,8 @@ def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monke
     import tallyveil.execution.topdown.run as running
 
     whole = run_release(load_plan(with_subspace), tmp_path / "whole", test_key=insecure_key("b")).path
-    estimate = running.estimate_level
+    from tallyveil.postprocess.level import estimate_level as estimate
+
     monkeypatch.setattr(running, "estimate_level", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_release(load_plan(with_subspace), tmp_path / "cut", test_key=insecure_key("b"))

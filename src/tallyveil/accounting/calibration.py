@@ -1,13 +1,27 @@
-"""The least noise for a stated guarantee: the inverse of accounting, rounded in the safe direction."""
+"""The least noise for a stated guarantee: the inverse of accounting, rounded in the safe direction.
+
+The problem: find the smallest factor f on all noise such that the certified upper bound of delta(epsilon) is at most
+the target delta.
+
+The steps, with x = ln f:
+
+1. Guess x from an approximation of delta that costs little and certifies nothing (`accounting/approximation.py`).
+2. Find two certified values beside the guess, one on either side of the target.
+3. Search between them, with certified values only, until x is known to more digits than are asked for.
+4. Round f up, and raise its last digit until a certified value meets the target. Only this step is the claim: the
+   first three say where to look.
+"""
 
 import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 from scipy.optimize import brentq
 
+from tallyveil.accounting.approximation import approximate_log_delta
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.conversion import real_number
 from tallyveil.accounting.events import (
@@ -22,6 +36,7 @@ from tallyveil.accounting.events import (
     WorstEvent,
 )
 from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.losses.loss_laws import alternatives_of, branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
@@ -31,6 +46,11 @@ DIGITS = 13
 
 MAX_STEPS = 60
 LARGEST_LOG_FACTOR = 100
+_LARGEST_EXCESS = 1e6
+_NEAR = 1e-3
+"""Half the distance of the logarithms of factors between which the slope of the excess is measured."""
+_SHORTEST_STEP = 1e-10
+"""Of a logarithm of the factor: below it, the bounds of delta need not fall from one step to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +94,17 @@ def calibrate(
     """
     target, log_delta = _target(epsilon, delta)
 
+    @cache  # the root finder asks again for both ends of its bracket
     def excess(log_factor: float) -> float:
-        """Above 0 where the noise is too small; finite, for the root finder."""
+        """Above 0 where the noise is too small."""
         noisier = scaled(event, Fraction(math.exp(log_factor)))
-        found = compose(noisier, neighbours=neighbours).log_delta(target).upper - log_delta
-        return min(max(found, -1e6), 1e6)
+        return _finite(compose(noisier, neighbours=neighbours).log_delta(target).upper - log_delta)
 
-    low, high = _bracket(excess)
+    def approximate_excess(log_factor: float) -> float:
+        laws = alternatives_of(scaled(event, Fraction(math.exp(log_factor))), neighbours)
+        return _finite(max(approximate_log_delta(law, float(target)) for law in laws) - log_delta)
+
+    low, high = _bracket(excess, *_first_guess(approximate_excess))
     root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
     factor = _round_up(Fraction(math.exp(root)), digits)
     for nudge in range(MAX_STEPS):
@@ -109,7 +133,7 @@ def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0
         case ParallelEvent():
             return ParallelEvent(tuple(scaled(part, factor) for part in event.events), event.degree)
         case AdaptiveEvent():
-            return AdaptiveEvent(tuple(scaled(part, factor) for part in event.branches))
+            return AdaptiveEvent(tuple(scaled(part, factor) for part in branches_of_one_law(event)))
         case WorstEvent():
             return WorstEvent(tuple(scaled(part, factor) for part in event.branches), event.chosen)
         case InvariantEvent() | NonPrivateEvent():
@@ -126,16 +150,37 @@ def _target(epsilon: Fraction | float | str, delta: Fraction | float | str) -> t
     return target, math.nextafter(math.log(allowed.numerator) - math.log(allowed.denominator), -math.inf)
 
 
-def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
-    """Logarithms of a factor that fails and of one that meets the target."""
-    here = 0.0
-    fails = excess(here) > 0
-    step = 1.0 if fails else -1.0
+def _finite(excess: float) -> float:
+    """For root finders, which take no infinity."""
+    return min(max(excess, -_LARGEST_EXCESS), _LARGEST_EXCESS)
+
+
+def _first_guess(excess: Callable[[float], float]) -> tuple[float, float]:
+    """Where an approximate excess changes its sign, and its slope there."""
+    low, high = _bracket(excess, 0.0, -1.0)
+    root = brentq(excess, low, high, xtol=1e-9)
+    return root, (excess(root + _NEAR) - excess(root - _NEAR)) / (2 * _NEAR)
+
+
+def _bracket(excess: Callable[[float], float], guess: float, slope: float) -> tuple[float, float]:
+    """Logarithms of a factor that fails and of one that meets the target.
+
+    Args:
+        excess: Above 0 where a factor fails; falls as the factor grows.
+        guess: Where to begin.
+        slope: Of the excess there, about. The first step is twice as long as the one to where a line of this slope
+            meets 0, so that it most often passes the root.
+    """
+    here = guess
+    first = excess(here)
+    fails = first > 0
+    length = 2 * abs(first / slope) if slope < 0 else 1.0
+    step = math.copysign(min(max(length, _SHORTEST_STEP), 1.0), first if fails else -1.0)
     for _ in range(MAX_STEPS):
         following = here + step
         if (excess(following) > 0) is not fails:
             return (here, following) if fails else (following, here)
-        here, step = following, 1.5 * step
+        here, step = following, 1.5 * step if abs(step) >= 1 else 4 * step
         if abs(here) > LARGEST_LOG_FACTOR:
             break
     raise BudgetError(

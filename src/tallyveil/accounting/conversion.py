@@ -21,6 +21,9 @@ from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 
 _MAX_STEPS = 200
+_NEWTON_STEPS = 20
+"""Most searches need fewer than ten. Where delta falls from atom to atom in long jumps, a Newton step ends at the next
+jump, of which there may be thousands; then halving the interval is faster."""
 
 
 def real_number(value: Fraction | float | str, where: str) -> Fraction:
@@ -78,7 +81,7 @@ def _root(
     low, high = 0.0, ceiling
     epsilon = min(_guess(factors, aim), ceiling / 2)
     slope = 1.0
-    for _ in range(_MAX_STEPS):
+    for attempt in range(_MAX_STEPS):
         tails = engine.log_tails(epsilon)
         middle = _middle(tails.log_delta)
         if middle > aim:
@@ -87,7 +90,7 @@ def _root(
             high = epsilon
         slope = _slope(epsilon, _middle(tails.log_second), middle)
         wanted = _step(epsilon, middle, aim, slope)
-        if not low < wanted < high:
+        if not low < wanted < high or (attempt >= _NEWTON_STEPS and math.isfinite(high)):
             wanted = (low + high) / 2 if math.isfinite(high) else 2 * epsilon + 1
         if abs(wanted - epsilon) <= 2e-16 * max(1.0, epsilon) or _straddles(tails, target):
             return epsilon, slope

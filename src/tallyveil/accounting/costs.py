@@ -18,6 +18,7 @@ from tallyveil.accounting.events import (
     parts_of,
 )
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import (
@@ -121,14 +122,16 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
         nothing: Zero.
 
     Raises:
-        BudgetError: a non-private event, or what `of_release` raises.
+        BudgetError: a non-private event, adaptive branches with different loss laws, or what `of_release` raises.
     """
     match event:
         case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             return of_release(event)
         case SequentialEvent(events):
             return sum((folded_cost(part, of_release, nothing) for part in events), nothing)
-        case AdaptiveEvent(branches) | WorstEvent(branches):
+        case AdaptiveEvent():
+            return max(folded_cost(part, of_release, nothing) for part in branches_of_one_law(event))
+        case WorstEvent(branches):
             return max(folded_cost(branch, of_release, nothing) for branch in branches)
         case ParallelEvent(events, degree):
             costs = [folded_cost(part, of_release, nothing) for part in events]
@@ -152,7 +155,8 @@ def total_variation_of(event: PrivacyEvent) -> Fraction:
     """
     if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
         return event.total_variation
-    shares = [total_variation_of(part) for part in parts_of(event)]
+    parts = branches_of_one_law(event) if isinstance(event, AdaptiveEvent) else parts_of(event)
+    shares = [total_variation_of(part) for part in parts]
     match event:
         case AdaptiveEvent() | WorstEvent():
             return max(shares)

@@ -19,7 +19,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from tallyveil.accounting.bounds import Bounds
@@ -35,6 +34,7 @@ from tallyveil.accounting.engines.tilted_fft import (
 from tallyveil.accounting.losses.factors import LossFactor, lattice_of
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.arrays import Floats
 
 _STRETCHES = 120  # of two standard deviations each, over which every knot is looked at
 _FEW = 8  # knots in a stretch up to which each is evaluated by itself
@@ -43,8 +43,6 @@ _MOST_POINTS = 1 << 24  # lattice points of all stretches' laws together: about 
 _WIDE = 1e-6
 _MOST_SINGLE = 64  # knots of one stretch with wide bounds that are looked at again
 _QUANTILE_ERROR = 1e-12  # relative, of the normal quantile function
-
-Reals = NDArray[np.float64]
 
 
 def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
@@ -102,7 +100,7 @@ def _over(engine: TiltedFFT, begin: Fraction, end: Fraction, most: Fraction | No
     distance = float(step) * np.arange(law.weights.size - begin_at)
     start = offset + step * first
 
-    def beyond(rate: float) -> tuple[Reals, Reals]:
+    def beyond(rate: float) -> tuple[Floats, Floats]:
         return _sums(law.weights[begin_at:], np.exp(-rate * distance), law)
 
     log_alpha = _logs(engine, tilt, (tilt + 1) * start, beyond(s + 1), slice(0, count))
@@ -141,7 +139,7 @@ def _ends(logarithm: float, side: int) -> float:
     return float(_quantile(np.array([logarithm]), side)[0])
 
 
-def _checked(engine: TiltedFFT, first: int, lower: Reals, upper: Reals) -> Bounds:
+def _checked(engine: TiltedFFT, first: int, lower: Floats, upper: Floats) -> Bounds:
     """The largest of many knots, those with wide bounds (in gaps between atoms) evaluated by themselves."""
     wide = np.flatnonzero(~(upper - lower < _WIDE))
     if wide.size > _MOST_SINGLE:
@@ -155,7 +153,7 @@ def _checked(engine: TiltedFFT, first: int, lower: Reals, upper: Reals) -> Bound
     )
 
 
-def _sums(weights: Reals, values: Reals, law: TiltedLaw) -> tuple[Reals, Reals]:
+def _sums(weights: Floats, values: Floats, law: TiltedLaw) -> tuple[Floats, Floats]:
     """Sum of weights * values beyond each place, and a bound on its error; values fall from 1."""
     terms = np.append((weights * values)[1:], 0.0)[::-1]
     size = np.append(values[1:], 0.0)[::-1]
@@ -165,8 +163,8 @@ def _sums(weights: Reals, values: Reals, law: TiltedLaw) -> tuple[Reals, Reals]:
 
 
 def _logs(
-    engine: TiltedFFT, tilt: Fraction, less: Fraction, sums: tuple[Reals, Reals], wanted: slice
-) -> tuple[Reals, Reals]:
+    engine: TiltedFFT, tilt: Fraction, less: Fraction, sums: tuple[Floats, Floats], wanted: slice
+) -> tuple[Floats, Floats]:
     """Both sides of the logarithms of sums at the places wanted."""
     scale = certified_log_moment(engine.factors, tilt, less)
     total, error = sums[0][wanted], sums[1][wanted]
@@ -177,9 +175,9 @@ def _logs(
     return np.minimum(lower - slack, 0.0), np.minimum(upper + slack, 0.0)
 
 
-def _quantile(logs: Reals, side: int) -> Reals:
+def _quantile(logs: Floats, side: int) -> Floats:
     """Upper normal quantiles of probabilities given by logarithms, moved a little to one side."""
-    found: Reals = -ndtri_exp(logs)
+    found: Floats = -ndtri_exp(logs)
     return found + side * _QUANTILE_ERROR * (1 + np.abs(np.where(np.isfinite(found), found, 0.0)))
 
 

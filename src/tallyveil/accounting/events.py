@@ -113,15 +113,19 @@ class SequentialEvent:
 class AdaptiveEvent:
     """One of several events is done, and which one may depend on anything released before.
 
-    Every branch must have the same loss law, which is checked here. Given all that was released before, the
-    loss then has that law whichever branch was taken, so the choice costs nothing: the event costs one branch.
-    An example is SafeTab's second stage, which tabulates more or less detail with the same noise.
+    Every branch must have the same loss law. Given all that was released before, the loss then has that law
+    whichever branch was taken, so the choice costs nothing: the event costs one branch. An example is SafeTab's
+    second stage, which tabulates more or less detail with the same noise.
+
+    Loss laws are computed from events, so this class cannot compare them itself. Every function that turns an
+    event into a cost, a guarantee or another event, and every read or write of a ledger, takes the branches from
+    `branches_of_one_law` in `accounting/losses/loss_laws.py`, which refuses branches with different laws.
 
     Attributes:
         branches: What may be done, at least one.
 
     Raises:
-        BudgetError: no branch, branches with different loss laws (use `WorstEvent`), or a non-private one.
+        BudgetError: there is no branch.
 
     Source: SafeTab (Haney et al.), proofs of Theorems 1 to 3, case 2; Zhu, Dong, Wang 2022, Theorem 10.
     """
@@ -129,15 +133,7 @@ class AdaptiveEvent:
     branches: tuple["PrivacyEvent", ...]
 
     def __post_init__(self) -> None:
-        # The laws are computed from events, so their module cannot be imported before this one.
-        from tallyveil.accounting.losses.loss_laws import loss_law_of
-
-        laws = {loss_law_of(branch) for branch in _branches("AdaptiveEvent", self.branches)}
-        if len(laws) > 1:
-            raise BudgetError(
-                f"the {len(self.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; the "
-                "choice among them is free only where all are the same. Use WorstEvent, or equal noise."
-            )
+        _require_a_branch("AdaptiveEvent", self.branches)
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -164,7 +160,7 @@ class WorstEvent:
     chosen: Chosen = "adaptive"
 
     def __post_init__(self) -> None:
-        _branches("WorstEvent", self.branches)
+        _require_a_branch("WorstEvent", self.branches)
         if self.chosen not in ("adaptive", "public"):
             raise BudgetError(
                 f"chosen of WorstEvent must be 'adaptive' or 'public', got {self.chosen!r}. Use one of them."
@@ -280,7 +276,6 @@ def _count(where: str, value: int) -> int:
     return value
 
 
-def _branches(event: str, branches: tuple[PrivacyEvent, ...]) -> tuple[PrivacyEvent, ...]:
+def _require_a_branch(event: str, branches: tuple[PrivacyEvent, ...]) -> None:
     if not branches:
         raise BudgetError(f"{event} has no branch; wanted at least one. Leave the event out.")
-    return branches

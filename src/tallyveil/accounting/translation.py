@@ -13,6 +13,7 @@ from tallyveil.accounting.events import (
     WorstEvent,
 )
 from tallyveil.accounting.exact import exact_number, exact_text
+from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
@@ -109,8 +110,9 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))
         case ParallelEvent(events, degree):
             return ParallelEvent(tuple(_with_multiplicities(part, factor) for part in events), degree)
-        case AdaptiveEvent(branches):
-            return AdaptiveEvent(tuple(_with_multiplicities(part, factor) for part in branches))
+        case AdaptiveEvent():
+            parts = branches_of_one_law(event)
+            return AdaptiveEvent(tuple(_with_multiplicities(part, factor) for part in parts))
         case WorstEvent(branches, chosen):
             return WorstEvent(tuple(_with_multiplicities(part, factor) for part in branches), chosen)
         case _:

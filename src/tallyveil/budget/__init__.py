@@ -1,4 +1,4 @@
-"""How a privacy-loss budget is divided, in exact fractions, and what error that division expects."""
+"""Divides a privacy-loss budget in exact fractions, and predicts the error that each division leads to."""
 
 from tallyveil.budget.expected import ExpectedError, expected_errors
 from tallyveil.budget.fractions import parse_fraction

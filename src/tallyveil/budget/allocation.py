@@ -1,4 +1,4 @@
-"""What every single geounit is measured with: a strategy, and each geounit's own share of its total."""
+"""The measurements of every single geounit: a strategy, together with each geounit's own share of its total."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,11 +16,11 @@ from tallyveil.noise.laws import Law
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """A strategy on a spine whose geounits may have shares of their own, as bypassing leaves them.
+    """A strategy on a spine whose geounits may have individual shares of the budget, as bypassing produces.
 
-    A geounit with share 0 is not measured. Any other is measured by its geolevel's query groups, with its own
-    share of the strategy's total in the place of the geolevel's. Few shares differ, so geounits are told apart by
-    the position of theirs among `shares.values`.
+    A geounit with share 0 is not measured. Every other geounit is measured with the query groups of its geolevel.
+    Its own share of the strategy's total replaces the share of the geolevel. Few different shares occur, so a
+    geounit's share is stored as a position in `shares.values`.
 
     Attributes:
         strategy: Total, mechanism, and the query groups of each geolevel with their shares.
@@ -28,10 +28,10 @@ class Allocation:
         shares: Share of every geounit.
 
     Raises:
-        BudgetError: shares of another spine, a path whose shares sum to more than 1, or a share at a geolevel where
-            the strategy measures nothing.
+        BudgetError: the shares belong to another spine, the shares of a path sum to more than 1, or a geounit has a
+            share at a geolevel where the strategy measures nothing.
 
-    Privacy: measuring costs at most `strategy.total`, and exactly that where every path sums to 1 (`event`).
+    Privacy: measuring costs at most `strategy.total`. It costs exactly that if every path sums to 1 (see `event`).
     Source: Cumings-Menon et al. 2023, Theorem 3.
     """
 
@@ -39,7 +39,7 @@ class Allocation:
     spine: Spine
     shares: GeounitShares
     _used: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
-    """By geolevel, positions of the shares that occur there."""
+    """For each geolevel, the positions of the shares that occur there."""
 
     def __post_init__(self) -> None:
         require_affordable(self.spine, self.shares, self.strategy)
@@ -55,24 +55,25 @@ class Allocation:
         return self.shares.measured(self.spine.level_index(geolevel))
 
     def laws(self, geolevel: str, query: str) -> dict[int, Law]:
-        """Law of a query's noise by the position of a geounit's share; geounits with share 0 have none."""
+        """Law of a query's noise, by the position of the geounit's share. Geounits with share 0 have no law."""
         used, values = self._used[self.spine.level_index(geolevel)], self.shares.values
         return {one: self.strategy.law(geolevel, query, values[one]) for one in used if values[one] > 0}
 
     def variances(self, geolevel: str, query: str, start: int, stop: int) -> NDArray[np.float64]:
-        """Variance of a query's noise in geounits start..stop, counts squared; infinite where it is not measured."""
+        """Variance of a query's noise in geounits start to stop - 1, in counts squared; infinite where not measured."""
         by_position = np.full(len(self.shares.values), np.inf)
         for position, law in self.laws(geolevel, query).items():
             by_position[position] = law.variance_float()
         return by_position[self.positions(geolevel)[start:stop]]
 
     def event(self) -> PrivacyEvent:
-        """Everything that is measured.
+        """The privacy event of everything that is measured.
 
-        A record counts in the geounits of one path, so what it loses follows from the shares along that path. Paths
-        with the same shares are alike; where there are several kinds, each is a part of a parallel event. A geounit
-        that paths of two kinds share is in both parts with the same noise, so a record that goes from one
-        to the other moves half of the answers of each, as parallel parts say.
+        A record counts in the geounits of one path from root to finest geounit. Its privacy loss depends only on the
+        shares along that path. Paths with equal shares are of the same kind, and each kind is one part of a parallel
+        event. A geounit may lie on paths of two kinds. It is then in both parts, with the same noise. Changing a
+        record from one kind of path to the other changes half of the answers in each part, as a parallel event
+        assumes.
         """
         kinds = self._kinds_of_paths()
         parts = tuple(
@@ -89,7 +90,7 @@ class Allocation:
         return parts[0] if len(parts) == 1 else ParallelEvent(parts)
 
     def geolevel_event(self, geolevel: str) -> PrivacyEvent:
-        """What is measured at one geolevel; nothing where none of its geounits is."""
+        """What is measured at one geolevel; an empty event if none of its geounits is measured."""
         tally = self.shares.tally(self.spine.level_index(geolevel))
         parts = tuple(self.strategy.geolevel_event(geolevel, share) for share in tally if share > 0)
         if not parts:
@@ -97,13 +98,13 @@ class Allocation:
         return parts[0] if len(parts) == 1 else ParallelEvent(parts)
 
     def _kinds_of_paths(self) -> tuple[tuple[Fraction, ...], ...]:
-        """Shares along each kind of path, root first."""
+        """For each kind of path, the shares along it, root first."""
         spine, values = self.spine, self.shares.values
         kinds: list[tuple[Fraction, ...]] = [()]
         kind_of = np.zeros(spine.n_geounits(0), dtype=np.int64)
         for level in range(spine.n_levels):
             above = kind_of if level == 0 else kind_of[spine.parents(level)]
-            # Few pairs of (shares so far, share here) occur.
+            # Only few different pairs (kind so far, share here) occur.
             pairs, index = distinct_pairs(above, self.shares.positions[level], len(values))
             kinds = [(*kinds[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
             kind_of = index
@@ -116,7 +117,7 @@ def allocation_of(strategy: Strategy, spine: Spine, shares: GeounitShares | None
     Args:
         strategy: What is measured.
         spine: The spine.
-        shares: Share of every geounit; None for those of the strategy's geolevels.
+        shares: Share of every geounit. None gives every geounit the share of its geolevel.
 
     Raises:
         BudgetError: the shares, or the strategy's geolevels, do not fit the spine.

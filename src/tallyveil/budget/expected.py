@@ -1,4 +1,4 @@
-"""Expected error of every measurement, known before any data is opened."""
+"""Expected error of every measurement, computed before any data is opened."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,16 +9,16 @@ from tallyveil.noise.laws import DiscreteGaussian, Law
 
 @dataclass(frozen=True, slots=True)
 class ExpectedError:
-    """Error of one answer of one query group at one geolevel, as measured, before estimation improves on it.
+    """Error of one measured answer of one query group at one geolevel, before estimation reduces it.
 
     Attributes:
-        geolevel: Where it is measured.
+        geolevel: Geolevel at which the query group is measured.
         query: Specification of the query group.
         share: Its exact budget, in the strategy's unit.
         law: Law of the noise of each answer.
-        variance: True variance of the integer noise, counts squared.
-        standard_deviation: Its square root, counts.
-        margin: Smallest m with P(|noise| <= m) proved to be at least the confidence asked for.
+        variance: Variance of the integer noise itself, in counts squared. It can be slightly below the law's parameter.
+        standard_deviation: Square root of the variance, in counts.
+        margin: Smallest m for which P(|noise| <= m) is proved to be at least the requested confidence.
     """
 
     geolevel: str

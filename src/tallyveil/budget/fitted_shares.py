@@ -1,4 +1,23 @@
-"""Shares of the budget by geolevel that meet stated accuracy with the least budget."""
+"""Geolevel shares of the budget that meet accuracy targets with the smallest budget.
+
+Problem. Let p_g be the share of geolevel g, with all shares positive and summing to 1. Let V_i(p) be the variance of
+target i at budget 1, and s_i the standard deviation that target i allows. With Gaussian noise, a budget B divides
+every variance by B. So B meets target i exactly if B >= V_i(p) / s_i^2. The smallest sufficient budget of the
+shares p is f(p) = max over i of V_i(p) / s_i^2, and f is to be minimised.
+
+Convexity. The precision (1 / variance) of a measurement is linear in p, and a generalised least squares variance is a
+convex function of the precisions. So f is convex, and every tangent plane of a V_i / s_i^2 lies below f.
+
+Steps (cutting planes). Each round evaluates all ratios and their derivatives at the current shares and adds their
+tangents. A linear program then minimises the maximum of all tangents; its value is a lower bound on f. The next shares
+lie halfway between the program's solution and the best shares so far.
+
+Stopping rule. The method stops when the lower bound is within a relative gap of the best f found, and raises an error
+after a maximal number of rounds.
+
+Worked case. One geolevel has the whole budget, and each geounit's measurement has precision 2 at budget 1. The target
+is a standard deviation of 5. Then V = 1/2, and the budget needed is (1/2) / 25 = 0.02.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,27 +27,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.arrays import Floats
 from tallyveil.budget.spine.precision import precision_of
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.geography import EntityFamily, Spine
 
-Reals = NDArray[np.float64]
 DENOMINATOR = 10_000
+"""Denominator of the fitted shares."""
 LEAST_SHARE = 1e-4
+"""Smallest share that a geolevel may have."""
 KNOWN = 1e15
+"""An exactly published answer gets this many times the largest precision of a measurement."""
 STEP = 1e-30
+"""Imaginary step of the complex-step derivative; its error is of the order of the step's square."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccuracyTarget:
-    """A standard deviation that a geolevel's geounits, or a family's entities, should have at most.
+    """The largest standard deviation that a geolevel's geounits, or a family's entities, should have.
 
     Attributes:
         name: The geolevel or the family.
         standard_deviation: In counts, above 0.
-        of_each: Every single one, rather than the root of the mean variance.
+        of_each: If true, every single area must meet it; otherwise the root of the mean variance must.
     """
 
     name: str
@@ -38,14 +61,14 @@ class AccuracyTarget:
 
 @dataclass(frozen=True, slots=True)
 class FittedShares:
-    """Shares that meet the targets with the least budget.
+    """Shares that meet the targets with the smallest budget found.
 
     Attributes:
         strategy: The given strategy with these geolevel shares and the budget they need, rounded up.
         needed: That budget.
-        least: A budget proved to be too small, or just enough: no shares meet the targets with less.
-        given_needed: The budget the strategy's own geolevel shares would need.
-        reached: For each target, the standard deviation reached.
+        least: Lower bound, from the linear programs, on the budget that any shares of at least 1/10,000 need.
+        given_needed: The budget that the strategy's own geolevel shares would need.
+        reached: Each target with the standard deviation that is reached.
     """
 
     strategy: Strategy
@@ -66,13 +89,9 @@ def fit_shares(
     gap: float = 1e-4,
     most_rounds: int = 200,
 ) -> FittedShares:
-    """Choose the share of every geolevel so that the least budget meets all targets.
+    """Choose the share of every geolevel so that the smallest budget meets all targets.
 
-    With Gaussian noise the precision of a measurement is its share times the budget, and a generalised least
-    squares variance is a convex function of the precisions that halves when they double. So the budget needed
-    is the least, over shares, of the greatest ratio of a variance at budget 1 to its target: a convex problem in as
-    many variables as geolevels. It is solved by cutting planes: each round evaluates the ratios and their exact
-    derivatives, adds their tangents, which lie below, and solves a linear program: its value is a lower bound.
+    The head of this module states the problem and the method.
 
     Args:
         spine: The spine.
@@ -80,16 +99,17 @@ def fit_shares(
         strategy: Gaussian strategy of the spine's geolevels, whose query shares are kept.
         summed: Answers summed, as in `precision_of`.
         targets: At least one.
-        exact: Geolevels at which the answer is published exactly; they get the least share, 1/10,000.
-        gap: Relative gap between the budget found and the bound at which to stop.
-        most_rounds: Most rounds.
+        exact: Geolevels at which the answer is published exactly. Their shares buy nothing, and shrink towards the
+            smallest share, 1/10,000.
+        gap: Relative gap between the budget found and its lower bound at which the search stops.
+        most_rounds: Largest number of rounds.
 
     Raises:
-        BudgetError: noise that is not Gaussian, geolevels that differ, or a target that names nothing, is not
-            above 0, or cannot be told from measurements.
-        SolverError: the gap was not closed.
+        BudgetError: the noise is not Gaussian, the geolevels differ from the spine's, or a target has an unknown
+            name, is not above 0, or cannot be estimated from the measurements.
+        SolverError: the gap was not reached within the rounds, or a linear program failed.
 
-    Privacy: uses public geography only; the strategy that comes out costs exactly what it says.
+    Privacy: only public geography is used. The resulting strategy costs exactly its stated total.
     """
     check_targets(spine, families, strategy, targets)
     rates = np.array(
@@ -99,7 +119,7 @@ def fit_shares(
         ]
     )
 
-    def ratios(shares: NDArray[np.complex128] | Reals) -> NDArray[np.complex128] | Reals:
+    def ratios(shares: NDArray[np.complex128] | Floats) -> NDArray[np.complex128] | Floats:
         return _ratios(spine, families, targets, exact, shares * rates)
 
     given = np.array([float(share) for _, share in strategy.geolevel_shares])
@@ -124,10 +144,10 @@ def fit_shares(
 def check_targets(
     spine: Spine, families: Sequence[EntityFamily], strategy: Strategy, targets: Sequence[AccuracyTarget]
 ) -> None:
-    """Refuse what cannot be fitted.
+    """Refuse targets and strategies that cannot be fitted.
 
     Raises:
-        BudgetError: as `fit_shares`.
+        BudgetError: see `fit_shares`.
     """
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         raise BudgetError("shares can be fitted for Gaussian noise only. Use a strategy whose budget is rho.")
@@ -151,10 +171,10 @@ def _ratios(
     families: Sequence[EntityFamily],
     targets: Sequence[AccuracyTarget],
     exact: Sequence[str],
-    precisions: NDArray[np.complex128] | Reals,
-) -> NDArray[np.complex128] | Reals:
-    """Variance over its target, squared, for every target."""
-    # What is known exactly gets a precision far above any other: derivatives need finite numbers.
+    precisions: NDArray[np.complex128] | Floats,
+) -> NDArray[np.complex128] | Floats:
+    """For every target, its variance divided by the square of its standard deviation."""
+    # An exactly known answer gets a precision far above all others, because derivatives need finite numbers.
     largest = KNOWN * float(np.abs(precisions).max())
     found = spine_variances(
         spine,
@@ -187,16 +207,16 @@ def _one(values: NDArray[np.complex128], target: AccuracyTarget) -> complex:
 
 
 def _cutting_planes(
-    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Reals],
-    start: Reals,
+    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Floats],
+    start: Floats,
     gap: float,
     most_rounds: int,
-) -> tuple[Reals, float]:
-    """Shares with the least greatest ratio, and a lower bound for it."""
+) -> tuple[Floats, float]:
+    """The shares found with the smallest maximal ratio, and a lower bound on that maximum."""
     from scipy.optimize import linprog
 
     n = len(start)
-    cuts: list[Reals] = []  # slope, then value - slope point, of every tangent
+    cuts: list[Floats] = []  # for every tangent: its slope, then value - slope @ point
     point, best, best_value, bound = np.maximum(start, LEAST_SHARE), start, np.inf, 0.0
     for _ in range(most_rounds):
         point = point / point.sum()
@@ -204,7 +224,7 @@ def _cutting_planes(
         if values.max() < best_value:
             best, best_value = point, float(values.max())
         cuts += [np.append(slope, value - slope @ point) for value, slope in zip(values, slopes, strict=True)]
-        # Tangents lie below the greatest ratio t; t is counted in units of the best value.
+        # The linear program minimises t, the maximum of all tangents, in units of the best value.
         planes = np.array(cuts) / best_value
         solved = linprog(
             np.append(np.zeros(n), 1.0),
@@ -220,7 +240,7 @@ def _cutting_planes(
         bound = max(bound, float(solved.x[-1]) * best_value)
         if bound >= best_value * (1 - gap):
             return best, bound
-        # Halfway to the best point so far: plain cutting planes leap about.
+        # The solution of the program jumps from round to round, so move only halfway towards it.
         point = (solved.x[:-1] + best) / 2
     raise SolverError(
         f"shares were not found to within {gap:g}: the budget lies between {at_least(bound)} and "
@@ -229,9 +249,9 @@ def _cutting_planes(
 
 
 def _tangents(
-    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Reals], point: Reals
-) -> tuple[Reals, Reals]:
-    """Values of shape (n_targets,) and exact slopes of shape (n_targets, n_geolevels) at a point."""
+    ratios: Callable[[NDArray[np.complex128]], NDArray[np.complex128] | Floats], point: Floats
+) -> tuple[Floats, Floats]:
+    """Values of shape (n_targets,) and their derivatives, of shape (n_targets, n_geolevels), at a point."""
     columns = []
     for place in range(len(point)):
         moved = point.astype(np.complex128)
@@ -240,8 +260,8 @@ def _tangents(
     return columns[0].real, np.stack([one.imag / STEP for one in columns], axis=1)
 
 
-def _rounded(shares: Reals) -> tuple[Fraction, ...]:
-    """Fractions over 10,000 that sum to exactly 1, none of them 0."""
+def _rounded(shares: Floats) -> tuple[Fraction, ...]:
+    """Fractions with denominator 10,000 that sum to exactly 1; none is 0."""
     parts = np.maximum(np.floor(shares * DENOMINATOR).astype(np.int64), 1)
     missing = DENOMINATOR - int(parts.sum())
     order = np.argsort(-(shares * DENOMINATOR - parts), kind="stable")
@@ -253,6 +273,6 @@ def _rounded(shares: Reals) -> tuple[Fraction, ...]:
 
 
 def _rounded_up(value: float) -> Fraction:
-    """Six significant digits, never below."""
+    """The value rounded up to six significant digits."""
     unit = Fraction(10) ** (int(np.floor(np.log10(value))) - 5)
     return -(-Fraction(value) // unit) * unit

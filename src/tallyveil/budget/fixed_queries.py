@@ -1,13 +1,15 @@
-"""Queries whose true answers the invariants already publish, and what their shares would buy elsewhere.
+"""Queries whose true answers the invariants already publish, and what their shares would gain elsewhere.
 
-An invariant publishes the true answers of its query at a geolevel, and so, as sums over children, at every coarser one.
-At a geolevel the exact answers of all invariants in force there are known sums of cells. A query is fixed where each of
-its answers is a linear combination of those sums, over the cells that the structural zeros leave possible. Measuring it
-then gives no information that is not published. The answer is exact. Cells that no invariant and no structural zero
-distinguishes are one kind, and only kinds are computed with, so that large schemas take little time.
+An invariant publishes the true answers of its query at a geolevel. Sums over children publish them at every coarser
+geolevel too. So at each geolevel some sums of cells are known. A query is fixed if each of its answers is a linear
+combination of these known sums, over the cells that the structural zeros leave possible. Measuring a fixed query adds
+no information.
 
-This module does not look for answers that are fixed by the data or by the geography: those of an only child, those
-below a published count of zero, and those that public bounds fix.
+The test is exact. Cells that no invariant and no structural zero distinguishes form one kind. All computation is done
+on kinds, so that large schemas take little time.
+
+This module does not find answers that are fixed by the data or by the geography: the answers of an only child, the
+answers below a published count of zero, and the answers that public bounds determine.
 """
 
 import math
@@ -23,7 +25,7 @@ from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 MOST_KINDS = 1 << 20
-"""Most kinds of cells, or entries of the matrix of known sums. With more, a query is not called fixed."""
+"""Largest number of kinds of cells, or of entries of the matrix of known sums. Above it, no query is called fixed."""
 
 Exact = Sequence[tuple[str, Sequence[str]]]
 """Invariants: a query and the geolevels at which it is published exactly."""
@@ -34,9 +36,10 @@ class FixedQuery:
     """A measured query whose true answers are published anyway.
 
     Attributes:
-        geolevel, query: What is measured.
+        geolevel: Geolevel at which it is measured.
+        query: The measured query.
         share: Its share of the strategy's total.
-        known_from: What fixes it, in words.
+        known_from: What determines its answers, in words.
     """
 
     geolevel: str
@@ -47,14 +50,14 @@ class FixedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A strategy without the shares that buy nothing.
+    """A strategy without the shares that gain nothing.
 
     Attributes:
-        fixed: What buys nothing, root first.
+        fixed: The fixed queries, root first.
         stuck: Geolevels where every query is fixed. They keep their shares, because each must measure something.
-        share: Share of the total that is freed.
-        strategy: The same total over the other queries, in the proportions they had; None where nothing is freed.
-        deviation: What every standard deviation of a query that gains is multiplied by.
+        share: Share of the total that becomes free.
+        strategy: The same total divided over the other queries, in their present proportions; None if nothing is freed.
+        deviation: Factor on the standard deviation of every query that gains.
     """
 
     fixed: tuple[FixedQuery, ...]
@@ -65,10 +68,10 @@ class Saving:
 
 
 def find_saving(strategy: Strategy, schema: Schema, invariants: Exact) -> Saving | None:
-    """What a strategy spends on answers that are published exactly; None where it spends nothing on them.
+    """What a strategy spends on answers that are published exactly; None if it spends nothing on them.
 
     Args:
-        strategy: The division of the budget; its geolevels are those of the spine, root first.
+        strategy: The division of the budget. Its geolevels are those of the spine, root first.
         schema: The universe.
         invariants: What is published exactly.
     Raises:
@@ -117,7 +120,7 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
 
 
 def is_fixed(query: QueryGroup, known: Sequence[QueryGroup], schema: Schema) -> bool:
-    """Whether exact answers of some queries determine every answer of another, in whatever data."""
+    """Whether the exact answers of some queries determine every answer of another query, whatever the data are."""
     if any(group.is_detailed for group in known):
         return True
     kinds = [_kinds_of_levels(axis, known, schema) for axis in range(len(schema.shape))]
@@ -135,7 +138,7 @@ def is_fixed(query: QueryGroup, known: Sequence[QueryGroup], schema: Schema) -> 
 
 
 def _known_from(query: QueryGroup, in_force: Sequence[tuple[str, QueryGroup]], schema: Schema) -> str | None:
-    """What fixes a query, in words: nothing but the structural zeros, one invariant, or several; None if nothing."""
+    """What determines a query, in words: the structural zeros, one invariant, or several together; None if nothing."""
     if is_fixed(query, [], schema):
         return "the structural zeros"
     for words, group in in_force:
@@ -147,11 +150,11 @@ def _known_from(query: QueryGroup, in_force: Sequence[tuple[str, QueryGroup]], s
 
 
 Kinds = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Of one attribute: the first level of each kind, and the kind of each level."""
+"""For one attribute: the first level of each kind, and the kind of each level."""
 
 
 def _kinds_of_levels(axis: int, known: Sequence[QueryGroup], schema: Schema) -> Kinds:
-    """Levels of one attribute that no known query and no structural zero tells apart are one kind."""
+    """Kinds of an attribute's levels. Levels that no known query and no structural zero distinguishes are one kind."""
     attribute = schema.attributes[axis]
     marks = [group.factors[axis].codes for group in known]
     for zero in schema.structural_zeros:
@@ -166,7 +169,7 @@ def _kinds_of_levels(axis: int, known: Sequence[QueryGroup], schema: Schema) -> 
 
 
 def _one_cell_of_each(kinds: Sequence[Kinds], schema: Schema) -> NDArray[np.int64]:
-    """One cell of every combination of kinds, the last attribute fastest."""
+    """One cell of every combination of kinds; the kind of the last attribute varies fastest."""
     cells = np.zeros(1, dtype=np.int64)
     for (first, _), size in zip(kinds, schema.shape, strict=True):
         cells = (cells[:, None] * size + first[None, :]).reshape(-1)
@@ -174,7 +177,7 @@ def _one_cell_of_each(kinds: Sequence[Kinds], schema: Schema) -> NDArray[np.int6
 
 
 def _tells_apart_more(query: QueryGroup, kinds: Sequence[Kinds], possible: NDArray[np.bool_]) -> bool:
-    """Whether two possible cells of one kind count in different answers of a query."""
+    """Whether two possible cells of one kind count in different answers of the query."""
     reached, mixed = [], []
     for factor, (first, kind) in zip(query.factors, kinds, strict=True):
         low, high = np.full(len(first), factor.size), np.full(len(first), -1)
@@ -187,7 +190,7 @@ def _tells_apart_more(query: QueryGroup, kinds: Sequence[Kinds], possible: NDArr
     for axis, apart in enumerate(mixed):
         if not apart.any():
             continue
-        # Elsewhere a level that the query counts; here two levels of one kind in different answers.
+            # On this axis: kinds whose levels count in different answers. On the others: kinds that count at all.
         chosen = [apart if other == axis else hit for other, hit in enumerate(reached)]
         if open_cells[np.ix_(*chosen)].any():
             return True
@@ -195,7 +198,7 @@ def _tells_apart_more(query: QueryGroup, kinds: Sequence[Kinds], possible: NDArr
 
 
 def _adds_up(wanted: NDArray[np.int64], known: NDArray[np.int64]) -> bool:
-    """Whether every wanted answer is a sum of answers of one known query, kind by kind."""
+    """Whether every wanted answer is a sum of answers of one known query, checked kind by kind."""
     if (known[wanted >= 0] < 0).any():
         return False
     inside = known >= 0
@@ -208,7 +211,7 @@ def _combines(wanted: NDArray[np.int64], known: Sequence[NDArray[np.int64]]) -> 
     """Whether every wanted answer is a linear combination of the answers of several known queries."""
     kinds = np.unique(np.stack([wanted, *known], axis=1), axis=0)
     if len(kinds) > len(np.unique(kinds[:, 1:], axis=0)):
-        return False  # one kind counts in two answers
+        return False  # a kind counts in two answers
     own = [np.unique(column[column >= 0]) for column in kinds.T]
     if len(kinds) * sum(map(len, own)) > MOST_KINDS:
         return False
@@ -226,7 +229,7 @@ def _rank(rows: list[list[bool]]) -> int:
 def _without(
     strategy: Strategy, dropped: set[tuple[str, str]], stuck: Sequence[str], gain: Fraction
 ) -> Strategy:
-    """The strategy without what is dropped; every other query has `gain` times its share."""
+    """The strategy without the dropped queries. Every other query's share is multiplied by `gain`."""
     levels, shares = [], []
     for geolevel, share in strategy.geolevel_shares:
         own = dict(strategy.query_shares)[geolevel]

@@ -1,4 +1,4 @@
-"""Exact fractions out of text."""
+"""Reads exact fractions from text."""
 
 from fractions import Fraction
 
@@ -7,14 +7,14 @@ from tallyveil.exact import exact_value
 
 
 def parse_fraction(value: object, where: str) -> Fraction:
-    """The exact number a value stands for.
+    """The exact number that a value denotes.
 
     Args:
         value: Text such as '293764/114921', '3', '0.25' or '1e-10', or an integer.
-        where: What the number is, such as 'geolevel_shares.US', for the error.
+        where: Name of the number, such as 'geolevel_shares.US', for the error message.
 
     Raises:
-        ConfigError: a float, or text of any other form.
+        ConfigError: the value is a float, or text of any other form.
     """
     if isinstance(value, float):
         raise ConfigError(

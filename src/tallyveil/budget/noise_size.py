@@ -1,4 +1,4 @@
-"""Noise too large for the computations after it is refused before anything is drawn."""
+"""Refuses, before anything is drawn, noise that is too large for the later computations."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,15 +14,16 @@ from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.schema import Schema
 
 MOST_CELLS_OF_NOISE: Final = LARGEST_COUNT
-"""Most records that noise alone may add at the root: cells of the schema times the largest standard deviation there."""
+"""Limit on (cells of the schema) x (largest standard deviation of the noise at the root), in records."""
 
 
 def certify_noise(allocation: Allocation, schema: Schema) -> None:
     """Refuse noise that cannot be drawn, or that is too large for the estimates.
 
     Raises:
-        BudgetError, SolverError: see `refuse_vast_noise` and `certify_laws`.
-        GeographyError, SchemaError: more geolevels, or queries at one, than addresses of noise have numbers for.
+        BudgetError, SolverError, ConfigError: see `refuse_vast_noise` and `certify_laws`.
+        GeographyError, SchemaError: there are more geolevels, or queries at one geolevel, than addresses of noise
+            can number.
     """
     strategy = allocation.strategy
     for number, geolevel in enumerate(allocation.spine.geolevels):
@@ -43,11 +44,11 @@ def laws_of(allocation: Allocation) -> set[Law]:
 
 
 def certify_laws(laws: Iterable[Law]) -> None:
-    """Build a source of noise, and table and variance of every law, once, so that a failure comes before the spend.
+    """Build a noise source, and the table and variance of every law, once, so that failures come before the spend.
 
     Raises:
-        SolverError: the highest precision does not decide the digits of a law.
-        ConfigError: this machine's numbers are of another byte order than the noise's.
+        SolverError: the highest precision does not determine the digits of a law.
+        ConfigError: this machine stores numbers in a byte order that the noise does not support.
     """
     NoiseSource(bytes(KEY_BYTES))
     for law in set(laws):
@@ -56,13 +57,13 @@ def certify_laws(laws: Iterable[Law]) -> None:
 
 
 def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
-    """Refuse noise so large that estimates of it could leave the range in which all arithmetic is exact.
+    """Refuse noise so large that estimates from it could leave the range in which all arithmetic is exact.
 
-    Estimates are not negative. Where the root has noise of standard deviation s on each of n cells, the noise adds
-    about n s records to it, and every geolevel below sums to the root.
+    Estimates are not negative. If the root has noise of standard deviation s on each of n cells, the noise adds roughly
+    n s records to the root's estimate, and every geolevel below sums to the root.
 
     Raises:
-        BudgetError: n s is above 2**32.
+        BudgetError: n s is above 2**32, where s is the largest standard deviation at the root.
     """
     strategy = allocation.strategy
     root = allocation.spine.geolevels[0]

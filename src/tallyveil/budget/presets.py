@@ -1,4 +1,4 @@
-"""Strategies that come with the package, each a TOML file of exact fractions under `presets/`."""
+"""Strategies that come with the package. Each is a TOML file of exact fractions under `presets/`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -20,20 +20,21 @@ Steps = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class StrategyPreset:
-    """A named strategy with the order in which its measurements are turned into counts.
+    """A named strategy, with the order in which its measurements are turned into counts.
 
     Attributes:
-        name: What `load_strategy_preset` was asked for.
-        summary: One sentence: what it is.
+        name: Name for `load_strategy_preset`.
+        summary: One sentence that says what it is.
         source: Where its numbers come from.
         strategy: The division of the budget.
         delta: Delta at which the preset's epsilon is quoted.
-        passes: For each geolevel, the measured queries of each least-squares pass, in order; every measured
-            query is in exactly one.
-        slack: Persons by which the answers of earlier passes may move in later ones.
-        rounding: For each geolevel, the queries of each rounding stage, in order; nested, not always measured.
-        spine: Name of the spine preset that production measured on, or of the nearest one there is.
-        rounding_target: What rounded answers come near to: the estimates, or the whole numbers nearest to them.
+        passes: For each geolevel, the measured queries of each least-squares pass, in order. Every measured query is
+            in exactly one pass.
+        slack: Number of persons by which later passes may change the answers of earlier ones.
+        rounding: For each geolevel, the queries of each rounding stage, in order. They are nested, and need not be
+            measured.
+        spine: Name of the preset of the spine that production measured on, or of the most similar preset.
+        rounding_target: What rounded answers should be close to: the estimates, or the integers nearest to them.
     """
 
     name: str
@@ -74,9 +75,9 @@ def load_strategy_preset(name: str) -> StrategyPreset:
     """Read a strategy that comes with the package.
 
     Args:
-        name: "redistricting-us" (six geolevels from US), "redistricting-us-from-state" (five of them, with the
-            same variances) or "redistricting-state-rooted" (five from State) for persons; the same for housing
-            units: see `strategy_preset_names`.
+        name: For persons: "redistricting-us" (six geolevels from US), "redistricting-us-from-state" (five of them,
+            with the same variances) or "redistricting-state-rooted" (five geolevels from State). There are presets for
+            housing units too. `strategy_preset_names` lists all names.
 
     Raises:
         BudgetError: there is no such preset.
@@ -124,7 +125,7 @@ def _steps(lists: list[list[str]]) -> Steps:
 
 
 def _measured_steps(name: str, table: Mapping[str, Any], strategy: Strategy, geolevel: str) -> Steps:
-    """Passes of a geolevel with "*" replaced by every measured query no other pass names."""
+    """Passes of a geolevel, with "*" replaced by every measured query that no other pass names."""
     steps = _steps(table["passes"][geolevel])
     named = {query for step in steps for query in step}
     others = tuple(query for query in strategy.queries(geolevel) if query not in named)

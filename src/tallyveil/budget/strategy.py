@@ -1,4 +1,4 @@
-"""A strategy: what is measured where, and which exact share of the budget each query gets."""
+"""A strategy: what is measured at each geolevel, and the exact share of the budget for each query."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 
 
 class Mechanism(StrEnum):
-    """Law of the noise, which also decides the unit of the budget."""
+    """The law of the noise. It also determines the unit of the budget."""
 
     DISCRETE_GAUSSIAN = "discrete_gaussian"
     DISCRETE_LAPLACE = "discrete_laplace"
@@ -23,25 +23,25 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """An exact division of one budget over geolevels and, within each, over query groups.
+    """An exact division of one budget over geolevels and, within each geolevel, over query groups.
 
-    A query group at a geolevel gets `total * geolevel share * query share`. Every query group must be a
-    partition query (each record counts in at most one answer): over all geounits of a geolevel it then still
-    is one, so that one event covers the geolevel, and the events of all geolevels and queries add.
+    A query group at a geolevel gets `total * geolevel share * query share`. In every query group, each record must
+    count in at most one answer. Then each record also counts in at most one answer over all geounits of a geolevel. So
+    one event covers a query group at a geolevel, and the costs of all geolevels and query groups add.
 
     Attributes:
         mechanism: Discrete Gaussian (the budget is rho) or discrete Laplace (the budget is epsilon).
-        neighbours: The relation the budget is stated under.
+        neighbours: The neighbouring relation under which the budget is stated.
         total: The whole budget, above 0.
-        geolevel_shares: Share of each geolevel, root first; above 0, summing to exactly 1.
-        query_shares: For each of the same geolevels, in the same order, the share of each query group;
-            above 0, summing to exactly 1. Query groups are named by their specification.
+        geolevel_shares: Share of each geolevel, root first. Shares are above 0 and sum to exactly 1.
+        query_shares: For each of these geolevels, in the same order, the share of each query group. Shares are above 0
+            and sum to exactly 1. Query groups are named by their specification.
 
     Raises:
-        BudgetError: a share that is not a fraction above 0, names that do not match or repeat, or shares
-            that do not sum to 1; it says by how much.
+        BudgetError: a share is not a fraction above 0, names are repeated or do not match, or shares do not sum to 1.
+            The message says by how much.
 
-    Privacy: measuring costs exactly `total` (`event`).
+    Privacy: measuring costs exactly `total` (see `event`).
     Source: Cumings-Menon et al. 2023, Theorem 1.
     """
 
@@ -91,12 +91,12 @@ class Strategy:
         """Exact budget of a query group at a geolevel, in `budget_unit`.
 
         Args:
-            geolevel: Whose query shares count.
+            geolevel: Geolevel whose query shares are used.
             query: The query group.
-            of: Share of the total that the geounit has; None for the geolevel's.
+            of: The geounit's share of the total; None for the share of the geolevel.
 
         Raises:
-            BudgetError: the query is not measured there.
+            BudgetError: the query is not measured at that geolevel.
         """
         shares = dict(self._shares_of(geolevel))
         if query not in shares:
@@ -107,18 +107,18 @@ class Strategy:
         return self.total * (dict(self.geolevel_shares)[geolevel] if of is None else of) * shares[query]
 
     def law(self, geolevel: str, query: str, of: Fraction | None = None) -> Law:
-        """Law of the noise that query group gets there.
+        """Law of the noise of a query group at a geolevel.
 
         Gaussian: variance = answers moved / (2 rho), which is 1 / rho under bounded neighbours.
         Laplace: scale = answers moved / epsilon.
 
         Args:
-            geolevel: Whose query shares count.
+            geolevel: Geolevel whose query shares are used.
             query: The query group.
-            of: Share of the total that the geounit has, above 0; None for the geolevel's.
+            of: The geounit's share of the total, above 0; None for the share of the geolevel.
 
         Raises:
-            BudgetError: the query is not measured there, or the noise would be larger than can be drawn.
+            BudgetError: the query is not measured there, or the noise is too large to be drawn.
         """
         share = self.share(geolevel, query, of)
         if self.mechanism is Mechanism.DISCRETE_GAUSSIAN:
@@ -138,7 +138,7 @@ class Strategy:
 
         Args:
             geolevel: The geolevel.
-            of: Share of the total that a geounit has there, above 0; None for the geolevel's.
+            of: A geounit's share of the total, above 0; None for the share of the geolevel.
 
         Raises:
             BudgetError: the geolevel is not measured.

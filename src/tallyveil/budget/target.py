@@ -1,4 +1,4 @@
-"""Budgets stated as a guarantee: the largest rho whose exact epsilon at a delta stays within a target."""
+"""Budgets stated as a guarantee: the largest rho whose exact epsilon at a given delta is within a target."""
 
 import math
 from dataclasses import replace
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration
 
 DIGITS = 9
-"""Significant decimal digits of the rho found; it is rounded down."""
+"""Significant decimal digits of the resulting rho, which is rounded down."""
 
 
 def rho_for_target(shape: Strategy, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho, to its digits, with which a strategy of this shape meets a target exactly.
+    """The largest rho, to nine digits, with which a strategy of this shape meets an exact (epsilon, delta) target.
 
     Args:
-        shape: Gaussian strategy whose shares count; its total does not.
+        shape: Gaussian strategy. Its shares are used; its total is not.
         epsilon: Target epsilon, above 0.
         delta: Target delta, between 0 and 1.
     Raises:
-        BudgetError: a target out of range.
-    Privacy: rounded down, so the exact epsilon at delta is at most the target. Under zCDP alone the same
-        target would allow a smaller rho (`tallyveil plan` shows both).
+        BudgetError: a target is out of range.
+    Privacy: the result is rounded down, so the exact epsilon at delta is at most the target. Converting from zCDP alone
+        would allow only a smaller rho for the same target (`tallyveil plan` shows both).
     """
     from tallyveil.accounting.calibration import calibrate
 
@@ -37,13 +37,13 @@ def rho_for_target(shape: Strategy, epsilon: Fraction, delta: Fraction) -> Fract
 
 
 def geolevel_savings(strategy: Strategy, delta: Fraction) -> "tuple[tuple[str, Calibration], ...]":
-    """For each geolevel, the least noise with which it keeps the epsilon zCDP allows it to claim.
+    """For each geolevel, the smallest noise whose exact epsilon is at most what zCDP alone gives for the present noise.
 
     Args:
         strategy: Gaussian strategy.
         delta: Delta of the epsilons compared.
     Returns:
-        (geolevel, calibration): variances times `factor` give exactly what zCDP says of the variances as they are.
+        For each geolevel, its name and a calibration. Its variances are the present ones times `factor`.
     Raises:
         BudgetError: the strategy's noise is not Gaussian, or delta is out of range.
     """

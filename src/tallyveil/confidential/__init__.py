@@ -1,1 +1,1 @@
-"""The wall: the only floor that sees records or true counts."""
+"""The wall: the only package that sees records or true counts."""

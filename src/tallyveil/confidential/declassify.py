@@ -1,4 +1,4 @@
-"""The one door through which true counts leave the wall without noise, for evaluation."""
+"""The only way in which true counts leave the wall without noise, for evaluation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,13 +38,13 @@ def declassify_truth(
     ledger: Ledger,
     reason: str,
 ) -> tuple[PublicCounts, ...]:
-    """Hand out the true counts of every geolevel, after writing so into the ledger.
+    """Return the true counts of every geolevel, after recording this in the ledger.
 
     Args:
         path, geocode, count, columns, schema, spine: As in `read_records`.
-        ledger: Ledger of the release; receives a non-private event before anything is returned.
-        reason: Why, in words; stands in the ledger.
-    Privacy: none. Whatever is computed from the result must be marked as not private.
+        ledger: Ledger of the release. A non-private event is written to it before anything is returned.
+        reason: The reason in words, for the ledger.
+    Privacy: none. Everything computed from the result must be marked as not private.
     """
     finest = read_records(path, geocode=geocode, count=count, columns=columns, schema=schema, spine=spine)
     _enter(ledger, reason)
@@ -62,17 +62,17 @@ def declassify_groups(
     ledger: Ledger,
     reason: str,
 ) -> Iterator[tuple[LevelSet, TrueGroups]]:
-    """Hand out the true counts of SafeTab's population groups, after writing so into the ledger.
+    """Return the true counts of SafeTab's population groups, after recording this in the ledger.
 
     Args:
         persons: The people of one run.
         regions: Its geography.
         sets: Level sets to count.
-        ledger: Ledger of the release; receives a non-private event before anything is counted.
-        reason: Why, in words; stands in the ledger.
+        ledger: Ledger of the release. A non-private event is written to it before anything is counted.
+        reason: The reason in words, for the ledger.
     Returns:
-        Every level set with its groups that somebody is in, one after the other.
-    Privacy: none. Whatever is computed from the result must be marked as not private.
+        Every level set with its nonempty groups, one after the other.
+    Privacy: none. Everything computed from the result must be marked as not private.
     """
     measurer = exact_group_measurer(persons, regions, ledger=ledger, reason=reason)
     return ((one, _true_groups(measurer, one)) for one in sets)
@@ -86,7 +86,7 @@ def declassify_households(
     ledger: Ledger,
     reason: str,
 ) -> Iterator[tuple[HouseholdSet, ListedGroups, tuple[NDArray[np.int64], ...]]]:
-    """Hand out the true cells of SafeTab-H's groups, after writing so into the ledger.
+    """Return the true cells of SafeTab-H's groups, after recording this in the ledger.
 
     Args:
         households: The households of one run, by table.
@@ -94,8 +94,8 @@ def declassify_households(
         groups: Sets and their groups.
         ledger, reason: As in `declassify_groups`.
     Returns:
-        Every set with its groups, and the true cells of the groups of each detail.
-    Privacy: none. Whatever is computed from the result must be marked as not private.
+        Every set with its groups and, for each detail, the true cells of the groups with this detail.
+    Privacy: none. Everything computed from the result must be marked as not private.
     """
     measurer = exact_household_measurer(households, regions, ledger=ledger, reason=reason)
     return ((one, own, measurer.measure(one, own)) for one, own in groups)
@@ -104,11 +104,11 @@ def declassify_households(
 def exact_group_measurer(
     persons: ConfidentialPersons, regions: Regions, *, ledger: Ledger, reason: str
 ) -> GroupMeasurer:
-    """A measurer of population groups that adds no noise, after writing so into the ledger.
+    """A measurer of population groups that adds no noise, made after recording this in the ledger.
 
     Args:
         persons, regions, ledger, reason: As in `declassify_groups`.
-    Privacy: none. Whatever is computed from its measurements must be marked as not private.
+    Privacy: none. Everything computed from its measurements must be marked as not private.
     """
     _enter(ledger, reason)
     return GroupMeasurer(persons, regions, _NoNoise())
@@ -117,11 +117,11 @@ def exact_group_measurer(
 def exact_household_measurer(
     households: Mapping[str, ConfidentialPersons], regions: Regions, *, ledger: Ledger, reason: str
 ) -> HouseholdMeasurer:
-    """A measurer of groups of households that adds no noise, after writing so into the ledger.
+    """A measurer of groups of households that adds no noise, made after recording this in the ledger.
 
     Args:
         households, regions, ledger, reason: As in `declassify_households`.
-    Privacy: none. Whatever is computed from its measurements must be marked as not private.
+    Privacy: none. Everything computed from its measurements must be marked as not private.
     """
     _enter(ledger, reason)
     return HouseholdMeasurer(households, regions, _NoNoise())
@@ -133,20 +133,20 @@ def _enter(ledger: Ledger, reason: str) -> None:
 
 
 class _NoNoise:
-    """Adds nothing: what is measured with it is the truth."""
+    """A noise source that adds nothing, so that the measurements are the true counts."""
 
     def add_dense(
         self, law: Law, geolevel: int, query: int, geounits: Any, counts: NDArray[np.int64]
     ) -> None:
-        """Leave counts as they are."""
+        """Leave the counts unchanged."""
 
     def at(self, law: Law, geolevel: int, query: int, geounits: Any, answers: Any) -> NDArray[np.int64]:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros(len(answers), np.int64)
 
 
 def _true_groups(measurer: GroupMeasurer, one: LevelSet) -> TrueGroups:
-    """Every group that somebody is in gets the finest table where 1 is enough for it."""
+    """All nonempty groups. Every group that may have a table and contains somebody gets the finest table."""
     exact = replace(one, thresholds=(1, 1, 1), keep_above=None)
     everywhere = np.arange(len(measurer.regions.ids[one.geography]), dtype=np.int64)
     parts = []

@@ -1,18 +1,12 @@
-"""Sparse true counts of one geolevel. Confidential: never printed, never handed through the wall."""
+"""Sparse true counts of one geolevel. Confidential: never printed, never passed through the wall."""
 
 import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import (
-    ENTRIES_AT_ONCE,
-    Int64Array,
-    NarrowArray,
-    compress_rows,
-    sum_families,
-    triplets_of,
-)
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, compress_rows, sum_families, triplets_of
 from tallyveil.universe.query_group import QueryGroup
 
 REDACTED: Final = "<redacted>"
@@ -24,13 +18,13 @@ class ConfidentialHistogram:
 
     Attributes:
         geolevel: Name of the geolevel.
-        offsets: Cells of geounit g are `cells[offsets[g]:offsets[g + 1]]`; shape (n_geounits + 1,).
+        offsets: The cells of geounit g are `cells[offsets[g]:offsets[g + 1]]`; shape (n_geounits + 1,).
         cells: Cell numbers of the schema, ascending within a geounit; int32 or int64, shape (n_entries,).
-        counts: Persons, at least 1; int32 or int64, shape (n_entries,).
+        counts: Numbers of records, at least 1; int32 or int64, shape (n_entries,).
     """
 
     geolevel: str
-    offsets: Int64Array
+    offsets: Integers
     cells: NarrowArray
     counts: NarrowArray
 
@@ -39,25 +33,25 @@ class ConfidentialHistogram:
 
     @property
     def n_geounits(self) -> int:
-        """Number of geounits, also the empty ones."""
+        """Number of geounits, including empty ones."""
         return len(self.offsets) - 1
 
     @property
     def total(self) -> int:
-        """Persons of all geounits. Confidential."""
+        """Number of records in all geounits. Confidential."""
         return int(self.counts.sum(dtype="int64"))
 
-    def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
+    def rows(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
+        """Triplets (row counted from `start`, cell, count) of geounits start to stop - 1, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)
 
-    def answers(self, query: QueryGroup, start: int, stop: int) -> Int64Array:
-        """True answers of a query for geounits start..stop, shape (stop - start, query.size)."""
+    def answers(self, query: QueryGroup, start: int, stop: int) -> Integers:
+        """True answers of a query for geounits start to stop - 1, shape (stop - start, query.size)."""
         rows, cells, counts = self.rows(start, stop)
         return query.apply(rows, cells, counts, stop - start)
 
     def digest(self) -> bytes:
-        """SHA-256 of the counts; one record more, less or other gives another digest, the dtype does not."""
+        """SHA-256 of the counts. Any change of a record's cell or geounit changes it; the integer type does not."""
         digest = hashlib.sha256(self.geolevel.encode("utf-8"))
         for array in (self.offsets, self.cells, self.counts):
             digest.update(len(array).to_bytes(8, "little"))
@@ -67,9 +61,9 @@ class ConfidentialHistogram:
 
 
 def histogram_from_triplets(
-    geolevel: str, n_geounits: int, rows: Int64Array, cells: Int64Array, counts: Int64Array
+    geolevel: str, n_geounits: int, rows: Integers, cells: Integers, counts: Integers
 ) -> ConfidentialHistogram:
-    """Sort and sum (geounit, cell, count) triplets; zero counts are dropped."""
+    """Sort and sum (geounit, cell, count) triplets. Zero sums are dropped."""
     return ConfidentialHistogram(geolevel, *compress_rows(n_geounits, rows, cells, counts))
 
 

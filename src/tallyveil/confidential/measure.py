@@ -1,10 +1,11 @@
-"""Measuring: true answers plus exact addressed noise, for any block of geounits and answers."""
+"""Measuring: true answers plus exact addressed noise, for any block of geounits and any set of answers."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import BudgetError
@@ -13,26 +14,27 @@ from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.counts import Int64Array, rows_between
+from tallyveil.universe.counts import rows_between
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Measurer:
-    """Noisy answers of every measured query at every geolevel, computed when asked for.
+    """Noisy answers of every measured query at every geolevel, computed on request.
 
-    The noise of an answer is a pure function of the run key and the answer's address (geolevel, query,
-    geounit, answer), so any split of the work, and any repetition of it, gives the same measurements.
+    The noise of an answer is a pure function of the run key and the answer's address (geolevel, query, geounit,
+    answer). So any division of the work, and any repetition, gives the same measurements.
 
     Attributes:
         histograms: True counts of every geolevel, root first. Confidential.
         schema: The universe.
-        allocation: Which queries are measured where, with which law.
+        allocation: Which queries are measured where, and with which law of noise.
         noise: Addressed noise of this run, bound to the records, the geography and the plan.
 
-    Privacy: all answers together cost `allocation.event()`, whichever of them are asked for, because every
-    answer asked for is one fixed draw (errata and DESIGN: addressed noise; Canonne, Kamath, Steinke 2020, Thm 4).
+    Privacy: all answers together cost `allocation.event()`. Requesting only some answers, or requesting one repeatedly,
+    does not cost more, because each answer has one fixed draw. Source for the cost of Gaussian noise: Canonne, Kamath,
+    Steinke 2020, Theorem 4.
     """
 
     histograms: tuple[ConfidentialHistogram, ...]
@@ -44,26 +46,26 @@ class Measurer:
         return f"Measurer(geolevels={self.allocation.spine.geolevels!r}, histograms={REDACTED}, noise={REDACTED})"
 
     def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
     ) -> NoisyMeasurements:
-        """Noisy values of the listed answers for geounits start..stop of a geolevel.
+        """Noisy values of the listed answers for geounits start to stop - 1 of a geolevel.
 
         Args:
             geolevel: Name of the geolevel.
             query: A query that is measured there.
             start: First geounit.
             stop: One past the last geounit.
-            answers: Answer numbers of the query, ascending, distinct.
+            answers: Different answer numbers of the query, ascending.
         Returns:
-            Values of shape (stop - start, len(answers)), int64; may be negative. Of a geounit that is not
-            measured nothing is told: its values are 0.
+            Values of shape (stop - start, len(answers)), int64, possibly negative. Unmeasured geounits get value 0 and
+            infinite variance.
         """
         level = self.allocation.spine.level_index(geolevel)
         number = self.allocation.strategy.queries(geolevel).index(query)
         group = self.schema.query(query)
         position = self.allocation.positions(geolevel)[start:stop]
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
-        # One law for each share; as a rule all geounits of a geolevel have the same.
+        # There is one law for each share. Usually all geounits of a geolevel have the same share.
         for share, law in self.allocation.laws(geolevel, query).items():
             rows = np.flatnonzero(position == share)
             own = self._noise(law, (level, number), start + rows, group.size, answers)
@@ -82,9 +84,9 @@ class Measurer:
         q: int,
         position: NDArray[np.int32],
         number: tuple[int, int],
-        out: Int64Array,
+        out: Integers,
     ) -> None:
-        """Noise of the values wanted of one query; `number` is that of its geolevel and its own."""
+        """Noise of one query's wanted values. `number` is (number of the geolevel, number of the query)."""
         geounits, answers = wanted.addresses(q)
         share_of = position[geounits]
         drawn = 0
@@ -100,21 +102,21 @@ class Measurer:
             raise _unmeasured(wanted.geolevel)
 
     def _noise(
-        self, law: Law, number: tuple[int, int], geounits: Int64Array, size: int, answers: Int64Array
-    ) -> Int64Array:
-        """Noise of some answers of a query of so many; `number` is that of its geolevel and its own."""
+        self, law: Law, number: tuple[int, int], geounits: Integers, size: int, answers: Integers
+    ) -> Integers:
+        """Noise of some answers of a query with `size` answers. `number` is as in `_draw`."""
         if len(answers) == size:
             return self.noise.dense(law, *number, geounits, size).astype(np.int64, copy=False)
         grid = np.repeat(geounits, len(answers)), np.tile(answers, len(geounits))
         return self.noise.at(law, *number, *grid).reshape(len(geounits), len(answers))
 
-    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
-        """Noisy values of the answers that consecutive families need: those of `measure`, in bulk.
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
+        """Noisy values of the answers that consecutive families need. The values are those of `measure`.
 
         Args:
-            wanted: Which answers of which geounits.
+            wanted: The geounits and their answers.
         Returns:
-            Values laid out as `wanted` says; may be negative.
+            Values in the layout of `wanted`, possibly negative.
         """
         allocation = self.allocation
         level = allocation.spine.level_index(wanted.geolevel)
@@ -143,17 +145,17 @@ class Measurer:
 
 
 def _add_true_answers(
-    values: Int64Array,
+    values: Integers,
     histogram: ConfidentialHistogram,
     group: QueryGroup,
     start: int,
     stop: int,
-    answers: Int64Array,
-    wanted: Int64Array,
+    answers: Integers,
+    wanted: Integers,
 ) -> None:
-    """Add the true answers of some of the geounits start..stop in place, in integers.
+    """Add the true answers of some of the geounits start to stop - 1 in place, in integers.
 
-    Answers that are not listed, and geounits that are not wanted, are passed over.
+    Answers that are not listed and geounits that are not wanted are ignored.
     """
     rows, cells, counts = histogram.rows(start, stop)
     if len(wanted) < stop - start:

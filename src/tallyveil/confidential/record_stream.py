@@ -1,4 +1,4 @@
-"""Reading a file of records a piece at a time: from text or Parquet to parsed numbers, and which rules they break."""
+"""Reads a file of records in pieces: from text or Parquet to parsed numbers, and to the rules that values break."""
 
 import io
 from collections import deque
@@ -19,13 +19,13 @@ from tallyveil.kernels.records.text_records import parse_rows
 from tallyveil.safetab.files import FileFormat, Word, collect_file, scan_file, unreadable
 
 PIECE: Final = 1 << 23
-"""Bytes of text parsed at once: about 100,000 records."""
+"""Number of bytes of text parsed at once: about 100,000 records."""
 
 ROWS: Final = 1 << 17
-"""Rows of Parquet parsed at once. They are read as slices: a batched reader runs ahead and keeps all it has read."""
+"""Number of Parquet rows parsed at once. They are read as slices, because a batched reader reads far ahead."""
 
 AHEAD: Final = 2
-"""Pieces that are parsed, on threads of their own, while earlier ones are worked on."""
+"""Number of pieces that are parsed on other threads while earlier ones are processed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -33,8 +33,8 @@ class ParsedRecords:
     """Some consecutive records of a file. Confidential.
 
     Attributes:
-        values: Every column as a number, 0 where its rule is broken; int32, shape (records, columns).
-        broken: Columns with a value that their rule does not allow; shape (columns,).
+        values: Every column as a number, 0 if the value breaks its rule; int32, shape (records, columns).
+        broken: Whether each column has a value that its rule does not allow; shape (columns,).
     """
 
     values: NDArray[np.int32]
@@ -45,10 +45,10 @@ class ParsedRecords:
 
 
 def most_records(path: Path, form: FileFormat) -> int:
-    """At least as many as the file has records, or one of them breaks a rule.
+    """An upper bound on the number of records in the file, if no record breaks a rule.
 
     Args:
-        path, form: As in `parsed_records`, whose errors it raises.
+        path, form: As in `parsed_records`, whose errors it may raise.
     """
     scan = scan_file(path, form)
     if path.suffix == ".parquet":
@@ -62,16 +62,16 @@ def most_records(path: Path, form: FileFormat) -> int:
 
 
 def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
-    """The records of a file in order, some at a time; memory does not grow with their number.
+    """The records of a file in order, in parts. The memory needed does not grow with their number.
 
     Args:
-        path: Text or Parquet.
-        form: Its format, whose columns have a `NumberRule` each.
+        path: Text or Parquet file.
+        form: Its format. Each of its columns must have a `NumberRule`.
     Raises:
-        ConfigError: the header is not the format's.
+        ConfigError: the header is not that of the format.
         SchemaError: the file is empty.
-        StoreError: the file cannot be read, or lines differ in their number of columns.
-    Privacy: errors name the file and the kind of failure only.
+        StoreError: the file cannot be read, or lines have different numbers of columns.
+    Privacy: errors name only the file and the kind of failure.
     """
     scan = scan_file(path, form)  # checks the header
     rules = np.array([_rule(form, number) for number in range(len(form.rules))], np.int64)
@@ -89,7 +89,7 @@ def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
 
 
 def _parsed(piece: bytes, rules: NDArray[np.int64]) -> ParsedRecords | None:
-    """The records of some lines, or None if one has another number of columns."""
+    """The records of some lines, or None if a line has another number of columns."""
     data = np.frombuffer(piece, np.uint8)
     values = np.empty((len(data) // len(rules) + 1, len(rules)), np.int32)
     broken = np.zeros(len(rules), bool)
@@ -105,14 +105,14 @@ def _rule(form: FileFormat, column: int) -> tuple[int, int, int, int, int]:
 
 
 def _text_pieces(path: Path) -> Iterator[bytes]:
-    """Whole lines after the header, about `PIECE` bytes at a time."""
+    """Complete lines after the header, about `PIECE` bytes at a time."""
     try:
         with path.open("rb") as opened:
             opened.readline()
             rest = b""
             while piece := opened.read(PIECE):
                 end = piece.rfind(b"\n") + 1
-                if not end:  # no line of the formats is as long as that
+                if not end:  # no line of the formats is this long
                     if len(rest) + len(piece) > PIECE:
                         raise _ragged(path)
                     rest += piece
@@ -126,10 +126,10 @@ def _text_pieces(path: Path) -> Iterator[bytes]:
 
 
 def _parquet_pieces(path: Path, scan: pl.LazyFrame) -> Iterator[bytes]:
-    """The same rows as the text of them.
+    """The rows of a Parquet file, as the text that a text file would have.
 
     Raises:
-        StoreError: a value holds the end of a line, which could make several records of one row.
+        StoreError: a value contains the end of a line, which could turn one row into several records.
     """
     n = collect_file(scan.select(pl.len()), path).item()
     for first in range(0, n, ROWS):

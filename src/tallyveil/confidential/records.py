@@ -1,4 +1,4 @@
-"""Reading people: from a table of records to the true histogram, with errors that show no record."""
+"""Reads records: from a table to the true histogram, with errors that show no record."""
 
 import logging
 from collections.abc import Mapping
@@ -31,23 +31,23 @@ def read_records(
     schema: Schema,
     spine: Spine,
 ) -> ConfidentialHistogram:
-    """Read a table of people, in batches, into the true histogram of the finest geolevel.
+    """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
-    Memory follows the histogram, not the table. Tables sorted by geocode are read fastest.
+    The memory needed depends on the histogram, not on the table. Tables sorted by geocode are read fastest.
 
     Args:
-        path: Parquet or CSV; one row a person, or one row a count.
+        path: Parquet or CSV file, with one row for each record, or with a column of counts.
         geocode: Column of the finest geocode (text).
-        count: Column of non-negative whole counts, or None for one row a person.
-        columns: Column of every attribute, by attribute name; its values are level names.
-        schema: The universe the records must fit.
-        spine: The hierarchy their geocodes must be in.
+        count: Column of non-negative integer counts, or None if each row is one record.
+        columns: Column of every attribute, by attribute name. Its values are names of levels.
+        schema: The universe that the records must fit.
+        spine: The hierarchy that must contain their geocodes.
     Raises:
-        SchemaError: a value is no level of its attribute, a count is negative, missing or not whole, counts are too
+        SchemaError: a value is not a level of its attribute, a count is negative, missing or fractional, counts are too
             large (`LARGEST_COUNT`), or a record lies in a structural zero.
         GeographyError: a record's geocode is not in the geography table.
         ConfigError, StoreError: the file or a column is missing or unreadable.
-    Privacy: messages name columns and rules only, never a value, a geocode or a number of records.
+    Privacy: messages name only columns and rules, never a value, a geocode or a number of records.
     """
     wanted = [geocode, *columns.values(), *([count] if count else [])]
     frame = scan_table(path, wanted, "records", confidential=True)
@@ -73,14 +73,14 @@ def read_records(
 
 
 def _coded(geocode: str, count: str | None, columns: Mapping[str, str], schema: Schema) -> list[pl.Expr]:
-    """The geocode as text, level codes (null: no level), and the count (null: none that is whole)."""
+    """The geocode as text, level codes (null for an unknown level), and the count (null if it is not an integer)."""
     coded = [pl.col(geocode).cast(pl.String).alias(GEOCODE)]
     for attribute in schema.attributes:
         levels = pl.Enum(list(attribute.levels))
         code = pl.col(columns[attribute.name]).cast(pl.String).cast(levels, strict=False).to_physical()
         coded.append(code.alias(_code_column(attribute.name)))
     if count is not None:
-        # A count that is no whole number becomes null and is refused below; a strict cast would quote it.
+        # A count that is not an integer becomes null and is refused below. A strict cast would quote it in its error.
         whole = pl.col(count).cast(pl.Int64, strict=False)
         exact = whole.cast(pl.Float64) == pl.col(count).cast(pl.Float64, strict=False)
         coded.append(pl.when(exact).then(whole).alias(WEIGHT))
@@ -98,7 +98,7 @@ def _cells(batch: pl.DataFrame, schema: Schema) -> np.ndarray:
 
 @dataclass(slots=True)
 class _Problems:
-    """What is wrong with the records so far: which rules are broken, never where."""
+    """The rules that the records read so far break, without where they break them."""
 
     path: Path
     geocode: str
@@ -114,7 +114,7 @@ class _Problems:
     _persons: int = field(default=0, repr=False)
 
     def look(self, batch: pl.DataFrame, rows: np.ndarray, counts: pl.Series | None) -> bool:
-        """Note what is wrong with a batch; returns whether its cells can be numbered."""
+        """Note what is wrong with a batch. Returns whether its cells can be numbered."""
         self.bad_counts |= counts is not None and bool((counts.null_count() > 0) or (counts < 0).any())
         bad = {name for name in self.schema.attribute_names if batch[_code_column(name)].null_count()}
         self.bad_attributes |= bad
@@ -126,9 +126,9 @@ class _Problems:
         self.impossible |= not bool(self.schema.possible(cells).all())
 
     def look_at_sizes(self, persons: np.ndarray) -> bool:
-        """Note whether a count, or all so far together, are too large; returns whether they may be added up.
+        """Note whether a count, or the sum of all counts so far, is too large. Returns whether they may be added up.
 
-        No sum here overflows: a batch has fewer than 2**30 rows, each of at most 2**32.
+        No sum here overflows, because a batch has fewer than 2**30 rows and each count is at most 2**32.
         """
         if not self.too_many and persons.size:
             self.too_many = int(persons.max()) > LARGEST_COUNT
@@ -138,7 +138,7 @@ class _Problems:
         return not self.too_many
 
     def refuse(self) -> None:
-        """Raise one error that tells every problem, if there is any."""
+        """Raise one error that names every problem, if there is any."""
         problems: list[TallyveilError] = []
         if self.bad_counts:
             problems.append(self._counts_problem())
@@ -198,7 +198,7 @@ class _Problems:
 
 
 def _together(problems: list[TallyveilError]) -> TallyveilError:
-    """One error that shows every problem at once, of the first problem's kind."""
+    """One error that names all problems. It has the type of the first problem."""
     if len(problems) == 1:
         return problems[0]
     lines = [f"{len(problems)} problems with the records:"] + [f"- {problem}" for problem in problems]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_measure import ANSWERS_AT_ONCE, GROUPS_AT_ONCE, AddressedNoise
 from tallyveil.confidential.safetab_records import Columns, ConfidentialPersons, read_coded_records
@@ -17,17 +18,15 @@ from tallyveil.safetab.households import HOUSEHOLDS as FORM
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdSet
 from tallyveil.safetab.regions import Regions
 
-Int64Array = NDArray[np.int64]
-
 
 def read_households(
     folder: Path, plan: HouseholdPlan, regions: Mapping[str, Regions]
 ) -> dict[str, dict[str, ConfidentialPersons]]:
-    """Read and check household-records; each run's households once for each table, with that table's finest cells.
+    """Read and check household-records. For each run and table, return the households with that table's finest cells.
 
     Raises:
-        ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, whose rules and wording these are.
-    Privacy: messages name the file, columns and rules only.
+        ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, with the same rules and messages.
+    Privacy: messages name only the file, columns and rules.
     """
     return read_coded_records(folder, FORM, _finest_cells, plan.config, plan.files, regions)
 
@@ -45,8 +44,8 @@ class HouseholdMeasurer:
         regions: The public geography.
         noise: Addressed noise of this run.
 
-    Privacy: a record moves one cell of each of at most `stability` groups of a set by one; which detail a group has
-        is public before. So a set costs `stability` counts with its law. Asking again gives the same noise.
+    Privacy: a record changes one cell by one in each of at most `stability` groups of a set. The detail of a group is
+        already public. So a set costs `stability` counts with its law. Repeated requests give the same noise.
     """
 
     households: Mapping[str, ConfidentialPersons]
@@ -56,7 +55,7 @@ class HouseholdMeasurer:
     def __repr__(self) -> str:
         return f"HouseholdMeasurer(households={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Int64Array, ...]:
+    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
         """Noisy cells of the groups of each detail, in the order of `groups`."""
         finest = self._count(one, groups)
         return tuple(
@@ -64,8 +63,8 @@ class HouseholdMeasurer:
             for number in range(len(one.table.details))
         )
 
-    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Int64Array:
-        """True finest cells of every group, some regions at a time."""
+    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Integers:
+        """True finest cells of every group, computed for some regions at a time."""
         homes = self.households[one.table.name]
         blocks = self.regions.blocks_of(one.geography)
         finest = np.zeros((len(groups.regions) + 1, max(one.table.finest_of) + 1), np.int64)
@@ -83,7 +82,7 @@ class HouseholdMeasurer:
             count_tables(*people, *maps, slots, finest)
         return finest[:-1]
 
-    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Int64Array) -> Int64Array:
+    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Integers) -> Integers:
         detail = one.table.details[number]
         values = np.zeros((len(finest), detail.n_cells), np.int64)
         for cell, into in enumerate(detail.cell_of):

@@ -1,4 +1,4 @@
-"""Measuring population groups: true counts of a few regions at a time, plus exact addressed noise."""
+"""Measures population groups: true counts of a few regions at a time, plus exact addressed noise."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.kernels.records.safetab_groups import (
@@ -26,19 +27,19 @@ from tallyveil.safetab.addresses import (
     query_number,
 )
 from tallyveil.safetab.ages import DETAILS, FINEST_CELLS
-from tallyveil.safetab.measurements import GroupMeasurements, Int64Array, TableMeasurements
+from tallyveil.safetab.measurements import GroupMeasurements, TableMeasurements
 from tallyveil.safetab.plan import LevelSet
 from tallyveil.safetab.regions import BlocksOf, Regions
 
 GROUPS_AT_ONCE = 1 << 18
-"""Groups measured in one part: the counts of a part stay near the processor."""
+"""Number of groups measured in one part, so that the counts of a part fit into the processor's cache."""
 
 KEEP_ALL = -(2**62)
 ANSWERS_AT_ONCE = 1 << 20
 
 
 class AddressedNoise(Protocol):
-    """What measuring asks of a noise source (`tallyveil.noise.source.NoiseSource`)."""
+    """The methods of a noise source that measuring needs (`tallyveil.noise.source.NoiseSource`)."""
 
     def add_dense(
         self, law: Law, geolevel: int, query: int, geounits: Any, counts: NDArray[np.int64]
@@ -53,16 +54,16 @@ class AddressedNoise(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class GroupMeasurer:
-    """Noisy counts of the population groups of one run, computed when asked for.
+    """Noisy counts of the population groups of one run, computed on request.
 
     Attributes:
         persons: The people. Confidential.
         regions: The public geography.
         noise: Addressed noise of this run, bound to the records, the geography and the plan.
 
-    Privacy: all groups of all level sets together cost what `RunPlan.event` says: a record moves the totals of at most
-        `stability` groups of a region by one, in stage 1 and, given its outcome, one cell of each in stage 2
-        (SafeTab, Haney et al., Lemmas 9, 10 and 12). Asking again gives the same noise.
+    Privacy: all groups of all level sets together cost `RunPlan.event`. In stage 1, a record changes the totals of at
+        most `stability` groups of a region by one. In stage 2, given the outcome of stage 1, it changes one cell of
+        each of them (SafeTab, Haney et al., Lemmas 9, 10 and 12). Repeated requests give the same noise.
     """
 
     persons: ConfidentialPersons
@@ -72,8 +73,8 @@ class GroupMeasurer:
     def __repr__(self) -> str:
         return f"GroupMeasurer(run={self.regions.run!r}, persons={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: LevelSet, regions: Int64Array) -> Iterator[GroupMeasurements]:
-        """Measure all groups of some regions of a level set, in parts of bounded size.
+    def measure(self, one: LevelSet, regions: Integers) -> Iterator[GroupMeasurements]:
+        """Measure all groups of some regions of a level set, in parts of limited size.
 
         Args:
             one: The level set.
@@ -84,7 +85,7 @@ class GroupMeasurer:
         for first in range(0, len(regions), n_rows):
             yield self._part(one, np.ascontiguousarray(regions[first : first + n_rows]), blocks)
 
-    def _part(self, one: LevelSet, regions: Int64Array, blocks: BlocksOf) -> GroupMeasurements:
+    def _part(self, one: LevelSet, regions: Integers, blocks: BlocksOf) -> GroupMeasurements:
         view, n_adaptive = one.view, one.view.n_adaptive
         people = (regions, *blocks, *self.persons.coded())
         maps = (view.alone_of, view.combination_of, view.ethnicity_of)
@@ -109,16 +110,16 @@ class GroupMeasurer:
         return GroupMeasurements(regions, stage_1, detail, totals, listed, tables, total_only)
 
     def _add(
-        self, one: LevelSet, measured: int, law: Law, regions: Int64Array, counts: NDArray[np.int64]
+        self, one: LevelSet, measured: int, law: Law, regions: Integers, counts: NDArray[np.int64]
     ) -> None:
         if counts.size:
             query = query_number(one.level, measured)
             self.noise.add_dense(law, GEOLEVELS[one.geography], query, regions, counts)
 
     def _tables(
-        self, one: LevelSet, regions: Int64Array, detail: NDArray[np.int8], finest: Int64Array
+        self, one: LevelSet, regions: Integers, detail: NDArray[np.int8], finest: Integers
     ) -> tuple[TableMeasurements, TableMeasurements, TableMeasurements]:
-        """Noisy tables of the groups with detail 1, 2 and 3; `finest` has a row for each, in order."""
+        """Noisy tables of the groups with detail 1, 2 and 3. `finest` has one row for each such group, in order."""
         chosen = np.flatnonzero(detail)
         of_chosen = detail.reshape(-1)[chosen]
         first, second, third = (
@@ -128,7 +129,7 @@ class GroupMeasurer:
         return first, second, third
 
     def _table(
-        self, one: LevelSet, number: int, regions: Int64Array, places: Int64Array, finest: Int64Array
+        self, one: LevelSet, number: int, regions: Integers, places: Integers, finest: Integers
     ) -> TableMeasurements:
         detail = DETAILS[number - 1]
         values = detail.collapse(finest)

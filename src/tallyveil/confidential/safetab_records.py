@@ -1,4 +1,4 @@
-"""Reading SafeTab's person records: from text to compact arrays, with errors that show no record."""
+"""Reads SafeTab's person records: from text to compact arrays, with errors that show no record."""
 
 import hashlib
 import logging
@@ -31,20 +31,21 @@ AGES_23: Final = 23
 
 Columns = Mapping[str, NDArray[np.int32]]
 CellsOf = Callable[[Columns], Mapping[str, NDArray[np.int8]]]
-"""From the numbers of a record's columns to what is tabulated of it, by name."""
+"""A function from the numbers in a record's columns to the cells that are tabulated, by name."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ConfidentialPersons:
-    """The people of one run, block by block: 7 bytes each, and more only for those of several codes. Confidential.
+    """The people of one run, sorted by block: 7 bytes each, and more for people with several codes. Confidential.
 
     Attributes:
         run: "US" or "PR".
-        start: Where each block's people begin; int64, shape (blocks + 1,).
-        races: The position of a person's only race code, or ~p where theirs begin at p in `lists`; int32.
-        lists: Positions of the codes of people with several, -1 after each person's; int16.
+        start: Start of each block's people; int64, shape (blocks + 1,).
+        races: For a person with one race code, its position; for one with several, ~p if they start at p in `lists`;
+            int32.
+        lists: Positions of the codes of people with several codes, with -1 after each person's codes; int16.
         ethnicity: Position of the ethnicity code; int16.
-        cells: What is tabulated: sex by age, 46 cells; int8.
+        cells: The tabulated cell, one of 46 for sex by age; int8.
     """
 
     run: str
@@ -58,7 +59,7 @@ class ConfidentialPersons:
         return f"ConfidentialPersons(run={self.run!r}, records={REDACTED})"
 
     def coded(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int16], NDArray[np.int16]]:
-        """Who is where and of which codes, in the order that the counting kernels take them."""
+        """Blocks and codes of the people, as the counting kernels take them."""
         return self.start, self.races, self.lists, self.ethnicity
 
     def digest(self) -> bytes:
@@ -73,19 +74,19 @@ class ConfidentialPersons:
 def read_persons(
     folder: Path, config: SafetabConfig, files: IterationFiles, regions: Mapping[str, Regions]
 ) -> dict[str, ConfidentialPersons]:
-    """Read and check the person records of every run (all three phases), in one streaming pass.
+    """Read and check the person records of all runs in one streaming pass: format, lists of codes, and domains.
 
-    People in states of no run are checked for their format and otherwise left out.
+    People in states that belong to no run are checked for their format, and are otherwise ignored.
 
     Args:
-        folder: Holds person-records as `.txt` or `.parquet`.
-        config: States, and how many race codes are read.
+        folder: Folder with person-records as `.txt` or `.parquet`.
+        config: States, and the number of race codes to read.
         files: Known codes.
         regions: Blocks of each run.
     Raises:
-        ConfigError, StoreError: header or file.
-        SchemaError, GeographyError: rules that records break, all of them at once.
-    Privacy: messages name the file, columns and rules only; never a value, a row or a number of records.
+        ConfigError, StoreError: the header is wrong, or the file is missing or unreadable.
+        SchemaError, GeographyError: the records break rules.
+    Privacy: messages name only the file, columns and rules; never a value, a row or a number of records.
     """
     found = read_coded_records(folder, PERSONS, _sex_by_age, config, files, regions)
     logger.info("person records read and valid")
@@ -105,15 +106,15 @@ def read_coded_records(
     files: IterationFiles,
     regions: Mapping[str, Regions],
 ) -> dict[str, dict[str, ConfidentialPersons]]:
-    """Read and check records that have blocks, race codes and an ethnicity code; raises as `read_persons`.
+    """Read and check records with blocks, race codes and an ethnicity code. It raises the errors of `read_persons`.
 
     Args:
-        folder: Holds the file.
+        folder: Folder with the file.
         form: Its format.
-        cells_of: What is tabulated.
+        cells_of: Computes the cells that are tabulated.
         config, files, regions: As in `read_persons`.
     Returns:
-        For each run, and each name that `cells_of` gives, the records with those cells; the rest they share.
+        For each run and each name from `cells_of`, the records with those cells. All other arrays are shared.
     """
     path = find_file(folder, form)
     faults = _Faults(np.zeros(len(form.columns), bool), np.zeros(config.max_race_codes + 1, bool))
@@ -129,7 +130,7 @@ def read_coded_records(
         gap, later = check_lists(part.values[:, races], config.max_race_codes)
         faults.gap |= gap
         faults.later |= later
-        if not faults.broken.any():  # else only formats are told, and there may be more records than room
+        if not faults.broken.any():  # otherwise there may be more records than room
             for coder in coders:
                 coder.add(part, faults.unknown)
     if not n_rows:
@@ -141,14 +142,14 @@ def read_coded_records(
 
 @dataclass(slots=True)
 class _Faults:
-    """Rules that records were seen to break: a yes or no each.
+    """For each rule, whether records break it.
 
     Attributes:
-        broken: Formats, by column.
-        unknown: Codes that are not in their file, by race column and for the ethnicity column last.
-        gap: A race code after a Null.
-        later: A code beyond those that are read.
-        lost: A block that is not in the geography.
+        broken: Whether each column has a value of the wrong format.
+        unknown: Whether each race column, and last the ethnicity column, has a code that is not in the file of codes.
+        gap: Whether there is a race code after a Null.
+        later: Whether there is a code beyond those that are read.
+        lost: Whether there is a block that is not in the geography.
     """
 
     broken: NDArray[np.bool_]
@@ -158,7 +159,7 @@ class _Faults:
     lost: bool = False
 
     def require_none(self, path: Path, form: FileFormat, config: SafetabConfig) -> None:
-        """Raise what there is, phase by phase."""
+        """Raise one error for the first of three kinds of rules that is broken: formats, lists of codes, domains."""
         raise_all(self._formats(path, form), f"the {form.stem}")
         raise_all(self._lists(path, config), f"the {form.stem}")
         raise_all(self._domains(path), f"the {form.stem}")
@@ -218,7 +219,7 @@ class _Faults:
 
 
 class _RunCoder:
-    """Collects the records of one run as compact arrays, and puts them in the order of their blocks."""
+    """Collects the records of one run in compact arrays, and sorts them by block."""
 
     def __init__(
         self,
@@ -242,7 +243,7 @@ class _RunCoder:
         bounds = np.arange(100 * COUNTIES + 1, dtype=np.int64) * 10**10
         self._counties = np.searchsorted(regions.blocks, bounds)
         self._cells_of = cells_of
-        # Room for all records is set aside at once. What stays unwritten takes no memory, and nothing is moved.
+        # Room for all records is allocated at once. Pages that are never written take no memory, and nothing is copied.
         self._n = 0
         self._places, self._races = np.empty(room, np.int32), np.empty(room, np.int32)
         self._ethnicity = np.empty(room, np.int16)
@@ -252,7 +253,7 @@ class _RunCoder:
         self._lists: list[NDArray[np.int16]] = []
 
     def add(self, part: ParsedRecords, unknown: NDArray[np.bool_]) -> None:
-        """Take the records of the run in some of the file's."""
+        """Add those records of a part of the file that belong to the run."""
         parsed = part.values[:, self._columns]
         n, k = len(parsed), parsed.shape[1] - 5
         rows, lists = np.empty(n, np.int32), np.empty(n * (k + 1), np.int16)
@@ -270,7 +271,7 @@ class _RunCoder:
         self._n_lists += added
 
     def finished(self) -> dict[str, ConfidentialPersons]:
-        """The records in the order of their blocks, for each name of cells; the coder is spent afterwards."""
+        """The records sorted by block, for each name of cells. The coder cannot be used afterwards."""
         n, n_blocks = self._n, len(self._regions.blocks)
         start, order = np.zeros(n_blocks + 1, np.int64), np.empty(n, np.int32)
         order_by_region(self._places[:n], n_blocks, start, order)

@@ -1,23 +1,23 @@
-"""True answers of a query plus noise on the lattice of the invariants."""
+"""True answers of a query plus noise in the lattice of the invariants."""
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.invariants import invariant_values
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 
 
-def noisy_answers(histogram: ConfidentialHistogram, query: QueryGroup, noise: Int64Array) -> Int64Array:
-    """Answers of a query at every geounit with integer-subspace noise added.
+def noisy_answers(histogram: ConfidentialHistogram, query: QueryGroup, noise: Integers) -> Integers:
+    """Answers of a query at every geounit, with integer-subspace noise added.
 
     Args:
         histogram: True counts of the geolevel. Confidential.
         query: A partition query.
-        noise: int64 [n_geounits, query.size], in the lattice of the invariants; zero where nobody can be.
+        noise: int64 [n_geounits, query.size], in the lattice of the invariants; zero in impossible cells.
     Returns:
-        int64 [n_geounits, query.size]; may be negative.
-    Privacy: as the event of the mechanism says, between populations that agree on the invariants.
+        int64 [n_geounits, query.size], possibly negative.
+    Privacy: that of the mechanism's event, between populations with the same invariants.
     """
     values = invariant_values(histogram, query)
     np.add(values, noise, out=values)

@@ -1,4 +1,4 @@
-"""One confidential table of counts: read, checked against what its owner states, and released with lattice noise."""
+"""One confidential table of counts: read, compared with its owner's statements, and released with lattice noise."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,29 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.table import TableConstraints
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.schema import Schema
 
 LARGEST_COUNT = 1 << 40
-"""The most that a count, and the sizes of all counts together, may be; sums of a table then never overflow."""
+"""Limit on the absolute value of a count, and on the sum of absolute values of all counts, so that no sum overflows."""
 
 _COUNT = "__count"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ConfidentialTable:
-    """True counts of every cell. Confidential: never printed, never handed through the wall.
+    """True counts of every cell. Confidential: never printed, never passed through the wall.
 
     Attributes:
         counts: int64 [n_cells], in the order of the schema's cells.
     """
 
-    counts: Int64Array
+    counts: Integers
 
     def __repr__(self) -> str:
         return f"ConfidentialTable(counts={REDACTED})"
@@ -53,17 +53,18 @@ def require_table_header(path: Path, columns: Sequence[str]) -> pl.LazyFrame:
 def read_confidential_table(
     path: Path, *, count: str | None, columns: Mapping[str, str], schema: Schema
 ) -> ConfidentialTable:
-    """Read a table of counts; rows of the same cell add up, and cells without a row are zero.
+    """Read a table of counts. Rows of the same cell are added up, and cells without a row are zero.
 
     Args:
-        path: Parquet or CSV.
-        count: Column of whole counts, or None for one row a record.
-        columns: Column of every attribute, by attribute name; its values are level names.
+        path: Parquet or CSV file.
+        count: Column of integer counts, or None if each row is one record.
+        columns: Column of every attribute, by attribute name. Its values are names of levels.
         schema: The cells.
     Raises:
-        SchemaError: a value is no level of its attribute, or counts are missing, not whole, or above 2**40 in size.
+        SchemaError: a value is not a level of its attribute, or counts are missing, fractional, or too large
+            (`LARGEST_COUNT`).
         ConfigError, StoreError: the file or a column is missing or unreadable.
-    Privacy: messages name columns and rules only, never a value or a number of rows.
+    Privacy: messages name only columns and rules, never a value or a number of rows.
     """
     frame = require_table_header(path, [*columns.values(), *([count] if count else [])])
     require_levels(frame, list(columns.values()), path, "table")
@@ -116,12 +117,12 @@ def read_confidential_table(
 
 
 def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints) -> None:
-    """Refuse stated totals that the table does not have.
+    """Refuse stated totals that differ from those of the table.
 
     Raises:
-        ConstraintError: some total differs; says which constraints are stated, not which differs nor by how much. Or
-            coefficients are so large that sums of the table could overflow once noise is added.
-    Privacy: one bit, pass or fail, of totals that are published anyway.
+        ConstraintError: some total differs; the message names the stated constraints, but not which one differs or by
+            how much. Or the coefficients are so large that sums of the table could overflow once noise is added.
+    Privacy: reveals one bit, pass or fail, about totals that are published anyway.
     """
     system = constraints.system
     heaviest = int(abs(system.matrix).sum(axis=1).max()) if system.n_constraints else 0
@@ -141,18 +142,18 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
         )
 
 
-def release_table(table: ConfidentialTable, noise: Int64Array, system: ConstraintSystem) -> Int64Array:
-    """The table with noise added, after checking that the noise leaves every invariant alone.
+def release_table(table: ConfidentialTable, noise: Integers, system: ConstraintSystem) -> Integers:
+    """The table with noise added, after a check that the noise changes no invariant.
 
     Args:
         table: True counts. Confidential.
         noise: int64 [n_cells].
         system: The invariants.
     Returns:
-        int64 [n_cells]; may be negative.
+        int64 [n_cells], possibly negative.
     Raises:
-        SolverError: the noise would change an invariant; nothing may be published.
-    Privacy: as private as the noise; the invariants are exact.
+        SolverError: the noise would change an invariant. Then nothing may be published.
+    Privacy: as private as the noise. The invariants are exact.
     """
     if system.totals(noise).any():
         raise SolverError(
@@ -164,6 +165,6 @@ def release_table(table: ConfidentialTable, noise: Int64Array, system: Constrain
     return noisy
 
 
-def keeps_invariants(table: ConfidentialTable, noisy: Int64Array, system: ConstraintSystem) -> bool:
-    """Whether a published table has the invariants of the true one: pass or fail."""
+def keeps_invariants(table: ConfidentialTable, noisy: Integers, system: ConstraintSystem) -> bool:
+    """Whether a published table has the invariants of the true table: pass or fail."""
     return bool(np.array_equal(system.totals(noisy), system.totals(table.counts)))

@@ -1,14 +1,19 @@
-"""Exact answer to a pass's quadratic program, from a close one: a proximal primal-dual active-set method.
+"""Exact answer to a pass's quadratic program, from a close one: a proximal primal-dual active-set method in numpy.
 
-A face says which variables are at zero and which rows bind. On a face the optimum solves linear equations: one
-small dense system a child, coupled by the prices of the parent's cell sums through a Schur complement. Signs
-that come out wrong are swapped and the face is solved again, until nothing is wrong.
+This module is an independent oracle of the compiled solver, and its fallback after the interior-point method. It
+solves the same problem as `tallyveil.kernels.family.polish` and shares no code with it. It factors dense matrices where
+the kernel iterates, and it makes no difference between rough and exact steps or between soft and stiff rows. So the
+two visit different faces and end at the same optimum.
 
-Rows may repeat one another or meet in one point, so that a face's equations may be dependent. Each binding row
-and each cell sum is therefore given a little compliance around its last price (the proximal method of
-multipliers): sum = bound - compliance * (price - last price). Every face then has one answer, a price has its
-right sign by construction, and solving again around the new prices makes the violation vanish: on an unchanged
-face that is iterative refinement with the factors at hand.
+A face says which variables are at zero and which rows bind. On a face the optimum solves linear equations: one small
+dense system for each child. The prices of the parent's cell sums couple these systems through a Schur complement.
+Signs that come out wrong are swapped and the face is solved again, until nothing is wrong.
+
+Rows may repeat one another or meet in one point, so that a face's equations may be dependent. Each binding row and
+each cell sum is therefore given a little compliance around its last price (the proximal method of multipliers):
+sum = bound - compliance * (price - last price). Every face then has one answer, and a price has its right sign by
+construction. Solving again around the new prices makes the violation vanish; on an unchanged face that is iterative
+refinement with the same factors.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.estimation.problem import BoolArray, FloatArray, Int64Array
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.estimation.program import BlockProgram, Point, reduced_cost, residual_persons, row_scale
 
 COMPLIANCES = (2.0**-24, 2.0**-16, 2.0**-8)
@@ -33,17 +38,17 @@ CERTIFIED_PERSONS = 1e-7
 class _Face:
     """Free variables, shape (n,), and rows that bind: -1 lower, 1 upper, 2 equality, 0 not; shape (r,)."""
 
-    free: BoolArray
-    side: Int64Array
+    free: Bools
+    side: Integers
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     """One child's inverse on the face. Its unknowns are its free variables, then its binding rows."""
 
-    variables: Int64Array
-    rows: Int64Array
-    inverse: FloatArray
+    variables: Integers
+    rows: Integers
+    inverse: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +56,17 @@ class _Factors:
     """All children's inverses and the inverse of the Schur complement for the cell prices."""
 
     blocks: tuple[_Block, ...]
-    schur: FloatArray | None
+    schur: Floats | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
     """Variables to move on or off zero and by how many persons each is wrong; new row sides, likewise."""
 
-    flip: BoolArray
-    wrong: FloatArray
-    side: Int64Array
-    row_wrong: FloatArray
+    flip: Bools
+    wrong: Floats
+    side: Integers
+    row_wrong: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,9 @@ class _Errors:
         missing_cells: Persons that cells lack, shape (g,).
     """
 
-    gradient: FloatArray
-    missing_rows: FloatArray
-    missing_cells: FloatArray
+    gradient: Floats
+    missing_rows: Floats
+    missing_cells: Floats
 
 
 def polish(program: BlockProgram, start: Point) -> tuple[Point, float]:
@@ -179,7 +184,7 @@ def _apply(face: _Face, swap: _Swap, only_worst: bool) -> _Face:
     return _Face(free, side)
 
 
-def _with_a_child_in_every_cell(program: BlockProgram, face: _Face, x: FloatArray) -> _Face:
+def _with_a_child_in_every_cell(program: BlockProgram, face: _Face, x: Floats) -> _Face:
     """Free the largest variable of every inhabited cell that has none, so that its sum can be met."""
     if program.sums is None:
         return face
@@ -225,7 +230,7 @@ def _factor(program: BlockProgram, face: _Face, compliance: float) -> _Factors |
     return None if inverse is None else _Factors(tuple(blocks), inverse)
 
 
-def _by_child(items: Int64Array, child: Int64Array, n_children: int) -> list[Int64Array]:
+def _by_child(items: Integers, child: Integers, n_children: int) -> list[Integers]:
     """Split indices, sorted by child where they are variables, into one array a child."""
     owner = child[items]
     order = np.argsort(owner, kind="stable")
@@ -233,8 +238,8 @@ def _by_child(items: Int64Array, child: Int64Array, n_children: int) -> list[Int
 
 
 def _invert_block(
-    program: BlockProgram, child: int, own: Int64Array, binding: Int64Array, compliance: float
-) -> FloatArray | None:
+    program: BlockProgram, child: int, own: Integers, binding: Integers, compliance: float
+) -> Floats | None:
     """Inverse of [[H, A'], [A, -compliance]] on one child's free variables and binding rows."""
     cells = program.cell[own]
     n = own.size
@@ -248,7 +253,7 @@ def _invert_block(
     return _invert(system)
 
 
-def _dense_rows(program: BlockProgram, binding: Int64Array, own: Int64Array) -> FloatArray:
+def _dense_rows(program: BlockProgram, binding: Integers, own: Integers) -> Floats:
     """Binding rows of one child over its free variables."""
     matrix = program.rows.matrix
     dense = np.zeros((binding.size, own.size))
@@ -258,7 +263,7 @@ def _dense_rows(program: BlockProgram, binding: Int64Array, own: Int64Array) -> 
     return dense
 
 
-def _invert(matrix: FloatArray) -> FloatArray | None:
+def _invert(matrix: Floats) -> Floats | None:
     try:
         return np.asarray(np.linalg.inv(matrix))
     except np.linalg.LinAlgError:

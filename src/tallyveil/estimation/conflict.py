@@ -1,8 +1,8 @@
 """Say which constraints of a family contradict one another, without showing a count.
 
-An elastic linear program pays for every person by which a bound is missed. Where the cheapest price is above
-zero the bounds conflict, and the bounds with a price of their own at that optimum are the ones in conflict:
-they alone prove that no counts exist.
+An elastic linear program minimises the persons by which bounds are missed. If the minimum is above zero, the bounds
+conflict. The bounds with a dual price that is not zero at the optimum are the ones in conflict: they alone prove that
+no counts exist.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import highspy
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.estimation.highs import linear_program, quiet_solver
-from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem, FloatArray, Int64Array
+from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
 
 SHOWN_CHILDREN = 8
 
@@ -24,10 +25,10 @@ class _Elastic:
     """Rows of the elastic program; the first are cell sums, which are never relaxed."""
 
     matrix: sparse.csc_matrix
-    lower: FloatArray
-    upper: FloatArray
+    lower: Floats
+    upper: Floats
     name: tuple[str, ...]
-    owner: Int64Array
+    owner: Integers
 
 
 def explain_conflict(problem: FamilyProblem) -> str | None:
@@ -66,7 +67,7 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
     variable = np.arange(n_children * n_cells).reshape(n_children, n_cells)
     rows, columns, lower, upper = [], [], [], []
     names: list[str] = []
-    owner: list[Int64Array] = []
+    owner: list[Integers] = []
     n_rows = 0
     if problem.parent_counts is not None:
         rows.append(np.tile(np.arange(n_cells), n_children))
@@ -94,7 +95,7 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
     return _Elastic(matrix, np.concatenate(lower), np.concatenate(upper), tuple(names), np.concatenate(owner))
 
 
-def _prices(rows: _Elastic) -> FloatArray | None:
+def _prices(rows: _Elastic) -> Floats | None:
     """Prices of the rows at the least total violation, or None when there is none."""
     n_rows, n = rows.matrix.shape
     elastic = np.flatnonzero(rows.owner >= 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.estimation.conflict import explain_conflict
 from tallyveil.estimation.least_squares import LIMIT_PERSONS, solve_passes, weighted_deviation
-from tallyveil.estimation.problem import FamilyProblem, Int64Array
+from tallyveil.estimation.problem import FamilyProblem
 from tallyveil.estimation.rounding import round_counts, unmet_constraints
 from tallyveil.estimation.solution import (
     EstimateStatus,
@@ -41,7 +42,7 @@ def estimate_family(problem: FamilyProblem, *, limit_persons: float = LIMIT_PERS
     return _solved(problem, limit_persons)
 
 
-def _settled(problem: FamilyProblem, counts: Int64Array, status: EstimateStatus) -> FamilySolution:
+def _settled(problem: FamilyProblem, counts: Integers, status: EstimateStatus) -> FamilySolution:
     """A family with only one possible answer."""
     unmet = unmet_constraints(problem, counts)
     if unmet:
@@ -82,7 +83,7 @@ def _solved(problem: FamilyProblem, limit: float) -> FamilySolution:
 
 def _freeze(
     problem: FamilyProblem,
-    counts: Int64Array,
+    counts: Integers,
     estimate: np.ndarray,
     status: EstimateStatus,
     residual: float,

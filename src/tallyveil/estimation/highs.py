@@ -1,17 +1,17 @@
-"""Handing a linear program to HiGHS: one way, quiet and on one thread."""
+"""The one way to solve a linear program by HiGHS: without output and on one thread."""
 
 from __future__ import annotations
 
 import highspy
 from scipy import sparse
 
-from tallyveil.estimation.problem import FloatArray
+from tallyveil.arrays import Floats
 
 
 def linear_program(
-    cost: FloatArray,
-    columns: tuple[FloatArray, FloatArray],
-    rows: tuple[FloatArray, FloatArray],
+    cost: Floats,
+    columns: tuple[Floats, Floats],
+    rows: tuple[Floats, Floats],
     matrix: sparse.csc_matrix,
 ) -> highspy.HighsLp:
     """min cost . z over z within the columns' (lower, upper) and matrix z within the rows' (lower, upper)."""

@@ -1,9 +1,9 @@
 """Integer programs with whole-number data, solved exactly.
 
-First as a linear program by the simplex method, with only the columns that seem useful; the others are
-priced and brought in when they would help. A whole-number vertex is accepted when a whole-number dual solution
-proves it optimal in exact arithmetic. That always works where the matrix is a network, as it is for nested
-queries. Anything else goes to branch and bound with a zero gap.
+First the program is solved as a linear program by the simplex method, with only the columns that seem useful. The
+other columns are priced, and enter when they would lower the cost. A whole-number vertex is accepted when a
+whole-number dual solution proves it optimal in exact arithmetic. This always succeeds where the matrix is a network,
+as it is for nested queries. All other programs are solved by branch and bound with a zero gap.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import highspy
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.estimation.highs import linear_program, quiet_solver
-from tallyveil.estimation.problem import UNBOUNDED, BoolArray, FloatArray, Int64Array
+from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.estimation.solution import RoundingMethod
 
 COST_UNIT = 2.0**-10
@@ -39,20 +40,20 @@ class IntegerProgram:
         useful: Columns to start with, shape (n,); every other column must have lower = 0.
     """
 
-    cost: Int64Array
-    lower: Int64Array
-    upper: Int64Array
-    row_lower: Int64Array
-    row_upper: Int64Array
+    cost: Integers
+    lower: Integers
+    upper: Integers
+    row_lower: Integers
+    row_upper: Integers
     matrix: sparse.csc_matrix
-    useful: BoolArray
+    useful: Bools
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerAnswer:
     """An optimal point and how it was found."""
 
-    values: Int64Array
+    values: Integers
     method: RoundingMethod
 
 
@@ -81,7 +82,7 @@ def solve_integer(program: IntegerProgram, where: str) -> IntegerAnswer | None:
     return None if branched is None else IntegerAnswer(branched, RoundingMethod.INTEGER_PROGRAM)
 
 
-def is_feasible(program: IntegerProgram, values: Int64Array) -> bool:
+def is_feasible(program: IntegerProgram, values: Integers) -> bool:
     """Whether whole numbers meet every bound and row, in exact arithmetic."""
     activity = program.matrix.astype(np.int64) @ values
     inside = (values >= program.lower) & (values <= program.upper)
@@ -89,11 +90,11 @@ def is_feasible(program: IntegerProgram, values: Int64Array) -> bool:
     return bool(inside.all() and rows.all())
 
 
-def proves_optimal(program: IntegerProgram, values: Int64Array, prices: Int64Array) -> bool:
+def proves_optimal(program: IntegerProgram, values: Integers, prices: Integers) -> bool:
     """Whether whole-number row prices prove the point optimal: feasible, and no gap to the dual bound.
 
     Weak duality in int64: for any prices p, cost . z >= sum of p times the row bound it leans on, plus the
-    reduced costs times the column bounds they lean on.
+    reduced costs times the column bounds that hold them.
     """
     if not is_feasible(program, values):
         return False
@@ -113,7 +114,7 @@ def proves_optimal(program: IntegerProgram, values: Int64Array, prices: Int64Arr
     return bound == int((program.cost * values).sum())
 
 
-def _solve_linear(program: IntegerProgram) -> tuple[FloatArray, FloatArray] | None:
+def _solve_linear(program: IntegerProgram) -> tuple[Floats, Floats] | None:
     """(values, row prices in cost units) of the relaxation, by pricing columns in; None without an optimum."""
     included = program.useful.copy()
     while True:
@@ -135,7 +136,7 @@ def _solve_linear(program: IntegerProgram) -> tuple[FloatArray, FloatArray] | No
         included |= wanted
 
 
-def branch_and_bound(program: IntegerProgram, where: str) -> Int64Array | None:
+def branch_and_bound(program: IntegerProgram, where: str) -> Integers | None:
     """The optimum over all columns with a gap of zero, or None when the program is infeasible."""
     solver = _load(program, np.ones(program.cost.size, dtype=np.bool_), whole=True)
     solver.setOptionValue("mip_rel_gap", 0.0)
@@ -144,7 +145,7 @@ def branch_and_bound(program: IntegerProgram, where: str) -> Int64Array | None:
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         return None
-    values: Int64Array = np.rint(np.asarray(solver.getSolution().col_value)).astype(np.int64)
+    values: Integers = np.rint(np.asarray(solver.getSolution().col_value)).astype(np.int64)
     if status != highspy.HighsModelStatus.kOptimal or not is_feasible(program, values):
         raise SolverError(
             f"{where}: the rounding's branch and bound stopped with {solver.modelStatusToString(status)}, "
@@ -153,7 +154,7 @@ def branch_and_bound(program: IntegerProgram, where: str) -> Int64Array | None:
     return values
 
 
-def _load(program: IntegerProgram, included: BoolArray, whole: bool = False) -> highspy.Highs:
+def _load(program: IntegerProgram, included: Bools, whole: bool = False) -> highspy.Highs:
     """A quiet one-thread solver that holds the included columns."""
     matrix = program.matrix if included.all() else program.matrix[:, included]
     cost = program.cost[included].astype(np.float64) * COST_UNIT
@@ -169,7 +170,7 @@ def _load(program: IntegerProgram, included: BoolArray, whole: bool = False) -> 
     return solver
 
 
-def _bounds(values: Int64Array) -> FloatArray:
+def _bounds(values: Integers) -> Floats:
     """Bounds as the solver wants them, with infinities."""
     bounds = values.astype(np.float64)
     bounds[values >= UNBOUNDED] = highspy.kHighsInf

@@ -1,7 +1,7 @@
 """A first answer to a pass's quadratic program, by PIQP's interior-point method.
 
-The program is given in lifted form: one residual variable an answer, r = Q x - y, so that the objective is
-diagonal and the rows are sparse. Measured on redistricting families, blocks of H take 3 to 800 times longer.
+The program is given in lifted form, with one residual variable r = Q x - y for each answer. The objective is then
+diagonal and the rows are sparse. On redistricting families the form with blocks of H took 3 to 800 times longer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import piqp
 from scipy import sparse
 
-from tallyveil.estimation.problem import BoolArray, FloatArray
+from tallyveil.arrays import Bools, Floats
 from tallyveil.estimation.program import BlockProgram, Point
 
 TOLERANCE = 1e-9
@@ -27,9 +27,9 @@ class _Objective:
     """1/2 z' P z + c' z over z = (x, r), with rows `lift` z = `target` that define r."""
 
     quadratic: sparse.csc_matrix
-    linear: FloatArray
+    linear: Floats
     lift: sparse.csr_matrix
-    target: FloatArray
+    target: Floats
 
 
 def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
@@ -69,7 +69,7 @@ def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
     return _point(program, solver.result, equality, scale, unit), status == piqp.PIQP_PRIMAL_INFEASIBLE
 
 
-def _unit(numbers: FloatArray) -> float:
+def _unit(numbers: Floats) -> float:
     """The power of two, 1 or more, in which no number is above `LARGEST_NUMBER`; without it, tolerances are lost.
 
     A bound that is not there is infinite, and counts for nothing.
@@ -78,9 +78,7 @@ def _unit(numbers: FloatArray) -> float:
     return max(1.0, float(2.0 ** np.ceil(np.log2(max(largest, 1.0) / LARGEST_NUMBER))))
 
 
-def _point(
-    program: BlockProgram, result: piqp.Result, equality: BoolArray, scale: float, unit: float
-) -> Point:
+def _point(program: BlockProgram, result: piqp.Result, equality: Bools, scale: float, unit: float) -> Point:
     """Undo both scales and the solver's sign convention (it adds multipliers, the house subtracts)."""
     scale = scale / unit
     n_sums = 0 if program.sums is None else program.sums.size
@@ -100,7 +98,7 @@ def _sum_matrix(program: BlockProgram) -> sparse.csr_matrix:
     return sparse.csr_matrix((np.ones(column.size), (program.cell, column)), shape=(n_rows, column.size))
 
 
-def _sum_values(program: BlockProgram) -> FloatArray:
+def _sum_values(program: BlockProgram) -> Floats:
     return np.zeros(0) if program.sums is None else program.sums
 
 

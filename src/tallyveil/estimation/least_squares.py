@@ -1,9 +1,12 @@
 """Non-negative weighted least squares of one family, pass after pass.
 
-Each pass climbs a ladder until an answer is certified, and how far it had to climb is its status:
-compiled descent and active-set polish; more sweeps of the same; an interior-point method with the polish in
-numpy; the same for the difference to a close point, which large counts need; the interior point's answer as it is,
-where it is within the limit.
+Each pass tries one method after another until an answer is certified, and the method that succeeds gives its status:
+
+1. Compiled descent and active-set polish.
+2. The same with more sweeps.
+3. An interior-point method, followed by the active-set polish in numpy.
+4. The third method for the difference to a close point, which large counts need.
+5. The interior point's answer as it is, if its residual is within the limit.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s
 from tallyveil.estimation.active_set import CERTIFIED_PERSONS, polish
 from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProblem, FloatArray, Int32Array
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.estimation.program import BlockProgram, centred
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
 from tallyveil.estimation.solution import EstimateStatus, least_certain
@@ -42,15 +46,13 @@ class LeastSquaresAnswer:
         infeasible: The solver says that no counts satisfy the rows.
     """
 
-    estimate: FloatArray
+    estimate: Floats
     status: EstimateStatus
     residual_persons: float
     infeasible: bool
 
 
-def solve_passes(
-    problem: FamilyProblem, allowed: BoolArray, limit: float = LIMIT_PERSONS
-) -> LeastSquaresAnswer:
+def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PERSONS) -> LeastSquaresAnswer:
     """Run the passes in order, each within the slack of the earlier ones' answers.
 
     Stops at the first pass whose residual is above the limit, and returns that residual.
@@ -79,7 +81,7 @@ def solve_passes(
     return LeastSquaresAnswer(estimate, status, worst, False)
 
 
-def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> float:
+def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> float:
     """Sum over a pass's queries of (Q x - y)^2 / variance, over the answers that hold a support cell."""
     arrays = pass_arrays(problem, np.ones(estimate.shape, dtype=np.bool_), current, ())
     return float(
@@ -90,9 +92,9 @@ def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate
 
 
 def _solve(
-    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: tuple[Bounds, ...]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: tuple[Bounds, ...]
 ) -> LeastSquaresAnswer:
-    """One pass, by the first rung of the ladder that certifies it."""
+    """One pass, by the first method that certifies it."""
     if not allowed.any():
         return _solve_nobody(problem, allowed, bounds)
     compiled = solve_pass(pass_arrays(problem, allowed, current, bounds))
@@ -106,9 +108,7 @@ def _solve(
     return LeastSquaresAnswer(compiled.estimate, fallback.status, compiled.residual, False)
 
 
-def _solve_nobody(
-    problem: FamilyProblem, allowed: BoolArray, bounds: tuple[Bounds, ...]
-) -> LeastSquaresAnswer:
+def _solve_nobody(problem: FamilyProblem, allowed: Bools, bounds: tuple[Bounds, ...]) -> LeastSquaresAnswer:
     """A pass in which no child may have anybody."""
     wanted = problem.parent_counts is not None and bool(problem.parent_counts.any())
     wanted = wanted or any((one.lower > 0).any() for one in bounds)
@@ -119,15 +119,15 @@ def _solve_nobody(
 
 def _solve_interior(
     problem: FamilyProblem,
-    allowed: BoolArray,
+    allowed: Bools,
     current: EstimationPass,
     bounds: tuple[Bounds, ...],
-    near: FloatArray,
+    near: Floats,
 ) -> LeastSquaresAnswer:
-    """One pass by an interior-point method and the polish in numpy, which share nothing with the kernels.
+    """One pass by an interior-point method and the polish in numpy, which share no code with the kernels.
 
-    Where that certifies nothing, the same is tried for the difference to a close point: the one just found or, failing
-    that, `near`.
+    If that certifies nothing, the same is tried for the difference to a close point: the point just found or, if there
+    is none, `near`.
     """
     program, merging = reduce_pass(problem, allowed, current, bounds)
     x, residual, infeasible = _polished(program)
@@ -150,7 +150,7 @@ def _solve_interior(
     return LeastSquaresAnswer(merging.expand(program.spread(x)), status, residual, False)
 
 
-def _polished(program: BlockProgram) -> tuple[FloatArray, float, bool]:
+def _polished(program: BlockProgram) -> tuple[Floats, float, bool]:
     """The interior point's answer after the polish, its residual, and whether the method says there is none."""
     start, infeasible = solve_interior(program)
     if infeasible or not np.isfinite(start.x).all():
@@ -159,7 +159,7 @@ def _polished(program: BlockProgram) -> tuple[FloatArray, float, bool]:
     return point.x, residual, False
 
 
-def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArray) -> tuple[Bounds, ...]:
+def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> tuple[Bounds, ...]:
     """Rows that keep this pass's answers within its slack."""
     carried = []
     for name in current.queries:
@@ -170,8 +170,8 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: FloatArr
     return tuple(carried)
 
 
-def _blur(answers: FloatArray) -> float:
-    """Persons by which floats miss sums of such answers, where that is more than what certifies a point; else 0.
+def _blur(answers: Floats) -> float:
+    """Rounding error of sums of such answers, in persons, where it is more than what certifies a point; else 0.
 
     From 2^27 persons on, rows that must hold a sum exactly may contradict the parent's counts in the last bits.
     """
@@ -179,7 +179,7 @@ def _blur(answers: FloatArray) -> float:
     return blur if blur > CERTIFIED_PERSONS else 0.0
 
 
-def _narrow(allowed: BoolArray, carried: tuple[Bounds, ...]) -> BoolArray:
+def _narrow(allowed: Bools, carried: tuple[Bounds, ...]) -> Bools:
     """Take away the cells of answers that must stay at zero, so that later programs keep an interior."""
     allowed = allowed.copy()
     for one in carried:
@@ -188,7 +188,7 @@ def _narrow(allowed: BoolArray, carried: tuple[Bounds, ...]) -> BoolArray:
     return allowed
 
 
-def _answers(labels: Int32Array, n_answers: int, estimate: FloatArray) -> FloatArray:
+def _answers(labels: Int32s, n_answers: int, estimate: Floats) -> Floats:
     """Sums of cells by label, shape (C, k)."""
     n_children = estimate.shape[0]
     used = np.flatnonzero(labels >= 0)

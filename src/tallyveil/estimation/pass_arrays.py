@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallyveil.estimation.problem import BoolArray, EstimationPass, FamilyProblem
+from tallyveil.arrays import Bools
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.estimation.reduction import Bounds
 from tallyveil.kernels.family.program import PassArrays
 
 
 def pass_arrays(
-    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: Sequence[Bounds]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: Sequence[Bounds]
 ) -> PassArrays:
     """Arrays of one pass.
 

@@ -1,7 +1,7 @@
 """One family: a parent, its children, and everything known about the children's counts.
 
 A family is the unit of estimation. It holds noisy measurements, public constraints and the parent's published
-counts, all as plain arrays restricted to the parent's support; no record and no true count can be held here.
+counts, all as plain arrays restricted to the parent's support. It has no place for a record or a true count.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.errors import ConstraintError, SchemaError
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 RoundingTarget = Literal["fraction", "nearest"]
 
@@ -35,13 +31,13 @@ class MeasuredQuery:
         labels: Answer column of each support cell, int32 of shape (s,); -1: the cell is in no answer.
         values: Noisy answers in persons, int64 of shape (C, k).
         variances: Variance of the noise of one answer in each child, persons squared, float64 of shape (C,);
-            inf: the child is not measured, and its values mean nothing. One number stands for all children.
+            inf: the child is not measured, and its values mean nothing. One number applies to all children.
     """
 
     name: str
-    labels: Int32Array
-    values: Int64Array
-    variances: FloatArray
+    labels: Int32s
+    values: Integers
+    variances: Floats
 
     def __post_init__(self) -> None:
         where = f"measured query '{self.name}'"
@@ -51,7 +47,7 @@ class MeasuredQuery:
         object.__setattr__(self, "variances", _variances(self.variances, self.values.shape[0], where))
 
     @property
-    def weights(self) -> FloatArray:
+    def weights(self) -> Floats:
         """1 / variance, shape (C,); 0 where a child is not measured."""
         return np.asarray(1.0 / self.variances)
 
@@ -64,13 +60,13 @@ class LinearConstraint:
         name: Name of the constraint, as declared.
         labels: Row of each support cell, int32 of shape (s,); -1: the cell is in no row.
         lower: Smallest allowed sum in persons, int64 of shape (C, k).
-        upper: Largest allowed sum, same shape; UNBOUNDED: none; 0: the cells are impossible in that child.
+        upper: Largest allowed sum, of the same shape. UNBOUNDED: no upper bound; 0: the child cannot have the cells.
     """
 
     name: str
-    labels: Int32Array
-    lower: Int64Array
-    upper: Int64Array
+    labels: Int32s
+    lower: Integers
+    upper: Integers
 
     def __post_init__(self) -> None:
         where = f"constraint '{self.name}'"
@@ -111,7 +107,7 @@ class RoundingStage:
             number nearest to it (floors + round(answer of the fractional parts), halves to even).
     """
 
-    labels: tuple[tuple[str, Int32Array], ...]
+    labels: tuple[tuple[str, Int32s], ...]
     target: RoundingTarget = "fraction"
 
     def __post_init__(self) -> None:
@@ -142,8 +138,8 @@ class FamilyProblem:
     geocode: str
     geolevel: str
     children: tuple[str, ...]
-    support: Int64Array
-    parent_counts: Int64Array | None
+    support: Integers
+    parent_counts: Integers | None
     measured: tuple[MeasuredQuery, ...]
     constraints: tuple[LinearConstraint, ...]
     passes: tuple[EstimationPass, ...]
@@ -176,7 +172,7 @@ class FamilyProblem:
         """The measured query of that name."""
         return next(query for query in self.measured if query.name == name)
 
-    def allowed(self) -> BoolArray:
+    def allowed(self) -> Bools:
         """Where a child may have a count above zero, shape (C, s).
 
         False where an upper bound is 0 or the parent has nobody.
@@ -236,21 +232,21 @@ class FamilyProblem:
                 )
 
 
-def _check_family(labels: Int32Array, values: Int64Array, n_children: int, n_cells: int, where: str) -> None:
+def _check_family(labels: Int32s, values: Integers, n_children: int, n_cells: int, where: str) -> None:
     if labels.shape != (n_cells,):
         raise SchemaError(f"{where}: got {labels.size} labels, want one for each of {n_cells} support cells")
     if values.shape[0] != n_children:
         raise SchemaError(f"{where}: got {values.shape[0]} rows, want one for each of {n_children} children")
 
 
-def _check_labels(labels: Int32Array, n_answers: int, where: str) -> None:
+def _check_labels(labels: Int32s, n_answers: int, where: str) -> None:
     if labels.size and (labels.min() < -1 or labels.max() >= n_answers):
         raise SchemaError(
             f"{where}: labels must lie in -1..{n_answers - 1}, got {labels.min()}..{labels.max()}"
         )
 
 
-def _variances(given: object, n_children: int, where: str) -> FloatArray:
+def _variances(given: object, n_children: int, where: str) -> Floats:
     """One variance a child, read-only."""
     each = np.array(given, dtype=np.float64)
     if each.ndim == 0:
@@ -273,7 +269,7 @@ def _store(owner: object, field: str, array: object, dtype: type, ndim: int, whe
 
 
 def _readonly(array: object, dtype: type, ndim: int, where: str) -> npt.NDArray[np.generic]:
-    """The array as read-only C order of this dtype; integers only, so that nothing is truncated silently."""
+    """The array as read-only, in C order, of this dtype; only integers are accepted, so nothing is truncated."""
     given = np.asarray(array)
     if given.ndim != ndim or (given.size and given.dtype.kind not in "iu"):
         raise SchemaError(

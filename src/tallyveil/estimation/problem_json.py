@@ -1,6 +1,6 @@
 """A family as plain JSON data, so that one that could not be solved can be studied elsewhere.
 
-It holds what the estimator was given: noisy answers, published counts and public bounds. No true count is in it.
+It holds the estimator's inputs: noisy answers, published counts and public bounds. It holds no true count.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,11 @@
-"""The quadratic program of one pass: blocks of cells, one block a child, tied together by the parent's counts.
+"""The quadratic program of one pass: one block of cells for each child, coupled by the parent's counts.
 
 Minimise  sum over children c of  1/2 x_c' H_c x_c - b_c' x_c
 subject to  x >= 0,  sum over c of x_c = sums (in every cell),  lower <= A x <= upper.
 
-Children share the queries, and those whose variances are the same share H: they are of one kind. There is usually
-one kind, and seldom more than three. Variables are the allowed (child, cell) pairs, ordered by child, then cell.
+All children have the same queries. Children whose variances are the same have the same H: they are of one kind. There
+is usually one kind, and seldom more than three. Variables are the allowed (child, cell) pairs, ordered by child, then
+cell.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy import sparse
 
-from tallyveil.estimation.problem import BoolArray, FloatArray, Int64Array
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.kernels.family.program import SOFTEST
 
 ROOM: Final = 2.0**14
@@ -32,9 +33,9 @@ class Partition:
         values: Measured answers, shape (C, k).
     """
 
-    labels: Int64Array
-    weights: FloatArray
-    values: FloatArray
+    labels: Integers
+    weights: Floats
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class RowSet:
         matrix: 0/1 matrix over the variables, shape (r, n).
     """
 
-    child: Int64Array
-    lower: FloatArray
-    upper: FloatArray
+    child: Integers
+    lower: Floats
+    upper: Floats
     matrix: sparse.csr_matrix
 
     @property
-    def equality(self) -> BoolArray:
+    def equality(self) -> Bools:
         """Which rows are equalities."""
         return np.asarray(self.lower == self.upper)
 
@@ -78,17 +79,17 @@ class BlockProgram:
             the whole count, and optimality is that of the whole count, which may not be below zero.
     """
 
-    allowed: BoolArray
-    sums: FloatArray | None
+    allowed: Bools
+    sums: Floats | None
     partitions: tuple[Partition, ...]
-    kind: Int64Array
-    ridge: FloatArray
-    hessian: FloatArray
-    linear: FloatArray
+    kind: Integers
+    ridge: Floats
+    hessian: Floats
+    linear: Floats
     rows: RowSet
-    child: Int64Array
-    cell: Int64Array
-    centre: FloatArray
+    child: Integers
+    cell: Integers
+    centre: Floats
 
     @property
     def n_variables(self) -> int:
@@ -96,17 +97,17 @@ class BlockProgram:
         return int(self.child.size)
 
     @property
-    def scale(self) -> FloatArray:
+    def scale(self) -> Floats:
         """What converts a gradient to persons, shape (kinds, g): H's diagonal, or SOFTEST of any kind's."""
         diagonal = np.diagonal(self.hessian, axis1=1, axis2=2)
         return np.asarray(np.maximum(diagonal, SOFTEST * diagonal.max(axis=0)))
 
     @property
-    def curvature(self) -> FloatArray:
+    def curvature(self) -> Floats:
         """The scale of each variable, shape (n,)."""
         return np.asarray(self.scale[self.kind[self.child], self.cell])
 
-    def spread(self, x: FloatArray) -> FloatArray:
+    def spread(self, x: Floats) -> Floats:
         """Values of the variables as an array of shape (C, g), zero where nothing is allowed."""
         full = np.zeros(self.allowed.shape)
         full[self.child, self.cell] = x
@@ -123,12 +124,12 @@ class Point:
         row_price: Multipliers of the rows, shape (r,): positive at a lower bound, negative at an upper one.
     """
 
-    x: FloatArray
-    cell_price: FloatArray
-    row_price: FloatArray
+    x: Floats
+    cell_price: Floats
+    row_price: Floats
 
 
-def centred(program: BlockProgram, x: FloatArray) -> BlockProgram:
+def centred(program: BlockProgram, x: Floats) -> BlockProgram:
     """The same program in the differences from whole numbers a little below a close point.
 
     Floats hold 53 bits. Of a count of billions these leave too few for the differences that decide where the optimum
@@ -162,7 +163,7 @@ def centred(program: BlockProgram, x: FloatArray) -> BlockProgram:
     )
 
 
-def reduced_cost(program: BlockProgram, point: Point) -> FloatArray:
+def reduced_cost(program: BlockProgram, point: Point) -> Floats:
     """Gradient of the Lagrangian at each variable, shape (n,): zero inside, not negative at zero."""
     full = program.spread(point.x)
     product = np.empty(full.shape)

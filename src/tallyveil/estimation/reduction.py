@@ -1,17 +1,18 @@
 """From a family and one pass to the smallest quadratic program with the same answer.
 
-Cells that no query, no bound and no carried row of the pass tells apart, and that are allowed in the same
-children, are merged. That is exact: the objective and the rows see only the merged sums, and splitting a merged
-sum in the parent's proportions keeps every cell sum and costs the ridge nothing extra. A pass over `total` thus
-becomes a program of one or two cells a child whatever the support.
+Cells that no query, no bound and no carried row of the pass tells apart, and that are allowed in the same children,
+are merged. That is exact: the objective and the rows depend only on the merged sums. Splitting a merged sum in the
+parent's proportions keeps every cell sum and does not raise the ridge's value. So a pass over `total` becomes a program
+of one or two cells a child, whatever the support.
 
 The ridge. Where the pass's queries do not determine every merged cell of a child, the optimum is not unique, and
     1/2 * RIDGE * (smallest weight) * sum over cells of  x^2 * (parent's mean count) / (parent's count)
-is added for that child, with all the parent's counts taken as 1 at a root. The smallest weight is the child's own above
-zero; of a child that nothing measures, the smallest of any child. Under the parent's cell sums its minimum is
-proportional to the parent, so undetermined counts follow the parent's make-up. It counts as a measurement with
-16,384 times the variance of the noisiest query, which is far below anything the noise lets one see. A smaller
-one (2^-20 was tried) leaves some programs too ill-conditioned to certify.
+is added for that child, with all the parent's counts taken as 1 at a root. The smallest weight is the child's own
+smallest weight above zero. For a child that nothing measures, it is the smallest weight of any child. Under the
+parent's cell sums the ridge is smallest where the child is proportional to the parent, so undetermined counts follow
+the parent's make-up. The ridge has the weight of a measurement with 16,384 times the variance of the noisiest query,
+which is far below what the noise could show. A smaller ridge (2^-20 was tried) leaves some programs too
+ill-conditioned to certify.
 """
 
 from __future__ import annotations
@@ -22,15 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from tallyveil.estimation.problem import (
-    UNBOUNDED,
-    BoolArray,
-    EstimationPass,
-    FamilyProblem,
-    FloatArray,
-    Int32Array,
-    Int64Array,
-)
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.estimation.problem import UNBOUNDED, EstimationPass, FamilyProblem
 from tallyveil.estimation.program import BlockProgram, Partition, RowSet
 from tallyveil.kernels.family.ridge import RIDGE
 
@@ -47,9 +41,9 @@ class Bounds:
         upper: Shape (C, k), inf: none.
     """
 
-    labels: Int32Array | Int64Array
-    lower: FloatArray
-    upper: FloatArray
+    labels: Int32s | Integers
+    lower: Floats
+    upper: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +56,15 @@ class Merging:
         first: One support cell of each program cell, shape (g,).
     """
 
-    group: Int64Array
-    share: FloatArray
-    first: Int64Array
+    group: Integers
+    share: Floats
+    first: Integers
 
-    def expand(self, merged: FloatArray) -> FloatArray:
+    def expand(self, merged: Floats) -> Floats:
         """Counts of shape (C, g) on the support, shape (C, s)."""
         return np.asarray(merged[:, self.group] * self.share)
 
-    def merge(self, counts: FloatArray) -> FloatArray:
+    def merge(self, counts: Floats) -> Floats:
         """Counts on the support, shape (C, s), summed to those of the program's cells, shape (C, g)."""
         merged = np.zeros((self.first.size, counts.shape[0]))
         np.add.at(merged, self.group, counts.T)
@@ -89,7 +83,7 @@ def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
 
 
 def reduce_pass(
-    problem: FamilyProblem, allowed: BoolArray, current: EstimationPass, bounds: Sequence[Bounds]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: Sequence[Bounds]
 ) -> tuple[BlockProgram, Merging]:
     """The program of one pass, on merged cells.
 
@@ -103,9 +97,7 @@ def reduce_pass(
     merging = _merge(problem, allowed, [query.labels for query in queries], bounds)
     first = merging.first
     inhabitants = _inhabitants(problem)
-    weight: FloatArray = np.bincount(merging.group, weights=inhabitants, minlength=first.size).astype(
-        np.float64
-    )
+    weight: Floats = np.bincount(merging.group, weights=inhabitants, minlength=first.size).astype(np.float64)
     sums = None if problem.parent_counts is None else weight
     partitions = _partitions([(q.labels[first], q.weights, q.values) for q in queries])
     merged_bounds = [Bounds(one.labels[first], one.lower, one.upper) for one in bounds]
@@ -113,7 +105,7 @@ def reduce_pass(
     return _program(allowed[:, first], sums, relative, partitions, merged_bounds), merging
 
 
-def _inhabitants(problem: FamilyProblem) -> FloatArray:
+def _inhabitants(problem: FamilyProblem) -> Floats:
     """The parent's counts; all ones at a root."""
     if problem.parent_counts is None:
         return np.ones(problem.n_cells)
@@ -121,9 +113,9 @@ def _inhabitants(problem: FamilyProblem) -> FloatArray:
 
 
 def _program(
-    allowed: BoolArray,
-    sums: FloatArray | None,
-    weight: FloatArray,
+    allowed: Bools,
+    sums: Floats | None,
+    weight: Floats,
     partitions: tuple[Partition, ...],
     bounds: Sequence[Bounds],
 ) -> BlockProgram:
@@ -148,7 +140,7 @@ def _program(
 
 
 def _merge(
-    problem: FamilyProblem, allowed: BoolArray, labels: Sequence[Int32Array], bounds: Sequence[Bounds]
+    problem: FamilyProblem, allowed: Bools, labels: Sequence[Int32s], bounds: Sequence[Bounds]
 ) -> Merging:
     """Group cells that nothing in the pass tells apart."""
     n_cells = problem.n_cells
@@ -168,17 +160,17 @@ def _merge(
     return Merging(group, share, first)
 
 
-def _in_order_of_appearance(group: Int64Array) -> Int64Array:
+def _in_order_of_appearance(group: Integers) -> Integers:
     """The same groups, numbered as they first appear."""
     first, inverse = np.unique(group, return_index=True, return_inverse=True)[1:]
     return np.asarray(np.argsort(np.argsort(first))[inverse])
 
 
-def _separates_all(labels: Int32Array) -> bool:
+def _separates_all(labels: Int32s) -> bool:
     return bool(labels.size and labels.min() >= 0 and np.unique(labels).size == labels.size)
 
 
-def _allowed_patterns(allowed: BoolArray) -> Int64Array:
+def _allowed_patterns(allowed: Bools) -> Integers:
     """Number of the pattern of children that each cell is allowed in, shape (s,)."""
     if allowed.all():
         return np.zeros(allowed.shape[1], dtype=np.int64)
@@ -186,7 +178,7 @@ def _allowed_patterns(allowed: BoolArray) -> Int64Array:
     return np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _partitions(queries: Sequence[tuple[Int32Array, FloatArray, Int64Array]]) -> tuple[Partition, ...]:
+def _partitions(queries: Sequence[tuple[Int32s, Floats, Integers]]) -> tuple[Partition, ...]:
     """Queries on the merged cells; those that split them alike become one, by weighted mean."""
     found: dict[bytes, Partition] = {}
     for labels, weights, values in queries:
@@ -204,7 +196,7 @@ def _partitions(queries: Sequence[tuple[Int32Array, FloatArray, Int64Array]]) ->
     return tuple(found.values())
 
 
-def _kinds(partitions: Sequence[Partition], n_children: int) -> tuple[Int64Array, FloatArray]:
+def _kinds(partitions: Sequence[Partition], n_children: int) -> tuple[Integers, Floats]:
     """Kind of each child, in order of appearance, (C,); and the weights of each kind, (kinds, partitions)."""
     weights = np.array([one.weights for one in partitions], dtype=np.float64)
     weights = weights.reshape(len(partitions), n_children).T
@@ -213,7 +205,7 @@ def _kinds(partitions: Sequence[Partition], n_children: int) -> tuple[Int64Array
     return np.array([number[row] for row in rows], dtype=np.int64), np.array(list(number), dtype=np.float64)
 
 
-def _canonical(labels: Int32Array) -> tuple[Int64Array, Int64Array]:
+def _canonical(labels: Int32s) -> tuple[Integers, Integers]:
     """Labels renumbered in order of first appearance, and the answer column of each new number."""
     used, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(np.where(used >= 0, first, -1), kind="stable")
@@ -223,7 +215,7 @@ def _canonical(labels: Int32Array) -> tuple[Int64Array, Int64Array]:
     return rank[inverse] - offset, used[order][offset:].astype(np.int64)
 
 
-def _hessian(partitions: Sequence[Partition], weights: FloatArray, n_cells: int) -> FloatArray:
+def _hessian(partitions: Sequence[Partition], weights: Floats, n_cells: int) -> Floats:
     hessian = np.zeros((n_cells, n_cells))
     for one, weight in zip(partitions, weights, strict=True):
         same = (one.labels[:, None] == one.labels) & (one.labels >= 0)
@@ -231,7 +223,7 @@ def _hessian(partitions: Sequence[Partition], weights: FloatArray, n_cells: int)
     return hessian
 
 
-def _linear(partitions: Sequence[Partition], shape: tuple[int, ...]) -> FloatArray:
+def _linear(partitions: Sequence[Partition], shape: tuple[int, ...]) -> Floats:
     linear = np.zeros(shape)
     for one in partitions:
         used = one.labels >= 0
@@ -239,9 +231,7 @@ def _linear(partitions: Sequence[Partition], shape: tuple[int, ...]) -> FloatArr
     return linear
 
 
-def _ridge(
-    partitions: Sequence[Partition], weights: FloatArray, relative: FloatArray, everyone: FloatArray
-) -> FloatArray:
+def _ridge(partitions: Sequence[Partition], weights: Floats, relative: Floats, everyone: Floats) -> Floats:
     """Diagonal that makes a kind's H definite; zeros where it is already.
 
     Args:
@@ -275,7 +265,7 @@ def _determined(partitions: Sequence[Partition], n_cells: int) -> bool:
 
 
 def _rows(
-    allowed: BoolArray, sums: FloatArray | None, child: Int64Array, cell: Int64Array, bounds: Sequence[Bounds]
+    allowed: Bools, sums: Floats | None, child: Integers, cell: Integers, bounds: Sequence[Bounds]
 ) -> RowSet:
     """All rows that can bind, flattened."""
     variable = np.full(allowed.shape, -1, dtype=np.int64)
@@ -296,8 +286,8 @@ def _rows(
 
 
 def _block(
-    allowed: BoolArray, sums: FloatArray | None, variable: Int64Array, one: Bounds
-) -> tuple[Int64Array, FloatArray, FloatArray, Int64Array, Int64Array]:
+    allowed: Bools, sums: Floats | None, variable: Integers, one: Bounds
+) -> tuple[Integers, Floats, Floats, Integers, Integers]:
     """(child, lower, upper) of the rows of one bound that can bind, and their (row, variable) entries."""
     n_children, n_answers = one.lower.shape
     used = np.flatnonzero(one.labels >= 0)

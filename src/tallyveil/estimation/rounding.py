@@ -1,16 +1,16 @@
 """Exact controlled rounding of one family.
 
-Each estimate goes down or up to a neighbouring whole number, so that the children still sum to the parent in
-every cell and every constraint holds exactly, while the answers of the rounding queries stay as near to the
-estimates' answers as they can. Nearness is the sum of |rounded answer - target|, in real numbers; the
-absolute value is replaced by its chord between neighbouring whole numbers, which is the same at whole numbers.
+Each estimate goes down or up to a neighbouring whole number. The children still sum to the parent in every cell, and
+every constraint holds exactly. Among such roundings, the answers of the rounding queries are as near as possible to
+the estimates' answers. Nearness is the sum of |rounded answer - target|. The absolute value is replaced by its chord
+between neighbouring whole numbers, which has the same value at whole numbers.
 
 Stages are lexicographic: no later stage makes an earlier one worse. Where the answers of all queries and
 constraints are nested, one network flow gives all stages, each the best among all optima of the earlier ones.
 Otherwise a linear or integer program is solved for each stage, and its answers are held in the next ones.
 
-Estimates are first snapped to multiples of 2^-20, so that every number of the program is whole and the optimum
-depends neither on the last bits of the estimates nor on a tolerance.
+Estimates are first rounded to multiples of 2^-20. Every number of the program is then whole, and the optimum depends
+neither on the last bits of the estimates nor on a tolerance.
 """
 
 from __future__ import annotations
@@ -20,16 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.errors import SolverError
 from tallyveil.estimation.integer_program import IntegerAnswer, solve_integer
-from tallyveil.estimation.problem import (
-    BoolArray,
-    FamilyProblem,
-    FloatArray,
-    Int32Array,
-    Int64Array,
-    RoundingStage,
-)
+from tallyveil.estimation.problem import FamilyProblem, RoundingStage
 from tallyveil.estimation.rounding_flow import FlowAnswer, FlowFailure, solve_flow
 from tallyveil.estimation.rounding_program import Fixing, Snapped, aimed, stage_program
 from tallyveil.estimation.solution import RoundingMethod, RoundingOutcome, StageOutcome
@@ -41,11 +35,11 @@ from tallyveil.kernels.rounding.laminar_forest import laminar_forest
 class RoundedCounts:
     """Whole counts of shape (C, s), and how the rounding went."""
 
-    counts: Int64Array
+    counts: Integers
     outcome: RoundingOutcome
 
 
-def round_counts(problem: FamilyProblem, allowed: BoolArray, estimate: FloatArray) -> RoundedCounts | None:
+def round_counts(problem: FamilyProblem, allowed: Bools, estimate: Floats) -> RoundedCounts | None:
     """Round an estimate to counts that meet every constraint exactly.
 
     Args:
@@ -70,7 +64,7 @@ def round_counts(problem: FamilyProblem, allowed: BoolArray, estimate: FloatArra
     return round_by_programs(problem, allowed, snapped, widened=True)
 
 
-def snap(estimate: FloatArray, allowed: BoolArray) -> Snapped:
+def snap(estimate: Floats, allowed: Bools) -> Snapped:
     """Snap to multiples of 2^-20; a value within one such step of a whole number is that number."""
     units = np.rint(np.maximum(estimate[allowed], 0.0) * ONE).astype(np.int64)
     floor, part = units // ONE, units % ONE
@@ -80,7 +74,7 @@ def snap(estimate: FloatArray, allowed: BoolArray) -> Snapped:
     return Snapped(child, cell, floor, part)
 
 
-def is_laminar(labels: Sequence[Int32Array]) -> bool:
+def is_laminar(labels: Sequence[Int32s]) -> bool:
     """Whether the answers of all queries are nested or disjoint, two by two.
 
     With nested answers (of rounding queries and constraints together) the rounding is a network flow, and its
@@ -103,7 +97,7 @@ def _finish_flow(problem: FamilyProblem, snapped: Snapped, flow: FlowAnswer) -> 
 
 
 def round_by_programs(
-    problem: FamilyProblem, allowed: BoolArray, snapped: Snapped, *, widened: bool
+    problem: FamilyProblem, allowed: Bools, snapped: Snapped, *, widened: bool
 ) -> RoundedCounts | None:
     """Round stage after stage by linear or integer programs; None when the constraints cannot be met.
 
@@ -152,7 +146,7 @@ def _solve_stage(
     return IntegerAnswer(values, method)
 
 
-def _deviation(stage: RoundingStage, snapped: Snapped, counts: Int64Array) -> float:
+def _deviation(stage: RoundingStage, snapped: Snapped, counts: Integers) -> float:
     """Attained sum of |answer of counts - target of the stage|, persons."""
     above, part = counts.copy(), np.zeros(counts.shape, dtype=np.int64)
     above[snapped.child, snapped.cell] -= snapped.floor
@@ -164,7 +158,7 @@ def _deviation(stage: RoundingStage, snapped: Snapped, counts: Int64Array) -> fl
     return total / ONE
 
 
-def _answers(labels: Int32Array, counts: Int64Array) -> Int64Array:
+def _answers(labels: Int32s, counts: Integers) -> Integers:
     """Exact sums of cells by label, shape (C, k)."""
     answers = np.zeros((counts.shape[0], int(labels.max(initial=-1)) + 1), dtype=np.int64)
     used = np.flatnonzero(labels >= 0)
@@ -177,8 +171,8 @@ def _answers(labels: Int32Array, counts: Int64Array) -> Int64Array:
 
 def _verify(
     problem: FamilyProblem,
-    allowed: BoolArray,
-    counts: Int64Array,
+    allowed: Bools,
+    counts: Integers,
     fixings: Sequence[Fixing],
     near: Snapped | None,
 ) -> None:
@@ -200,7 +194,7 @@ def _verify(
         )
 
 
-def unmet_constraints(problem: FamilyProblem, counts: Int64Array) -> list[str]:
+def unmet_constraints(problem: FamilyProblem, counts: Integers) -> list[str]:
     """Names of the constraints that counts of shape (C, s) do not meet."""
     unmet = []
     for rows in problem.constraints:

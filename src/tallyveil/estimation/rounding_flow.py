@@ -8,8 +8,9 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import SolverError
-from tallyveil.estimation.problem import BoolArray, FamilyProblem, Int64Array
+from tallyveil.estimation.problem import FamilyProblem
 from tallyveil.estimation.rounding_program import Snapped
 from tallyveil.estimation.solution import RoundingMethod
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
@@ -27,7 +28,7 @@ class FlowAnswer:
         method: How it was found.
     """
 
-    up: Int64Array
+    up: Integers
     deviations: tuple[float, ...]
     method: RoundingMethod
 
@@ -68,8 +69,8 @@ def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFai
 
 def _arrays(
     problem: FamilyProblem, snapped: Snapped
-) -> tuple[npt.NDArray[np.int32], Int64Array, BoolArray, Bounds, Entries, Int64Array]:
-    """The family as the kernels take it; all writeable, for they are compiled anew for arrays that are not."""
+) -> tuple[npt.NDArray[np.int32], Integers, Bools, Bounds, Entries, Integers]:
+    """The family as the kernels take it: writeable arrays, because read-only ones would be compiled for separately."""
     queries = [labels for stage in problem.rounding for _, labels in stage.labels]
     stage = [k for k, one in enumerate(problem.rounding) for _ in one.labels]
     widths = [rows.lower.shape[1] for rows in problem.constraints]

@@ -14,15 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.estimation.integer_program import IntegerProgram
-from tallyveil.estimation.problem import (
-    UNBOUNDED,
-    BoolArray,
-    FamilyProblem,
-    Int32Array,
-    Int64Array,
-    RoundingStage,
-)
+from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem, RoundingStage
 from tallyveil.kernels.rounding.arrays import ONE
 
 
@@ -30,43 +24,43 @@ from tallyveil.kernels.rounding.arrays import ONE
 class Snapped:
     """Estimates of the n allowed (child, cell) pairs: floor in persons, fractional part in units of 2^-20."""
 
-    child: Int64Array
-    cell: Int64Array
-    floor: Int64Array
-    part: Int64Array
+    child: Integers
+    cell: Integers
+    floor: Integers
+    part: Integers
 
 
 @dataclass(frozen=True, slots=True)
 class Fixing:
     """Answers that must stay as they are: labels of shape (s,), answers of shape (C, k)."""
 
-    labels: Int32Array
-    answers: Int64Array
+    labels: Int32s
+    answers: Integers
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
     """Sums of y that are bounded or priced: which sum each y is in, or -1; by sum, its size and floor."""
 
-    member: Int64Array
-    count: Int64Array
-    floor: Int64Array
-    child: Int64Array
-    label: Int64Array
+    member: Integers
+    count: Integers
+    floor: Integers
+    child: Integers
+    label: Integers
 
 
 @dataclass(slots=True)
 class _Rows:
     """Rows under construction."""
 
-    row: list[Int64Array] = field(default_factory=list)
-    column: list[Int64Array] = field(default_factory=list)
-    value: list[Int64Array] = field(default_factory=list)
-    lower: list[Int64Array] = field(default_factory=list)
-    upper: list[Int64Array] = field(default_factory=list)
+    row: list[Integers] = field(default_factory=list)
+    column: list[Integers] = field(default_factory=list)
+    value: list[Integers] = field(default_factory=list)
+    lower: list[Integers] = field(default_factory=list)
+    upper: list[Integers] = field(default_factory=list)
     n_rows: int = 0
 
-    def add(self, member: Int64Array, lower: Int64Array, upper: Int64Array) -> int:
+    def add(self, member: Integers, lower: Integers, upper: Integers) -> int:
         """Add rows of y and return the first one's number; `member` is each y's new row, or -1."""
         used = np.flatnonzero(member >= 0)
         self.add_entries(self.n_rows + member[used], used, np.ones(used.size, np.int64))
@@ -75,7 +69,7 @@ class _Rows:
         self.n_rows += lower.size
         return self.n_rows - lower.size
 
-    def add_entries(self, row: Int64Array, column: Int64Array, value: Int64Array) -> None:
+    def add_entries(self, row: Integers, column: Integers, value: Integers) -> None:
         """Add entries to rows."""
         self.row.append(row)
         self.column.append(column)
@@ -84,7 +78,7 @@ class _Rows:
 
 def stage_program(
     problem: FamilyProblem, snapped: Snapped, stage: RoundingStage, fixings: Sequence[Fixing], widened: bool
-) -> tuple[IntegerProgram | None, Int64Array, Int64Array]:
+) -> tuple[IntegerProgram | None, Integers, Integers]:
     """The program of one stage without the y that are settled beforehand.
 
     Returns:
@@ -108,13 +102,13 @@ def stage_program(
             rows, member, low - sums.floor - settled, high - sums.floor - settled, sums.count, widened
         )
     cost = np.zeros(n, np.int64)
-    arcs: list[tuple[Int64Array, Int64Array, Int64Array]] = []
+    arcs: list[tuple[Integers, Integers, Integers]] = []
     for _, labels in stage.labels:
         cost += _add_deviation(rows, arcs, snapped, (labels, stage.target), lower, upper, widened)
     return _assemble(rows, arcs, cost, lower, upper, open_, snapped.part > 0), open_, lower * (lower == upper)
 
 
-def aimed(parts: Int64Array, target: str) -> Int64Array:
+def aimed(parts: Integers, target: str) -> Integers:
     """What answers should be near, above their floors and in units of 2^-20, from their fractional parts.
 
     Args:
@@ -125,13 +119,13 @@ def aimed(parts: Int64Array, target: str) -> Int64Array:
         return parts
     whole, part = parts // ONE, parts % ONE
     up = (part > ONE // 2) | ((part == ONE // 2) & (whole % 2 == 1))
-    nearest: Int64Array = (whole + up) * ONE
+    nearest: Integers = (whole + up) * ONE
     return nearest
 
 
 def _bounded_sums(
     problem: FamilyProblem, snapped: Snapped, fixings: Sequence[Fixing]
-) -> list[tuple[_Sums, Int64Array, Int64Array]]:
+) -> list[tuple[_Sums, Integers, Integers]]:
     """Every sum with bounds: cells to the parent, constraints, answers of earlier stages."""
     found = []
     if problem.parent_counts is not None:
@@ -148,7 +142,7 @@ def _bounded_sums(
     return found
 
 
-def _group(snapped: Snapped, child: Int64Array, label: Int64Array) -> _Sums:
+def _group(snapped: Snapped, child: Integers, label: Integers) -> _Sums:
     """Sums of y by (child, label)."""
     width = int(label.max(initial=-1)) + 1
     used = label >= 0
@@ -160,7 +154,7 @@ def _group(snapped: Snapped, child: Int64Array, label: Int64Array) -> _Sums:
     return _Sums(member, count, floor, keys // max(width, 1), keys % max(width, 1))
 
 
-def _total(sums: _Sums, values: Int64Array) -> Int64Array:
+def _total(sums: _Sums, values: Integers) -> Integers:
     used = sums.member >= 0
     total = np.zeros(sums.count.size, np.int64)
     np.add.at(total, sums.member[used], values[used])
@@ -168,8 +162,8 @@ def _total(sums: _Sums, values: Int64Array) -> Int64Array:
 
 
 def _settle(
-    bounded: Sequence[tuple[_Sums, Int64Array, Int64Array]], lower: Int64Array, upper: Int64Array
-) -> tuple[Int64Array, Int64Array]:
+    bounded: Sequence[tuple[_Sums, Integers, Integers]], lower: Integers, upper: Integers
+) -> tuple[Integers, Integers]:
     """Settle the y of sums that leave no room: all down, or all up."""
     lower, upper = lower.copy(), upper.copy()
     for sums, low, high in bounded:
@@ -181,7 +175,7 @@ def _settle(
 
 
 def _add_bounds(
-    rows: _Rows, member: Int64Array, low: Int64Array, high: Int64Array, count: Int64Array, widened: bool
+    rows: _Rows, member: Integers, low: Integers, high: Integers, count: Integers, widened: bool
 ) -> None:
     """Add the rows that can still bind."""
     remaining = np.bincount(member[member >= 0], minlength=count.size)
@@ -191,7 +185,7 @@ def _add_bounds(
     )
 
 
-def _renumber(member: Int64Array, keep: BoolArray) -> Int64Array:
+def _renumber(member: Integers, keep: Bools) -> Integers:
     """Members of the kept sums, numbered without gaps; -1 for the others."""
     number = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)
     return np.asarray(number[member])
@@ -199,13 +193,13 @@ def _renumber(member: Int64Array, keep: BoolArray) -> Int64Array:
 
 def _add_deviation(
     rows: _Rows,
-    arcs: list[tuple[Int64Array, Int64Array, Int64Array]],
+    arcs: list[tuple[Integers, Integers, Integers]],
     snapped: Snapped,
-    query: tuple[Int32Array, str],
-    lower: Int64Array,
-    upper: Int64Array,
+    query: tuple[Int32s, str],
+    lower: Integers,
+    upper: Integers,
     widened: bool,
-) -> Int64Array:
+) -> Integers:
     """Price |answer - target| of one query. Returns the cost put on y directly, shape (n,)."""
     labels, aim = query
     sums = _group(snapped, snapped.child, labels[snapped.cell].astype(np.int64))
@@ -226,12 +220,12 @@ def _add_deviation(
 
 def _assemble(
     rows: _Rows,
-    arcs: Sequence[tuple[Int64Array, Int64Array, Int64Array]],
-    cost: Int64Array,
-    lower: Int64Array,
-    upper: Int64Array,
-    open_: Int64Array,
-    fractional: BoolArray,
+    arcs: Sequence[tuple[Integers, Integers, Integers]],
+    cost: Integers,
+    lower: Integers,
+    upper: Integers,
+    open_: Integers,
+    fractional: Bools,
 ) -> IntegerProgram:
     """Put y columns and arcs e, p, m together."""
     row = np.concatenate([np.zeros(0, np.int64), *(one[0] for one in arcs)])

@@ -1,11 +1,11 @@
-"""What estimating one family gives, and how well it is known."""
+"""The estimate of one family, and how it was certified."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from tallyveil.estimation.problem import FloatArray, Int64Array
+from tallyveil.arrays import Floats, Integers
 
 
 class EstimateStatus(Enum):
@@ -125,8 +125,8 @@ class FamilySolution:
         rounding: How the rounding went.
     """
 
-    counts: Int64Array
-    estimate: FloatArray
+    counts: Integers
+    estimate: Floats
     status: EstimateStatus
     residual_persons: float
     objective: float

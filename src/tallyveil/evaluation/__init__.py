@@ -1,4 +1,4 @@
-"""Errors of a release against declassified counts."""
+"""Errors of a release, compared with declassified true counts."""
 
 from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics

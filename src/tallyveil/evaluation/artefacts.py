@@ -1,14 +1,15 @@
-"""Known artefacts of published counts, beside the true ones: what non-negativity does to small geounits.
+"""Counts known artefacts of published counts: what non-negativity does to small geounits.
 
-Published counts are not negative. So noise in empty cells can only add records: geounits that are truly empty may be
-published with records, and geounits whose records are all of one group (only children, only one race) appear or
+Published counts are not negative, so noise in empty cells can only add records. Geounits that are truly empty may be
+published with records. Geounits whose records are all of one group (only children, only one race) may appear or
 disappear. This module counts
 
-- geounits that are truly empty, and geounits that are published empty; geounits that are truly empty and published with
-  records (`filled`), and the opposite (`emptied`), with the records in them;
-- geounits that are not empty and whose records are all of one group (`only`), for each attribute and recode that the
-  release's queries name: over all groups and, where there are at most `MOST_GROUPS`, for each group. Where the schema
-  has a group of children, for example, this counts the geounits of children only.
+- geounits that are truly empty, and geounits that are published as empty (`empty`);
+- geounits that are truly empty and published with records (`filled`), and the opposite (`emptied`), with their records;
+- nonempty geounits whose records are all of one group (`only`), for each attribute and recode that the release's
+queries
+  name: summed over all groups and, if there are at most `MOST_GROUPS`, for each group. For example, if the schema has a
+  group of children, this counts the geounits with only children.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +19,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.evaluation.metrics import ENTRIES_PER_CHUNK, shared_chunks
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 MOST_GROUPS = 12
-"""Groups of an attribute or recode that are listed one by one."""
+"""Largest number of groups of an attribute or recode for which the groups are listed individually."""
 
 ARTEFACT_COLUMNS = {
     "geolevel": pl.String,
@@ -43,7 +45,7 @@ Row = tuple[str | int | float | None, ...]
 
 @dataclass(slots=True)
 class _Emptiness:
-    """Empty geounits of one geolevel, summed over chunks."""
+    """Numbers of empty geounits of one geolevel, summed over chunks."""
 
     truly: int = 0
     published: int = 0
@@ -52,7 +54,7 @@ class _Emptiness:
     emptied: int = 0
     emptied_of: int = 0
 
-    def add(self, true: Int64Array, published: Int64Array) -> None:
+    def add(self, true: Integers, published: Integers) -> None:
         """Add the totals of some geounits."""
         filled, emptied = (true == 0) & (published > 0), (true > 0) & (published == 0)
         self.truly += int((true == 0).sum())
@@ -63,7 +65,7 @@ class _Emptiness:
         self.emptied_of += int(true[emptied].sum())
 
     def rows(self, geolevel: str, true: int, published: int) -> list[Row]:
-        """As rows of the table; `true` and `published` are the records of all geounits."""
+        """The numbers as rows of the table; `true` and `published` are the records of all geounits."""
         filled = self.filled_with / published if published else None
         emptied = self.emptied_of / true if true else None
         return [
@@ -81,22 +83,22 @@ def find_artefacts(
     *,
     entries_per_chunk: int = ENTRIES_PER_CHUNK,
 ) -> pl.DataFrame:
-    """Count the known artefacts of one geolevel, or family of entities.
+    """Count the known artefacts of one geolevel, or of one family of entities.
 
     Args:
-        schema: The universe both sides count in.
-        queries: Query specs; the attributes and recodes they name are looked at.
+        schema: The universe of both sides.
+        queries: Query specifications. The attributes and recodes that they name are examined.
         estimate: Estimated counts.
         truth: True counts of the same geounits.
-        entries_per_chunk: Counts looked at together; bounds memory and changes no result.
+        entries_per_chunk: Number of counts examined together. It limits memory and does not change the result.
     Returns:
-        One row for each artefact. In the rows of `filled` and `emptied` both numbers of geounits are the same. There
-        `records` is the number of records, as published for `filled` and as they truly are for `emptied`, and `share`
-        is their share of all records. In other rows both are null. The row of `only` without a group is the sum of all
+        One row for each artefact. In the rows `filled` and `emptied` both numbers of geounits are equal. There
+        `records` is the number of records (published records for `filled`, true records for `emptied`), and `share` is
+        their share of all records. In other rows both are null. The row of `only` without a group is the sum over all
         groups.
-    Privacy: none; whatever shows these numbers must say that they come from the true counts.
+    Privacy: none. Every output with these numbers must say that they come from the true counts.
     """
-    groups = loss_law_of(schema, queries)
+    groups = queried_factors(schema, queries)
     emptiness = _Emptiness()
     only = [np.zeros((2, group.size), dtype=np.int64) for group in groups]
     for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
@@ -111,22 +113,22 @@ def find_artefacts(
     return pl.DataFrame(rows, schema=ARTEFACT_COLUMNS, orient="row")
 
 
-def loss_law_of(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
-    """The attributes and recodes that queries name, each as a query of its own, in the schema's order."""
+def queried_factors(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup, ...]:
+    """The attributes and recodes that the queries name, each as a separate query, in the schema's order."""
     named = {name for query in queries for name in schema.query(query).factor_names}
     groups = (schema.query(name) for name in schema.factor_names if name in named)
     return tuple(group for group in groups if group.size > 1)
 
 
-def _totals(offsets: Int64Array, counts: Int64Array) -> Int64Array:
-    """Records of each geounit."""
+def _totals(offsets: Integers, counts: Integers) -> Integers:
+    """Number of records in each geounit."""
     sums = np.concatenate([[0], np.cumsum(counts)])
-    found: Int64Array = sums[offsets[1:]] - sums[offsets[:-1]]
+    found: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
     return found
 
 
-def _single_groups(group: QueryGroup, offsets: Int64Array, cells: Int64Array) -> NDArray[np.int64]:
-    """By group, geounits that are not empty and whose records are all of it; every entry is above zero."""
+def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:
+    """For each group, the number of nonempty geounits whose records are all of it. All entries must be above zero."""
     starts = offsets[:-1][np.diff(offsets) > 0]
     if not len(starts):
         return np.zeros(group.size, dtype=np.int64)

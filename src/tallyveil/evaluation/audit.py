@@ -1,8 +1,14 @@
-"""Black-box privacy audits: how large epsilon must be, judged from many outputs on two neighbouring populations.
+"""Black-box privacy audits: a lower bound on epsilon from many outputs on two neighbouring populations.
 
-An attacker scores every output, the more the likelier the one population is. If epsilon and delta hold, then for every
-set A of outputs P(A) <= exp(epsilon) Q(A) + delta. So any A for which both probabilities are known well enough refutes
-every smaller epsilon. A is found on one half of the outputs and judged on the other, by exact binomial bounds.
+Problem. A mechanism runs many times on a population with a person (outputs with law P) and on the same population
+without the person (law Q). If it satisfies epsilon and delta, then P(A) <= exp(epsilon) Q(A) + delta for every set A of
+outputs, and the same with P and Q exchanged. Wanted is a value that epsilon cannot be below.
+
+Steps. An attacker gives each output a score, which is larger if the output is more likely with the person. One half of
+the outputs determines a threshold on the scores, and so a set A. The other half gives exact binomial bounds on P(A) and
+Q(A). These bounds refute every epsilon below ln((lower bound on P(A) - delta) / upper bound on Q(A)).
+
+Worked case. If P(A) is at least 0.30 and Q(A) at most 0.10, every epsilon below ln 3 = 1.10 is refuted at delta 0.
 """
 
 import math
@@ -12,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.safetab.ages import DETAILS
@@ -19,20 +26,19 @@ from tallyveil.safetab.measurements import GroupMeasurements
 from tallyveil.safetab.plan import LevelSet
 
 _CANDIDATES: Final = 200
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedEpsilon:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
-        lower: Every epsilon below it is refuted at `delta`, with the confidence asked for; 0 where none is.
+        lower: Every epsilon below it is refuted at `delta`, with the requested confidence; 0 if none is refuted.
         delta: The delta.
-        threshold: The set of outputs: scores above it (where `above`), or at most it.
-        above: Which side.
-        more_often: Lower bound of the set's probability under the population that has it more often.
-        less_often: Upper bound of its probability under the other.
+        threshold: Threshold of the set of outputs.
+        above: Whether the set consists of the scores above the threshold, or of the others.
+        more_often: Lower bound on the set's probability under the population in which it is more frequent.
+        less_often: Upper bound on its probability under the other population.
     """
 
     lower: float
@@ -44,16 +50,16 @@ class AuditedEpsilon:
 
 
 def audit_epsilon(without: Floats, having: Floats, *, delta: float, confidence: float) -> AuditedEpsilon:
-    """A lower bound on epsilon from scores of outputs on two neighbouring populations.
+    """A lower bound on epsilon, from scores of outputs on two neighbouring populations.
 
     Args:
-        without: Scores of independent runs without a person, in the order they were made.
-        having: The same with the person, whose scores are larger.
-        delta: At which epsilon is bounded.
-        confidence: Chance, at least, that the bound holds, such as 0.999.
+        without: Scores of independent runs without a person, in the order in which they were made.
+        having: Scores of independent runs with the person. They should be larger.
+        delta: Delta at which epsilon is bounded.
+        confidence: Probability, at least, that the bound holds, such as 0.999.
     Raises:
-        ConfigError: fewer than two scores of either, or numbers out of range.
-    Source: Clopper and Pearson 1934 for the binomial bounds; Ding et al. 2018 for sets chosen on other outputs.
+        ConfigError: there are fewer than two scores of either kind, or numbers are out of range.
+    Source: Clopper and Pearson 1934 for the binomial bounds; Ding et al. 2018 for choosing sets on other outputs.
     """
     if min(len(without), len(having)) < 2 or not 0 <= delta < 1 or not 0 < confidence < 1:
         raise ConfigError(
@@ -62,7 +68,7 @@ def audit_epsilon(without: Floats, having: Floats, *, delta: float, confidence: 
         )
     chosen_on = without[: len(without) // 2], having[: len(having) // 2]
     judged_on = without[len(without) // 2 :], having[len(having) // 2 :]
-    # Both sides and both bounds may fail: each gets a quarter of the chance.
+    # Both directions and both bounds may fail, so each gets a quarter of the failure probability.
     failure = (1 - confidence) / 4
     found = []
     for above in (True, False):
@@ -72,12 +78,12 @@ def audit_epsilon(without: Floats, having: Floats, *, delta: float, confidence: 
 
 
 def binomial_bounds(hits: int, trials: int, failure: float) -> tuple[float, float]:
-    """Exact bounds of a probability; each fails with at most the chance given.
+    """Exact lower and upper bound on a probability. Each fails with at most the given probability.
 
     Args:
-        hits: Of so many trials.
-        trials: At least 1.
-        failure: Between 0 and 1.
+        hits: Number of successes.
+        trials: Number of trials, at least 1.
+        failure: Failure probability, between 0 and 1.
     """
     from scipy.stats import beta
 
@@ -89,16 +95,16 @@ def binomial_bounds(hits: int, trials: int, failure: float) -> tuple[float, floa
 def person_scores(
     one: LevelSet, part: GroupMeasurements, groups: NDArray[np.int64], cell: int, cells: NDArray[np.int64]
 ) -> Floats:
-    """How much each region speaks for one more person: the logarithm of the likelihood ratio.
+    """How strongly each region suggests that the person is present: the logarithm of the likelihood ratio.
 
     Args:
-        one: What was measured.
-        part: Measurements of some regions, each a run of its own.
-        groups: Iterations that the person is in, of adaptive detail.
+        one: The level set that was measured.
+        part: Measurements of some regions, each of which is an independent run.
+        groups: Iterations with adaptive detail that contain the person.
         cell: The person's cell among the 46 finest.
-        cells: Sex by 23 ages of the others in each of these groups; shape (len(groups), 46).
+        cells: Sex by 23 ages of the other people in each of these groups; shape (len(groups), 46).
     Returns:
-        One score a region.
+        One score for each region.
     """
     width = part.stage_1.shape[1]
     scores = np.zeros(len(part.regions))
@@ -126,7 +132,7 @@ def _evidence(law: Law, residual: NDArray[np.int64]) -> Floats:
 
 
 def _best_threshold(without: Floats, having: Floats, *, above: bool, delta: float, failure: float) -> float:
-    """The threshold whose bound is best on these scores, of a grid of their quantiles."""
+    """The threshold with the best bound on these scores, out of a grid of their quantiles."""
     grid = np.quantile(np.concatenate([without, having]), np.linspace(0.001, 0.999, _CANDIDATES))
     bounds = [
         _judged(without, having, float(t), above=above, delta=delta, failure=failure).lower

@@ -1,7 +1,8 @@
-"""Errors of estimated counts against true ones, by geolevel, query and size of the geounit.
+"""Errors of estimated counts compared with true ones, by geolevel, query and size of the geounit.
 
-Only entries that differ are looked at: an answer no entry touches is exact, and counted as such without being
-written down. So memory follows the number of non-zero counts, not geounits times cells.
+Only cells with a nonzero count on either side are processed. All other answers are exact, and are counted as exact
+without being stored. So the memory needed grows with the number of nonzero counts, not with the number of geounits
+times cells.
 """
 
 from collections import defaultdict
@@ -10,11 +11,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass, size_classes
 from tallyveil.evaluation.tally import ErrorTally, merge_tallies, tally_errors
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import Int64Array, PublicCounts, sum_triplets
+from tallyveil.universe.counts import PublicCounts, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -42,23 +44,23 @@ def error_metrics(
     *,
     entries_per_chunk: int = ENTRIES_PER_CHUNK,
 ) -> pl.DataFrame:
-    """Compare estimates with declassified truth.
+    """Compare estimates with declassified true counts.
 
     Args:
         spine: The hierarchy.
-        schema: The universe both sides count in.
-        queries: Query specs.
+        schema: The universe of both sides.
+        queries: Query specifications.
         estimates: Estimated counts of some geolevels.
         truths: True counts of the same geolevels, in the same order.
-        entries_per_chunk: Counts looked at together; bounds memory and changes no result.
+        entries_per_chunk: Number of counts examined together. It limits memory and does not change the result.
     Returns:
-        One row a geolevel, query and size class ("all", then the classes that hold geounits, by true total).
-        Errors are in records. A quantile is the smallest error that at least that share of the answers does
-        not exceed, hence a whole number. `relative_l1` is null where all true answers are zero.
+        One row for each geolevel, query and size class ("all", then the classes that contain geounits, by true total).
+        Errors are in records. A quantile is the smallest error that at least this share of the answers does not exceed,
+        so it is an integer. `relative_l1` is null if all true answers are zero.
     Raises:
         GeographyError: the two sides do not cover the same geounits.
         SchemaError: a query does not fit the schema.
-    Privacy: none; whatever shows these numbers must say that they come from the true counts.
+    Privacy: none. Every output with these numbers must say that they come from the true counts.
     """
     groups = [schema.query(name) for name in dict.fromkeys(queries)]
     _check_geounits(spine, estimates, truths)
@@ -106,7 +108,7 @@ Tallies = dict[tuple[str, int], list[ErrorTally]]
 
 
 def _labelled(tallies: Tallies, group: QueryGroup) -> Iterator[tuple[str, ErrorTally]]:
-    """Tallies of a query, over all geounits first, then by size class."""
+    """Tallies of a query: first over all geounits, then by size class."""
     by_class = [
         (size.value, merge_tallies(tallies[group.name, number]))
         for number, size in enumerate(SizeClass)
@@ -120,7 +122,7 @@ def _labelled(tallies: Tallies, group: QueryGroup) -> Iterator[tuple[str, ErrorT
 def _tallies(
     estimate: PublicCounts, truth: PublicCounts, groups: Sequence[QueryGroup], entries_per_chunk: int
 ) -> Tallies:
-    """Tallies of one geolevel by query name and number of the size class, one a chunk of geounits."""
+    """Tallies of one geolevel by query name and number of the size class, one for each chunk of geounits."""
     tallies: Tallies = defaultdict(list)
     for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
         true_rows, true_cells, true_counts = truth.rows(start, stop)
@@ -145,7 +147,7 @@ def _tallies(
 
 
 def shared_chunks(estimate: PublicCounts, truth: PublicCounts, entries: int) -> Iterator[tuple[int, int]]:
-    """Ranges of geounits with about `entries` counts on both sides together, and at most as many geounits."""
+    """Ranges of geounits with about `entries` counts on both sides together, and at most `entries` geounits."""
     reached = estimate.offsets + truth.offsets
     start = 0
     while start < estimate.n_geounits:
@@ -155,7 +157,7 @@ def shared_chunks(estimate: PublicCounts, truth: PublicCounts, entries: int) -> 
         start = stop
 
 
-Triplets = tuple[Int64Array, Int64Array, Int64Array]
+Triplets = tuple[Integers, Integers, Integers]
 
 
 def _cell_errors(estimate: Triplets, truth: Triplets) -> Triplets:
@@ -165,8 +167,8 @@ def _cell_errors(estimate: Triplets, truth: Triplets) -> Triplets:
 
 
 def _query_errors(
-    group: QueryGroup, rows: Int64Array, cells: Int64Array, errors: Int64Array
-) -> tuple[Int64Array, Int64Array]:
+    group: QueryGroup, rows: Integers, cells: Integers, errors: Integers
+) -> tuple[Integers, Integers]:
     """Row and error of each answer that differs."""
     answers = group.answers_of(cells)
     kept = answers >= 0

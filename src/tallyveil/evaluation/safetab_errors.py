@@ -1,4 +1,4 @@
-"""Errors of SafeTab's tables against the truth, by size of the group, over one run or several."""
+"""Errors of SafeTab's tables compared with the true counts, by size of the group, over one run or several."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from tallyveil.storage.write import write_json, write_parquet
 
 LEVEL: Final = "LEVEL"
 SIZES: Final = ("0", *(f"{10**n:,}-{10 ** (n + 1) - 1:,}" for n in range(9)))
-"""Groups by the digits of their true size."""
+"""Size classes, by the number of digits of a group's true size."""
 
 _KEYS: Final = ["REGION_TYPE", LEVEL, "TOTAL_ONLY", "SIZE"]
 _VALUES: Final = (("COUNT", "MARGIN"), ("ESTIMATE", "ESTIMATE_MARGIN"))
@@ -29,14 +29,15 @@ def total_errors(rows: pl.DataFrame, groups: pl.DataFrame, runs: int) -> pl.Data
     """Errors of T1 by geography, level and size.
 
     Args:
-        rows: Published rows of all runs with TRUE, LEVEL and DETAIL.
-        groups: REGION_TYPE, LEVEL, TOTAL_ONLY, SIZE and `groups`: how many there are, published or not.
-        runs: How many runs the rows are of.
+        rows: Published rows of all runs, with TRUE, LEVEL and DETAIL.
+        groups: REGION_TYPE, LEVEL, TOTAL_ONLY, SIZE and `groups`, the number of groups, whether published or not.
+        runs: Number of runs that the rows come from.
     Returns:
-        One row a class: how many groups there are and how many are published in a run, the share of each detail, and
-        of COUNT and ESTIMATE the mean error, its root mean square, mean and 95th percentile of its absolute value, and
-        the share within the margin. Errors of totals that were published because they passed the suppression
-        bound are those of a selection.
+        One row for each class: the number of groups; the number published in a run on average; the share of each
+            detail;
+        and, for COUNT and for ESTIMATE, the mean error, the root mean square error, the mean and 95th percentile of the
+        absolute error, and the share of errors within the margin. Totals that are published because they passed the
+        suppression bound are a selection, and so are their errors.
     """
     only = pl.col("DETAIL") == DETAIL_NAMES[TOTAL_ONLY_DETAIL]
     named = rows.with_columns(only.alias("TOTAL_ONLY"), size_of(pl.col("TRUE")).alias("SIZE"))
@@ -51,7 +52,7 @@ def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
     """Errors of T2 by geography, level, size of the group, and whether a row is a cell or a sex.
 
     Args:
-        rows: Published rows of all runs with TRUE, LEVEL and TOTAL (of the group).
+        rows: Published rows of all runs, with TRUE, LEVEL and TOTAL (the total of the group).
     """
     named = rows.with_columns(
         size_of(pl.col("TOTAL")).alias("SIZE"),
@@ -63,11 +64,11 @@ def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def household_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Errors of T3 and T4 by table, geography, level, and size of the group, of measured cells and of sums.
+    """Errors of T3 and T4 by table, geography, level, size of the group, and whether a number is a cell or a sum.
 
     Args:
-        rows: Published rows of all runs with TRUE, LEVEL, TOTAL (households of the group) and PARTS (how many measured
-            cells a number sums).
+        rows: Published rows of all runs, with TRUE, LEVEL, TOTAL (households of the group) and PARTS (the number of
+            measured cells that a number sums).
     """
     named = rows.with_columns(
         size_of(pl.col("TOTAL")).alias("SIZE"),
@@ -79,15 +80,15 @@ def household_errors(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mapping[str, Any]) -> Path:
-    """Write tables of errors and of the truth into `evaluation/`; returns the JSON file of the errors.
+    """Write tables of errors and of true counts into `evaluation/`. Returns the JSON file with the errors.
 
     Args:
         out: Folder of the release.
-        tables: By name; those that begin with "errors" also stand in the JSON file.
-        metadata: Words on where they come from.
+        tables: Tables by name. Those whose names begin with "errors" are also written to the JSON file.
+        metadata: Where the tables come from, in words.
     Raises:
         StoreError: the folder cannot be written to.
-    Privacy: none; every file says so.
+    Privacy: none. Every file says so.
     """
     folder = out / FOLDER
     tags = {name: str(value) for name, value in metadata.items()} | {"protected": "false", "warning": WARNING}

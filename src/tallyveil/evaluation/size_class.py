@@ -1,14 +1,14 @@
-"""Classes of geounits by their true total, the way error is usually reported."""
+"""Classes of geounits by their true total, in which errors are usually reported."""
 
 from enum import Enum
 
 import numpy as np
 
-from tallyveil.universe.counts import Int64Array
+from tallyveil.arrays import Integers
 
 
 class SizeClass(Enum):
-    """How many records there truly are in a geounit. The value is the label in the metrics."""
+    """The true number of records in a geounit. The value is the label in the metrics."""
 
     EMPTY = "0"
     ONES = "1-9"
@@ -19,11 +19,11 @@ class SizeClass(Enum):
 
 
 ALL_SIZES = "all"
-"""Label of the row over every geounit, whatever its size."""
+"""Label of the row for all geounits, whatever their size."""
 
 _SMALLEST = np.array([1, 10, 100, 1_000, 10_000], dtype=np.int64)
 
 
-def size_classes(totals: Int64Array) -> Int64Array:
-    """Number of the size class of each total, in the order of `SizeClass`; same shape."""
+def size_classes(totals: Integers) -> Integers:
+    """Number of the size class of each total, in the order of `SizeClass`; an array of the same shape."""
     return np.searchsorted(_SMALLEST, totals, side="right").astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Evaluation files, each marked as not private wherever it ends up."""
+"""Evaluation files. Each is marked as not private, also when it is copied elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ WARNING = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """A release compared with its true counts.
+    """A comparison of a release with its true counts.
 
     Attributes:
-        errors: As `error_metrics` gives them.
-        artefacts: As `find_artefacts` gives them.
-        unit: What both count.
+        errors: The table of `error_metrics`.
+        artefacts: The table of `find_artefacts`.
+        unit: The unit of both counts.
         finest: The finest geolevel.
     """
 
@@ -57,12 +57,12 @@ def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[st
     Args:
         run_dir: Release folder.
         evaluation: The comparison.
-        metadata: Words on where it comes from (such as the run and the records' role), written along.
+        metadata: Where it comes from, in words (such as the run and the role of the records); written to the files.
     Returns:
-        The JSON file, for people; beside it lie the same tables as Parquet, for programs.
+        The JSON file, for readers. The same tables as Parquet files, for programs, are next to it.
     Raises:
         StoreError: the folder cannot be written to.
-    Privacy: none; every file carries "protected": false and a warning.
+    Privacy: none. Every file has "protected": false and a warning.
     """
     folder = run_dir / FOLDER
     tags = {**metadata, "protected": "false", "warning": WARNING}
@@ -73,7 +73,7 @@ def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[st
 
 
 def read_evaluation(run_dir: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read back the errors and artefacts that `write_evaluation` wrote.
+    """Read the errors and artefacts that `write_evaluation` wrote.
 
     Raises:
         StoreError: there is no evaluation in the folder, or it cannot be read.

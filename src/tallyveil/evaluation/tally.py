@@ -1,30 +1,30 @@
-"""A tally of whole-number errors: small whatever the number of answers, and exact."""
+"""A tally of integer errors. It is exact, and small for any number of answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.universe.counts import Int64Array
+from tallyveil.arrays import Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ErrorTally:
-    """Errors (estimate minus truth) of some answers, by how often each absolute error occurs.
+    """Errors (estimate minus truth) of some answers, by the number of times each absolute error occurs.
 
     Attributes:
-        n_geounits: Geounits whose answers are tallied.
-        n_answers: Answers, the exact ones too.
-        sizes: Absolute errors above zero that occur, rising; shape (k,).
-        times: How often each occurs; shape (k,).
+        n_geounits: Number of geounits whose answers are tallied.
+        n_answers: Number of answers, including exact ones.
+        sizes: Absolute errors above zero that occur, increasing; shape (k,).
+        times: Number of times each occurs; shape (k,).
         signed_sum: Sum of the errors.
         true_sum: Sum of the true answers.
     """
 
     n_geounits: int
     n_answers: int
-    sizes: Int64Array
-    times: Int64Array
+    sizes: Integers
+    times: Integers
     signed_sum: int
     true_sum: int
 
@@ -35,21 +35,21 @@ class ErrorTally:
 
     @property
     def mean_absolute_error(self) -> float:
-        """Mean over all answers, records."""
+        """Mean over all answers, in records."""
         return self.absolute_sum / self.n_answers
 
     @property
     def bias(self) -> float:
-        """Mean signed error over all answers, records: positive where estimates are too high."""
+        """Mean signed error over all answers, in records. It is positive if estimates are too high."""
         return self.signed_sum / self.n_answers
 
     @property
     def relative_l1(self) -> float | None:
-        """Sum of absolute errors over the sum of true answers; None where the latter is zero."""
+        """Sum of absolute errors divided by the sum of true answers; None if the latter is zero."""
         return self.absolute_sum / self.true_sum if self.true_sum else None
 
     def quantile(self, percent: int) -> int:
-        """Smallest error that at least `percent` of a hundred answers do not exceed, records."""
+        """Smallest error that at least `percent` percent of the answers do not exceed, in records."""
         rank = -(-self.n_answers * percent // 100)
         n_exact = self.n_answers - int(self.times.sum())
         if rank <= n_exact:
@@ -58,11 +58,11 @@ class ErrorTally:
         return int(self.sizes[np.searchsorted(reached, rank)])
 
 
-def tally_errors(errors: Int64Array, *, n_geounits: int, n_answers: int, true_sum: int) -> ErrorTally:
-    """Tally errors given without the exact answers among them.
+def tally_errors(errors: Integers, *, n_geounits: int, n_answers: int, true_sum: int) -> ErrorTally:
+    """Make a tally from errors. The list of errors need not contain the exact answers.
 
     Args:
-        errors: The errors that are not zero (zeros do no harm); any order.
+        errors: The nonzero errors, in any order. Zeros may be included.
         n_geounits, n_answers, true_sum: As in `ErrorTally`.
     """
     sizes, times = np.unique(np.abs(errors[errors != 0]), return_counts=True)
@@ -72,7 +72,7 @@ def tally_errors(errors: Int64Array, *, n_geounits: int, n_answers: int, true_su
 
 
 def merge_tallies(tallies: Sequence[ErrorTally]) -> ErrorTally:
-    """One tally of answers tallied apart; at least one is needed."""
+    """Merge tallies of separate answers into one. There must be at least one."""
     sizes = np.concatenate([tally.sizes for tally in tallies])
     times = np.concatenate([tally.times for tally in tallies])
     distinct, place = np.unique(sizes, return_inverse=True)

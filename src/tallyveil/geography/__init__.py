@@ -1,4 +1,4 @@
-"""Geocodes and spines: the tree of geounits every release is built on, and how to optimise it."""
+"""Geocodes and spines: the tree of geounits on which every release is built, and the steps that optimise it."""
 
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.areas import Hierarchies, area_spine, hierarchies_of, plain_hierarchies

@@ -1,11 +1,11 @@
-"""A branch of the spine for a set of entities, such as all American Indian and Alaska Native areas."""
+"""Splits a spine by a set of entities, such as all American Indian and Alaska Native areas."""
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.respine import DraftLevel, Reshaped, draft_level, respine
 from tallyveil.geography.spine import Spine
 
@@ -15,23 +15,23 @@ def branch_spine(
 ) -> Reshaped:
     """Cut every geounit, from a geolevel down, into its part inside an area and its part outside.
 
-    The area's part of a geounit of that geolevel is then on the spine. A geounit that is cut gives two, with
-    geocodes such as `44+AIAN` (inside) and `44-AIAN` (outside); one that lies wholly on one side keeps its
-    geocode. The finest geounits stay as they are.
+    The area's part of a geounit of that geolevel then becomes a geounit of the spine. A geounit that is cut becomes
+    two, with geocodes such as `44+AIAN` (inside) and `44-AIAN` (outside). A geounit entirely on one side keeps its
+    geocode. The finest geounits are not cut.
 
     Args:
         spine: The spine to cut.
-        inside: Whether each finest geounit is in the area; `EntityFamily.inside` gives it.
-        geolevel: First geolevel to be cut, such as the state's; not the finest.
-        name: Name of the branch, written into the geocodes.
-        parts: Name of a new geolevel that holds the parts of `geolevel`; the geolevel itself then stays
-            whole above them, so that what is published exactly of it binds the sum of the parts. None to let
-            the parts take its place.
+        inside: Whether each finest geounit is in the area; see `EntityFamily.inside`.
+        geolevel: First geolevel to be cut, such as the state's. It must not be the finest.
+        name: Name of the branch. It becomes part of the geocodes.
+        parts: Name of a new geolevel for the parts of `geolevel`. The geolevel itself then remains whole above the
+            parts, so that exactly published counts of it constrain the sum of the parts. With None, the parts replace
+            the geolevel.
 
     Raises:
-        GeographyError: an unknown or the finest geolevel, no name, a geolevel of parts that is there already, a
-            mask of another spine, an area that is the whole spine, or a geocode that is taken. An area without
-            finest geounits cuts nothing.
+        GeographyError: the geolevel is unknown or the finest, the name is empty, the geolevel of parts exists already,
+            the mask belongs to another spine, the area is the whole spine, or a new geocode exists already. An area
+            without finest geounits cuts nothing, and is no error.
     Source: Cumings-Menon et al. 2023, figure 1.
     """
     top = spine.level_index(geolevel)
@@ -74,9 +74,9 @@ def _cut(level: DraftLevel, inside: NDArray[np.bool_], name: str) -> DraftLevel:
     n = len(level.codes)
     n_inside = np.bincount(level.geounit_of[inside], minlength=n)
     is_cut = (n_inside > 0) & (n_inside < np.bincount(level.geounit_of, minlength=n))
-    # Parts are numbered n_before + side: cut geounits have two, the others one.
+    # The parts are numbered in the order of their geounits. A cut geounit has two parts, any other has one.
     first = np.concatenate([[0], np.cumsum(1 + is_cut)]).astype(np.int64)
-    part_of: Rows = first[level.geounit_of] + (is_cut[level.geounit_of] & ~inside)
+    part_of: Integers = first[level.geounit_of] + (is_cut[level.geounit_of] & ~inside)
     source = np.repeat(np.arange(n, dtype=np.int64), 1 + is_cut)
     is_second = np.arange(len(source)) > first[source]
     ending = np.where(is_cut[source], np.where(is_second, f"-{name}", f"+{name}"), "")

@@ -1,4 +1,4 @@
-"""Areas that people know, on a spine that need not have them: the original geolevels, and entities."""
+"""Published areas (original geolevels and entities) that may be absent from the optimised spine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.shares import GeounitShares
@@ -16,7 +17,7 @@ from tallyveil.geography.spine import Spine
 
 
 class Deviation(NamedTuple):
-    """Standard deviations of the totals of all areas of a kind, in counts: their mean and their greatest."""
+    """Mean and largest standard deviation of the totals of all areas of a kind, in counts."""
 
     mean: float
     greatest: float
@@ -24,20 +25,20 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AreaChange:
-    """How exact the totals of a kind of areas are on a geography as given, and on the spine made of it.
+    """Accuracy of the totals of one kind of area, on the given geography and on the spine made from it.
 
-    The deviations are those of the best unbiased estimates that all measurements allow, before counts are made
-    non-negative and whole. All spines have the same budget.
+    The deviations are those of the best linear unbiased estimates from all measurements, before counts are made
+    non-negative integers. All spines have the same budget.
 
     Attributes:
-        name: Family of entities, or geolevel of the geography.
-        kind: Which of the two.
+        name: The family of entities, or the geolevel of the geography.
+        kind: Whether the areas are entities or a geolevel.
         areas: Number of areas.
-        aimed: Whether groups were chosen by variance for them.
-        given: On the geography as given, measured with the shares of its geolevels, scaled to the whole budget.
+        aimed: Whether groups were chosen to make the variances of these areas small.
+        given: On the given geography, measured with the shares of its geolevels, scaled to the whole budget.
         steps: On the spine that the steps make, before groups are chosen by variance.
         made: On the spine that is measured.
-        unmet: Whether the limit on its loss could not be kept when groups were chosen.
+        unmet: Whether the chosen groups break the limit for these areas.
     """
 
     name: str
@@ -52,17 +53,17 @@ class AreaChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hierarchies:
-    """The spine that is measured, and the areas that are published beside it.
+    """The spine that is measured, and the other areas for which counts are published.
 
     Attributes:
         spine: The spine that is measured.
-        original: The spine of the geography table; `spine` itself where no step changes it.
+        original: The spine of the geography table. It is `spine` itself if no step changes it.
         families: Families of entities, on `spine`.
-        replaced: Geolevels of the original that `spine` does not have as they were, each as a family on `spine` with
-            the geolevel's name: what was cut (counties), and what was made anew (block groups).
-        shares: Share of the budget of every geounit of `spine`, where geounits were bypassed; else None.
-        changes: What the steps change for every kind of area; empty where no step changes the spine or no measured
-            query tells a total.
+        replaced: Geolevels of the original whose geounits are not all geounits of `spine`, because they were cut
+            (counties) or replaced (block groups). Each is a family on `spine` with the geolevel's name.
+        shares: Share of the budget of every geounit of `spine`, if geounits were bypassed; otherwise None.
+        changes: What the steps change for every kind of area. It is empty if no step changes the spine or if no
+            measured query determines a total.
     """
 
     spine: Spine
@@ -74,20 +75,20 @@ class Hierarchies:
 
     @property
     def replaced_names(self) -> tuple[str, ...]:
-        """Names of the original geolevels that the spine does not have as they were."""
+        """Names of the original geolevels that are not whole on the spine."""
         return tuple(family.name for family in self.replaced)
 
     @property
     def known_levels(self) -> tuple[int, ...]:
-        """Levels of the spine whose name does not also stand for other areas of the original."""
+        """Levels of the spine whose name does not also denote other areas, those of a replaced original geolevel."""
         names = self.replaced_names
         return tuple(level for level, name in enumerate(self.spine.geolevels) if name not in names)
 
     def family(self, name: str) -> EntityFamily:
-        """The family of entities of that name.
+        """The family of entities with a given name.
 
         Raises:
-            GeographyError: there is none.
+            GeographyError: there is no such family.
         """
         for family in self.families:
             if family.name == name:
@@ -99,14 +100,14 @@ class Hierarchies:
         )
 
     def require_whole(self, geolevel: str, what: str) -> None:
-        """Refuse a geolevel of the original that is not on the spine as it was.
+        """Refuse a geolevel of the original that is not whole on the spine.
 
         Args:
             geolevel: Name of the geolevel.
-            what: What is stated for it, for the message.
+            what: What the user states for it, for the message.
 
         Raises:
-            GeographyError: some geounit of it is cut, or is no geounit of the spine.
+            GeographyError: some geounit of the geolevel is not a geounit of the spine.
         """
         if geolevel in self.spine.geolevels and geolevel not in self.replaced_names:
             return
@@ -121,7 +122,7 @@ class Hierarchies:
 
 
 def plain_hierarchies(spine: Spine, families: Sequence[EntityFamily] = ()) -> Hierarchies:
-    """A spine that no step has changed, with the families on it."""
+    """A spine that no step has changed, with families of entities on it."""
     return Hierarchies(spine, spine, tuple(families))
 
 
@@ -131,11 +132,11 @@ def hierarchies_of(
     families: Sequence[EntityFamily],
     changes: Sequence[AreaChange] = (),
 ) -> Hierarchies:
-    """An optimised spine beside the one it was made from.
+    """An optimised spine together with the spine that it was made from.
 
     Args:
-        original: The spine that the steps started from.
-        made: What they made.
+        original: The spine at the start of the steps.
+        made: The spine that the steps made.
         families: Families on the original.
         changes: What the steps change for every kind of area.
     """
@@ -145,7 +146,7 @@ def hierarchies_of(
 
 
 def replaced_areas(original: Spine, made: OptimisedSpine) -> tuple[EntityFamily, ...]:
-    """Geolevels of the original that a spine does not have as they were, each as a family on that spine."""
+    """Geolevels of the original that are not whole on a spine, each as a family on that spine."""
     return tuple(
         geounits_as_entities(original, level).reordered(made.rows)
         for level in range(original.finest)
@@ -154,7 +155,7 @@ def replaced_areas(original: Spine, made: OptimisedSpine) -> tuple[EntityFamily,
 
 
 def area_spine(family: EntityFamily) -> Spine:
-    """A family's entities as the only geolevel of a spine, so that they are tabulated like geounits."""
+    """A family's entities as the only geolevel of a spine, so that they can be tabulated like geounits."""
     codes = pl.Series(family.codes, dtype=pl.String)
     return Spine((family.name,), (geocodes_of(codes, family.name),), ())
 
@@ -165,18 +166,18 @@ def _has_as_it_was(original: Spine, level: int, made: OptimisedSpine) -> bool:
         return False
     place = made.spine.level_index(name)
     origin = made.origins[place]
-    # As many geounits, each within one of the original: then each is one, for together they cover it.
+    # Equal numbers of geounits, each inside an original one, and together they cover everything: so each is one.
     if len(origin) != original.n_geounits(level) or bool((origin < 0).any()):
         return False
     return bool((original.geocodes[level].text.gather(origin) == made.spine.geocodes[place].text).all())
 
 
 def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
-    """The geounits of a geolevel as a family of entities, so that another spine can be asked about them."""
+    """The geounits of a geolevel as a family of entities, so that their variances on another spine can be computed."""
     codes, offsets = spine.geocodes[level].text, spine.finest_offsets(level)
     order = codes.arg_sort().to_numpy().astype(np.int64)
     sizes = np.diff(offsets)[order]
-    begin: Rows = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    begin: Integers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     n_finest = spine.n_geounits(spine.finest)
     members = np.arange(n_finest, dtype=np.int64) + np.repeat(offsets[:-1][order] - begin[:-1], sizes)
     return EntityFamily(

@@ -1,12 +1,13 @@
-"""Optimised block groups: blocks of a tract grouped by the entities they are in."""
+"""Optimised block groups: the blocks of a tract, grouped by the entities that contain them."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.respine import (
     DraftLevel,
@@ -30,22 +31,22 @@ def group_by_membership(
 ) -> Reshaped:
     """Group siblings that are in the same entities, and make the groups a geolevel.
 
-    Children of the geolevel above the groups (blocks of a tract) that are in the same entities of all
-    families form a group; a group above the limit is cut, in the spine's order, into the fewest parts that
-    keep it, as even as can be. Groups are numbered by their first child, after the geocode of what holds them.
-    Where children are not the finest geounits, one that lies wholly in an entity is told from one that
-    is cut by it.
+    The container is the geounit above the groups (a tract). Its children (blocks) that are in the same entities of all
+    families form a group. A group above the limit is divided, in the spine's order, into the smallest sufficient number
+    of parts, of nearly equal sizes. Groups are numbered by their first child; their geocode is the container's, a dot
+    and this number. If children are not finest geounits, a child that lies entirely in an entity is distinguished from
+    one that lies partly in it.
 
     Args:
         spine: The spine to change.
         families: Families of this spine.
-        geolevel: Name of the geolevel of groups. Where it is the one above the children, it is replaced;
-            otherwise it is put in above them.
+        geolevel: Name of the geolevel of groups. If it is the geolevel just above the children, it is replaced.
+            Otherwise it is inserted above them.
         children: Geolevel whose geounits are grouped, such as the blocks.
-        limit: Most children of a group; n is the number of children of what holds the groups.
+        limit: Largest number of children in a group. Its n is the number of children in the container.
 
     Raises:
-        GeographyError: an unknown geolevel, no geolevel to hold the groups, or a family of another spine.
+        GeographyError: a geolevel is unknown, no geolevel can contain the groups, or a family belongs to another spine.
     Source: Cumings-Menon et al. 2023, section 4 and Algorithm 2.
     """
     child_level, outer_level = group_levels(spine, geolevel, children)
@@ -60,10 +61,10 @@ def group_by_membership(
 
 
 def group_levels(spine: Spine, geolevel: str, children: str) -> tuple[int, int]:
-    """Level of the children, and of what is to hold the groups.
+    """Level of the children, and level of the containers of the groups.
 
     Raises:
-        GeographyError: an unknown geolevel, or none to hold the groups.
+        GeographyError: the geolevel is unknown, or there is no geolevel above to contain the groups.
     """
     child_level = spine.level_index(children)
     replaces = child_level > 0 and spine.geolevels[child_level - 1] == geolevel
@@ -84,17 +85,22 @@ def group_levels(spine: Spine, geolevel: str, children: str) -> tuple[int, int]:
 
 
 def insert_groups(
-    spine: Spine, geolevel: str, child_level: int, outer_level: int, group_of: Rows, container_of_group: Rows
+    spine: Spine,
+    geolevel: str,
+    child_level: int,
+    outer_level: int,
+    group_of: Integers,
+    container_of_group: Integers,
 ) -> Reshaped:
-    """The spine with groups of children as a geolevel of their own, in the place of what lay between.
+    """The spine with groups of children as a geolevel, in place of any geolevel between container and children.
 
     Args:
         spine: The spine to change.
         geolevel: Name of the geolevel of groups.
         child_level: Level of the children.
-        outer_level: Level of what holds the groups, one or two above.
+        outer_level: Level of the containers, one or two above the children.
         group_of: Group of each child.
-        container_of_group: What holds each group; never falls.
+        container_of_group: Container of each group; must not decrease.
     """
     outer = draft_level(spine, outer_level)
     codes = numbered_codes(outer.codes, container_of_group)
@@ -103,11 +109,11 @@ def insert_groups(
     return respine(spine, [*drafts[: outer_level + 1], groups, *drafts[child_level:]])[0]
 
 
-def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: int) -> Rows:
-    """A number for each geounit of a geolevel; equal where they lie in the same entities.
+def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: int) -> Integers:
+    """A number for each geounit of a geolevel. Two geounits have equal numbers if they lie in the same entities.
 
-    The whole is parted by one entity after the other, so that the cost is that of the entities' members
-    whether they overlap or not.
+    All geounits start in one class. Each entity in turn divides the classes into the part inside it and the rest. So
+    the time is proportional to the number of members of the entities, also if entities overlap.
     """
     ancestors, size = spine.ancestors(level), np.diff(spine.finest_offsets(level))
     number = np.zeros(spine.n_geounits(level), dtype=np.int64)
@@ -126,11 +132,11 @@ def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: in
     return number
 
 
-def _groups(container_of: Rows, alike: Rows, limit: FanOutLimit) -> tuple[Rows, Rows]:
-    """Group of every child, and what holds each group; groups are numbered by container, then first child."""
+def _groups(container_of: Integers, alike: Integers, limit: FanOutLimit) -> tuple[Integers, Integers]:
+    """Group of every child, and container of each group. Groups are numbered by container, then by first child."""
     n = len(container_of)
     limits = limit.limits(np.bincount(container_of, minlength=1))
-    # Classes are numbered within their container first: a class then lies in one container.
+    # Number the classes within their container first, so that each class lies in one container.
     keys = container_of * (int(alike.max(initial=0)) + 1) + alike
     number, first = first_appearance(keys)
     size = np.bincount(number, minlength=len(first))

@@ -1,14 +1,15 @@
-"""Cut geounits by many entities at once: primitive geographies, tract subsets."""
+"""Cuts geounits by many entities at once, into the primitive geographies and tract subsets of the paper."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.block_groups import membership_classes
 from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.respine import DraftLevel, Reshaped, draft_levels, first_appearance, respine
 from tallyveil.geography.spine import Spine
 
@@ -16,23 +17,23 @@ from tallyveil.geography.spine import Spine
 def cut_by_entities(
     spine: Spine, families: Sequence[EntityFamily], *, geolevel: str, name: str, keep: bool
 ) -> Reshaped:
-    """Cut every geounit, from a geolevel down, into its parts by the entities they are in.
+    """Cut every geounit, from a geolevel down, into parts by the entities that contain them.
 
-    Finest geounits of a geounit that are in the same entities of all families form a part. The parts are a
-    geolevel, and all finer geolevels are cut with them. A geounit that is one part keeps its geocode; the parts
-    of others add the entities' names: `44007+59000`, and `44007+` for what is in none.
+    The finest geounits of a geounit that are in the same entities of all families form a part. The parts become a
+    geolevel, and all finer geolevels except the finest are cut in the same way. A geounit that is one part keeps its
+    geocode. Other parts add the entities' names: `44007+59000`, and `44007+` for the part in no entity.
 
     Args:
         spine: The spine to cut.
         families: Families of this spine.
-        geolevel: First geolevel to be cut; not the finest.
+        geolevel: First geolevel to be cut. It must not be the finest.
         name: Name of the geolevel of parts.
-        keep: Keep the geolevel itself, with the parts as a geolevel below it; otherwise the parts replace it.
+        keep: If true, the geolevel remains, with the parts as a new geolevel below it. Otherwise the parts replace it.
 
     Raises:
-        GeographyError: an unknown or the finest geolevel, a name that is taken, no families or one of another
-            spine, or a geocode that is taken.
-    Source: Cumings-Menon et al. 2023, section 6: prims and tract subsets.
+        GeographyError: the geolevel is unknown or the finest, the name or a new geocode exists already, there is no
+            family, or a family belongs to another spine.
+    Source: Cumings-Menon et al. 2023, section 6 (prims and tract subsets).
     """
     top = spine.level_index(geolevel)
     if top == spine.finest:
@@ -61,8 +62,8 @@ def cut_by_entities(
     return respine(spine, [*above, named, *parts[1:]])[0]
 
 
-def _endings(families: Sequence[EntityFamily], alike: Rows) -> pl.Series:
-    """The entities of each class, written out: families apart by "/", several of one family by "&"."""
+def _endings(families: Sequence[EntityFamily], alike: Integers) -> pl.Series:
+    """For each class, the names of its entities: families are separated by "/", entities of a family by "&"."""
     _, first = np.unique(alike, return_index=True)
     n = len(first)
     class_at = np.full(len(alike), -1, dtype=np.int64)
@@ -78,7 +79,7 @@ def _endings(families: Sequence[EntityFamily], alike: Rows) -> pl.Series:
     return pl.Series(["+" + "/".join(parts) for parts in zip(*columns, strict=True)], dtype=pl.String)
 
 
-def _cut(draft: DraftLevel, alike: Rows, ending: pl.Series) -> DraftLevel:
+def _cut(draft: DraftLevel, alike: Integers, ending: pl.Series) -> DraftLevel:
     part_of, first = first_appearance(draft.geounit_of * len(ending) + alike)
     source = draft.geounit_of[first]
     is_cut = np.bincount(source, minlength=len(draft.codes))[source] > 1

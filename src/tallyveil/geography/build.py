@@ -1,7 +1,8 @@
-"""Build a spine from a table of the finest geounits.
+"""Builds a spine from a table of the finest geounits.
 
-Both forms sort the rows by their path from the root; a geounit of any geolevel is then a run of rows, and its
-parent the run that holds it. Nothing depends on the order of the rows given.
+Both forms of input sort the rows by their path from the root. The rows of a geounit of any geolevel are then
+contiguous, and its parent is the geounit of the level above whose rows contain them. The result does not depend on the
+order of the given rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,21 +18,22 @@ from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
 
 LONGEST_GEOCODE = 1000
-"""Characters."""
+"""Largest number of characters of a geocode."""
 
 
 def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths: Sequence[int]) -> Spine:
-    """Spine whose geounits are prefixes of the finest geocode.
+    """Spine whose geounits are given by prefixes of the finest geocode.
 
     Args:
-        geocodes: Finest geocodes, each once, in any order; all of the same length.
+        geocodes: Finest geocodes, each once, in any order, all of the same length.
         geolevels: Names, root first.
-        lengths: Characters of the prefix at each geolevel, rising; the last is the whole geocode. The first
-            may be 0: one root over everything, whose geocode is then the geolevel's name.
+        lengths: Number of characters of the prefix at each geolevel. Lengths must increase, and the last is the length
+            of the whole geocode. The first may be 0: then one root contains everything, and its geocode is the
+            geolevel's name.
 
     Raises:
-        GeographyError: no rows, repeated names, lengths that do not rise or do not fit a geocode, a null,
-            empty or repeated geocode.
+        GeographyError: there are no rows, names are repeated, lengths do not increase or do not fit the geocodes, or a
+            geocode is null, empty or repeated.
     """
     names = _checked_names(geolevels)
     _check_lengths(names, lengths)
@@ -50,16 +52,16 @@ def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths:
 
 
 def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[str]) -> Spine:
-    """Spine given by one column of geocodes for each geolevel; lengths may differ from geounit to geounit.
+    """Spine given by one column of geocodes for each geolevel. Geocodes may have different lengths.
 
     Args:
-        columns: By geolevel name, the geocode at that geolevel of every finest geounit; rows in any order,
-            one a finest geounit. Other columns are left alone.
-        geolevels: Names, root first, the finest last.
+        columns: For each geolevel name, the geocode at that geolevel of every finest geounit. There is one row for each
+            finest geounit, in any order. Other columns are ignored.
+        geolevels: Names, root first and finest last.
 
     Raises:
-        GeographyError: no rows, repeated names, a column missing or of another length, a null or empty
-            geocode, a finest geocode given twice, or a geounit with two parents.
+        GeographyError: there are no rows, names are repeated, a column is missing or has another length, a geocode is
+            null or empty, a finest geocode is repeated, or a geounit has two parents.
     """
     names = _checked_names(geolevels)
     missing = [name for name in names if name not in columns]
@@ -86,7 +88,7 @@ def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[st
 
 
 def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spine:
-    """Read the tree off rows sorted by path; columns come root first, one at a time to keep memory low."""
+    """Build the tree from rows sorted by path. The columns come root first, one at a time, to save memory."""
     geocodes: list[Geocodes] = []
     child_offsets: list[NDArray[np.int64]] = []
     starts_here: NDArray[np.bool_] | None = None
@@ -94,7 +96,7 @@ def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spi
     codes_above: pl.Series | None = None
     for name, column in zip(names, columns, strict=True):
         changes = (column != column.shift(1)).fill_null(True).to_numpy()
-        # A geounit also starts where its parent does, even when the geocode stays the same.
+        # A geounit also starts wherever its parent starts, even if the geocode does not change there.
         starts_here = changes if starts_here is None else starts_here | changes
         starts = np.flatnonzero(starts_here).astype(np.int64, copy=False)
         codes = column.gather(starts)
@@ -192,7 +194,7 @@ def _repeats_row_above(paths: pl.DataFrame) -> pl.Series:
 
 
 def _in_order(paths: pl.DataFrame) -> bool:
-    """Whether every row comes after the one before it, or beside it, read from the first column on."""
+    """Whether the rows are sorted by the columns, the first column first."""
     undecided = pl.repeat(True, len(paths), dtype=pl.Boolean, eager=True)
     for column in paths.get_columns():
         above = column.shift(1)
@@ -205,7 +207,7 @@ def _in_order(paths: pl.DataFrame) -> bool:
 def _refuse_two_parents(
     name: str, codes: pl.Series, codes_above: pl.Series, offsets: NDArray[np.int64]
 ) -> None:
-    # Prefixes, and most tables, give geocodes that rise over the whole geolevel: then none can repeat.
+    # Prefixes and most tables give geocodes that increase over the whole geolevel, and then none can repeat.
     if (codes > codes.shift(1)).fill_null(True).all() or codes.n_unique() == len(codes):
         return
     repeated = codes.filter(codes.is_duplicated())

@@ -1,4 +1,19 @@
-"""Bypassing: a geounit's budget given to its children where that makes no estimate worse."""
+"""Bypassing: moves a geounit's share of the budget to its children where a rule of the paper allows it.
+
+Problem. Each geounit has a share of the budget, and the shares along every path from a root to a finest geounit have
+the same sum. A geounit's share may be moved to its children without a change of any path's sum.
+
+Steps. From the level above the finest up to the roots, each geounit is tested by the rule.
+- SINGLE_CHILD: the geounit has exactly one child.
+- PURE_DP, with k children, own share a and smallest share b of a child: 2 b >= (k - 1) a, and a is above 0 or k = 1.
+A bypassed geounit is replaced at its level by its children. Each gets the sum of its own share and the parent's. Below
+each of them the child itself remains, with share 0.
+
+Stopping rule. Every level is treated once.
+
+Worked case. A county with share 1/4 has one tract with share 3/4. After bypassing, the geounit at the county level has
+share 1, and the tract has share 0. The path's sum remains 1.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,8 +23,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.respine import DraftLevel, Reshaped, geocode_series, respine
 from tallyveil.geography.shares import GeounitShares, path_total
 from tallyveil.geography.spine import Spine
@@ -19,44 +34,43 @@ class BypassRule(StrEnum):
     """When a geounit is bypassed."""
 
     PURE_DP = "pure_dp"
-    """Least share of its children >= (children - 1) * its own share / 2, for Laplace noise (Theorem 2)."""
+    """If the smallest share of its children is >= (children - 1) x its own share / 2; for Laplace noise (Theorem 2)."""
     SINGLE_CHILD = "single_child"
-    """It has one child, for Gaussian noise under zCDP: with more, some variance would rise."""
+    """If it has exactly one child; for Gaussian noise under zCDP. With more children, some variance would increase."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A geolevel while geounits are bypassed: what each geounit is, and where its children start."""
+    """A geolevel during bypassing: geocodes and shares of its geounits, and where the children of each start."""
 
     codes: pl.Series
-    positions: NDArray[np.int64]  # of shares, in the growing list of fractions
-    child_offsets: Rows  # into the geolevel below; rows of the finest geolevel for the finest itself
+    positions: Integers  # of each share in the growing list of fractions
+    child_offsets: Integers  # into the geolevel below; for the finest geolevel, into itself
 
 
 def bypass(
     spine: Spine, shares: GeounitShares, rule: BypassRule, *, most_children: int | None = None
 ) -> tuple[Reshaped, GeounitShares]:
-    """Give the budget of geounits to their children wherever the rule says so, from the finest geolevel up.
+    """Move the budget of geounits to their children wherever the rule allows it, from the finest geolevel up.
 
-    A bypassed geounit is replaced, at its geolevel, by its children, each with its own share and its parent's
-    together; below each of them stands the child itself, with share 0, so that there are as many geolevels as
-    before. Where there is one child, the geounit keeps its geocode; other children bring theirs.
-    Every path keeps its sum.
+    The head of this module describes the steps. The number of geolevels does not change, and every path keeps its sum.
+    A geounit with one child keeps its geocode when it is bypassed. If there are several children, the geounits that
+    replace it take the children's geocodes.
 
     Args:
         spine: The spine.
-        shares: Shares of its geounits; every path must sum to the same.
+        shares: Shares of its geounits. Every path must have the same sum.
         rule: When to bypass.
-        most_children: Never bypass a geounit with more children; production used 150 for pure DP.
+        most_children: Never bypass a geounit with more children. Production used 150 for pure DP.
 
     Returns:
         The new spine and its shares.
 
     Raises:
-        BudgetError: shares of another spine, or paths with different sums.
-        GeographyError: a geocode that is taken at a geolevel, or a limit below 1.
+        BudgetError: the shares belong to another spine, or paths have different sums.
+        GeographyError: a new geocode exists already at a geolevel, or the limit is below 1.
 
-    Privacy: the sum along each path, and so the cost of a strategy with these shares, does not change.
+    Privacy: the sum along each path does not change, and so the cost of a strategy with these shares does not either.
     Source: Cumings-Menon et al. 2023, Theorem 2 and Algorithm 3.
     """
     if most_children is not None and most_children < 1:
@@ -97,7 +111,7 @@ def _bypass_level(
     source = np.repeat(np.arange(len(copies), dtype=np.int64), copies)
     first_copy = np.concatenate([[0], np.cumsum(copies)]).astype(np.int64)
     is_new = bypassed[source]
-    # The only child of each geounit that is put in; the first child of every other.
+    # The first child of every geounit. An inserted geounit has only this child.
     child = here.child_offsets[source] + np.where(is_new, np.arange(len(source)) - first_copy[source], 0)
     offsets = np.append(child, here.child_offsets[-1]).astype(np.int64)
     positions = here.positions[source]
@@ -124,7 +138,7 @@ def _decide(here: _Level, below: _Level, values: list[Fraction], rule: BypassRul
     verdicts = np.array(
         [2 * ranked[a] >= (c - 1) * values[b] for a, b, c in cases.T.tolist()], dtype=np.bool_
     )
-    # A share of 0 is one that went up already; there is nothing to give to the children.
+    # A share of 0 was already moved up, so there is nothing to move to the children.
     has_share = np.array([value > 0 for value in values], dtype=np.bool_)
     decided: NDArray[np.bool_] = verdicts[inverse.reshape(-1)] & (has_share[here.positions] | only_child)
     return decided
@@ -145,13 +159,13 @@ def _position(values: list[Fraction], value: Fraction) -> int:
 
 
 def _new_codes(
-    here: pl.Series, below: pl.Series, source: Rows, child: Rows, from_child: NDArray[np.bool_]
+    here: pl.Series, below: pl.Series, source: Integers, child: Integers, from_child: NDArray[np.bool_]
 ) -> pl.Series:
     if not bool(from_child.any()):
         return here.gather(source)
     frame = pl.DataFrame({"own": here.gather(source), "child": below.gather(child), "new": from_child})
     brought = frame.select(pl.when("new").then("child").otherwise("own").alias("code"), "own", "new")
-    # A geocode may serve at two geolevels; where it would now serve twice at one, the parent's goes in front.
+    # Geocodes must be unique within a geolevel. If a child's geocode is not, the parent's is put in front.
     clash = pl.col("new") & pl.col("code").is_duplicated()
     return brought.select(
         pl.when(clash).then(pl.col("own") + "/" + pl.col("code")).otherwise("code").alias("code")

@@ -1,7 +1,7 @@
-"""Columns of geocodes: what is accepted, and the two forms they are kept in.
+"""Columns of geocodes: which types are accepted, and the two forms in which they are stored.
 
-Geocodes are polars text Series throughout, whose sorts and joins are several times faster than numpy's;
-`Geocodes` wraps one for readers.
+Geocodes are stored as polars text Series, because polars sorts and joins text several times faster than numpy does.
+`Geocodes` wraps a Series for reading.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ TextColumn: TypeAlias = Sequence[str] | pl.Series | NDArray[Any]
 
 
 def text_column(values: TextColumn, where: str) -> pl.Series:
-    """Geocodes as a polars text Series; nulls stay null.
+    """Geocodes as a polars text Series. Nulls remain null.
 
     Args:
         values: Any sequence of `str`, a numpy array of text, or a polars Series of text or categories.
-        where: What the column is, for the error.
+        where: Name of the column, for the error message.
 
     Raises:
-        GeographyError: the values are not text, or hold the NUL character.
+        GeographyError: the values are not text, or contain the NUL character.
     """
     column = _as_series(values, where)
     if column.str.contains("\0", literal=True).any():
@@ -35,11 +35,11 @@ def text_column(values: TextColumn, where: str) -> pl.Series:
 
 
 def fixed_width(column: pl.Series) -> NDArray[np.str_]:
-    """The same geocodes as a read-only numpy array of the least width that holds them; no nulls."""
+    """The same geocodes as a read-only numpy array of the narrowest fixed-width text. There must be no nulls."""
     width = _as_int(column.str.len_chars().max())
     if _is_ascii(column):
-        # As nearly every geocode is: widening one run of bytes to numpy's four-byte characters takes half
-        # the time and a third of the memory of going through Python strings.
+        # Nearly all geocodes are ASCII. Widening one run of bytes to numpy's four-byte characters takes half the time
+        # and a third of the memory of a conversion through Python strings.
         array = _padded_bytes(column, width).astype("<u4").view(f"<U{width}").astype(f"U{width}", copy=False)
     else:
         array = np.array(column.to_list(), dtype=f"U{width}")
@@ -48,24 +48,24 @@ def fixed_width(column: pl.Series) -> NDArray[np.str_]:
 
 
 def row_order(columns: Sequence[pl.Series]) -> NDArray[np.int64]:
-    """Rows in the order of the columns, the first one weighing most; by code point, no nulls.
+    """Row numbers that sort by the columns, the first column first, by code point. There must be no nulls.
 
-    Each geocode is cut into eight-byte words that compare as the text does: sorting integers takes a third
-    of the time of sorting the text of several columns.
+    Each geocode is cut into eight-byte words that compare as the text does. Sorting integers takes a third of the time
+    of sorting the text of several columns.
     """
     words = [word for column in columns for word in _sort_words(column)]
-    return np.lexsort(words[::-1]).astype(np.int64, copy=False)  # lexsort's first key weighs least
+    return np.lexsort(words[::-1]).astype(np.int64, copy=False)  # the last key of lexsort is the primary one
 
 
 def _sort_words(column: pl.Series) -> list[NDArray[np.uint64]]:
-    # UTF-8 keeps the order of code points, and NUL, the padding, comes before every other byte.
+    # UTF-8 keeps the order of code points, and the padding NUL is smaller than every other byte.
     n_words = -(-_as_int(column.str.len_bytes().max()) // 8)
     grid = _padded_bytes(column, 8 * n_words).view(">u8").reshape(len(column), n_words)
     return [grid[:, index].astype(np.uint64) for index in range(n_words)]
 
 
 def _padded_bytes(column: pl.Series, width: int) -> NDArray[np.uint8]:
-    """UTF-8 of every geocode, each padded with NUL to the width, one after the other."""
+    """The UTF-8 bytes of all geocodes in one array, each geocode padded to the width with NUL."""
     if _is_ascii(column):
         run = column.str.pad_end(width, "\0").str.join("").item().encode("ascii")
     else:

@@ -1,4 +1,18 @@
-"""Off-spine distance: how many geounits must be added or subtracted to make an entity."""
+"""Off-spine distance: how many geounits must be added or subtracted to obtain an entity.
+
+Problem. An entity is a set of finest geounits. Wanted is the smallest number of geounits whose signed sum is the
+entity.
+
+Variables. For a geounit, `inner` is the smallest number that makes the entity's part of it if the geounit as a whole is
+not used, and `outer` is the same number for the rest of the geounit. Then near = min(inner, outer + 1) is the distance
+of the entity's part, and far = min(outer, inner + 1) that of the rest.
+
+Steps. `raise_level` computes inner and outer at each geolevel from the level below, by sums over children. Only
+geounits that the entity touches are visited. The distance is the sum of near over the roots.
+
+Worked case. A county has ten tracts, and the entity is the county without one tract. Adding nine tracts gives
+inner = 9; the rest is one tract, so outer = 1. The distance is min(9, 1 + 1) = 2: the county minus the tract.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,8 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 
 if TYPE_CHECKING:
@@ -18,33 +33,33 @@ if TYPE_CHECKING:
 class OffSpineDistances:
     """Distances of a family's entities and of their complements.
 
-    An entity that is a geounit has distance 1. The two arrays never differ by more than the number of
-    roots: a complement is the roots less the entity, and the other way round.
+    An entity that is a geounit has distance 1. The distance of an entity and that of its complement differ by at most
+    the number of roots, because the complement is the sum of the roots minus the entity, and conversely.
 
     Attributes:
         family: Name of the family.
-        codes: Its entities.
-        distance: Of each entity; read-only, shape (n_entities,).
-        complement: Of everything but the entity; read-only, shape (n_entities,).
+        codes: Names of its entities.
+        distance: Distance of each entity; read-only, shape (n_entities,).
+        complement: Distance of each entity's complement; read-only, shape (n_entities,).
     """
 
     family: str
     codes: tuple[str, ...]
-    distance: Rows
-    complement: Rows
+    distance: Integers
+    complement: Integers
 
     @property
     def mean(self) -> float:
-        """Mean distance of the entities; 0 where there are none."""
+        """Mean distance of the entities; 0 if there are none."""
         return float(self.distance.mean()) if len(self.distance) else 0.0
 
     @property
     def maximum(self) -> int:
-        """Greatest distance of an entity; 0 where there are none."""
+        """Largest distance of an entity; 0 if there are none."""
         return int(self.distance.max(initial=0))
 
     def quantile(self, numerator: int, denominator: int) -> int:
-        """Least distance that at least that fraction of the entities do not exceed; 0 where there are none.
+        """Smallest distance that at least this fraction of the entities does not exceed; 0 if there are none.
 
         Raises:
             GeographyError: the fraction is not between 0 and 1.
@@ -61,12 +76,12 @@ class OffSpineDistances:
 def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances:
     """Distance of every entity of a family, and of its complement.
 
-    The distance is the least number of geounits, each added or subtracted, whose sum is the entity. The cost
-    is proportional to the touched part of the tree, not to the tree.
+    The distance is the smallest number of geounits, each added or subtracted, whose sum is the entity. The time is
+    proportional to the part of the tree that entities touch.
 
     Raises:
-        GeographyError: the family is of another spine.
-    Source: Cumings-Menon et al. 2023, Algorithm 1; that it is exact is shown in docs/spine.md.
+        GeographyError: the family belongs to another spine.
+    Source: Cumings-Menon et al. 2023, Algorithm 1; docs/spine.md shows that it is exact.
     """
     roots = touched_levels(spine, family)[0][0]
     near, far = near_and_far(roots)
@@ -77,22 +92,22 @@ def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances
     return OffSpineDistances(family.name, family.codes, distance, complement)
 
 
-def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched", Rows | None], ...]:
-    """What every entity touches at each geolevel, root first.
+def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched", Integers | None], ...]:
+    """The geounits that every entity touches at each geolevel, root first.
 
     Returns:
-        For each geolevel its entries and, below the root, the entry above that holds each.
+        For each geolevel its entries and, below the root, the position of the entry above that contains each one.
 
     Raises:
-        GeographyError: the family is of another spine.
+        GeographyError: the family belongs to another spine.
     """
     from tallyveil.kernels.tree.off_spine_distance import Touched, raise_level
 
     require_same_spine(spine, family)
     ones, zeros = np.ones(len(family.members), dtype=np.int64), np.zeros(len(family.members), dtype=np.int64)
-    # Read-only arrays would be another type to the compiler, and a second compilation.
+    # To the compiler a read-only array is another type, which would cause a second compilation.
     touched = Touched(family.offsets.copy(), family.members.copy(), ones, zeros)
-    levels: list[tuple[Touched, Rows | None]] = []
+    levels: list[tuple[Touched, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
         raised, above = raise_level(touched, spine.parents(level), np.diff(spine.child_offsets[level - 1]))
         levels.append((touched, above))
@@ -100,15 +115,15 @@ def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched",
     return (*[(touched, None)], *levels[::-1])
 
 
-def near_and_far(touched: "Touched") -> tuple[Rows, Rows]:
+def near_and_far(touched: "Touched") -> tuple[Integers, Integers]:
     """Distance of an entity's part of each touched geounit, and of the rest of the geounit."""
-    near: Rows = np.minimum(touched.inner, touched.outer + 1)
-    far: Rows = np.minimum(touched.outer, touched.inner + 1)
+    near: Integers = np.minimum(touched.inner, touched.outer + 1)
+    far: Integers = np.minimum(touched.outer, touched.inner + 1)
     return near, far
 
 
 def require_same_spine(spine: Spine, family: EntityFamily) -> None:
-    """Refuse a family that cannot be of the spine.
+    """Refuse a family that cannot belong to the spine.
 
     Raises:
         GeographyError: they do not have the same number of finest geounits.
@@ -122,7 +137,7 @@ def require_same_spine(spine: Spine, family: EntityFamily) -> None:
         )
 
 
-def _by_entity(begin: Rows, values: Rows) -> Rows:
+def _by_entity(begin: Integers, values: Integers) -> Integers:
     total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
     found: NDArray[np.int64] = total[begin[1:]] - total[begin[:-1]]
     return found

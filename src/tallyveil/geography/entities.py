@@ -1,4 +1,4 @@
-"""Families of off-spine entities: areas people ask for that need not be geounits of the spine."""
+"""Families of off-spine entities: areas for which counts are wanted, and which need not be geounits of the spine."""
 
 import hashlib
 import json
@@ -9,38 +9,37 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntityFamily:
-    """Off-spine entities of one kind, such as all places: each a set of finest geounits.
+    """Off-spine entities of one kind, such as all places. Each entity is a set of finest geounits.
 
-    The finest geounits of entity `i` are rows `members[offsets[i]:offsets[i + 1]]` of one spine's finest
-    geolevel, in its depth-first numbering. A family belongs to the spine it was made on; on a reshaped one,
-    use `reordered`. Entities may overlap, and need not cover the spine. The complement of an entity is never
-    stored: what is said of it follows from the entity.
+    The finest geounits of entity `i` are rows `members[offsets[i]:offsets[i + 1]]` of one spine's finest geolevel, in
+    its depth-first numbering. A family belongs to the spine on which it was made; `reordered` converts it to a reshaped
+    spine. Entities may overlap, and need not cover the spine. Complements are not stored, because they follow from the
+    entities.
 
     Build one with `entities_from_columns` or `entities_from_pairs`.
 
     Attributes:
-        name: What kind of entity, such as "place".
+        name: Kind of entity, such as "place".
         codes: Name of each entity, sorted, each once.
-        offsets: Where each entity's members start; read-only, shape (n_entities + 1,).
-        members: Rows of finest geounits, rising within each entity; read-only.
+        offsets: Start of each entity's members; read-only, shape (n_entities + 1,).
+        members: Rows of finest geounits, increasing within each entity; read-only.
         n_finest: Number of finest geounits of the spine.
 
     Raises:
-        GeographyError: names that repeat or are not sorted, an entity without members, or members that do
-            not rise or lie outside the spine.
+        GeographyError: names are repeated or not sorted, an entity has no members, or members do not increase or lie
+            outside the spine.
     """
 
     name: str
     codes: tuple[str, ...]
-    offsets: Rows
-    members: Rows
+    offsets: Integers
+    members: Integers
     n_finest: int
 
     def __post_init__(self) -> None:
@@ -68,7 +67,7 @@ class EntityFamily:
         return len(self.codes)
 
     @property
-    def sizes(self) -> Rows:
+    def sizes(self) -> Integers:
         """Number of finest geounits of each entity; shape (n_entities,)."""
         return np.diff(self.offsets)
 
@@ -78,10 +77,10 @@ class EntityFamily:
         return bool(np.bincount(self.members, minlength=1).max() <= 1)
 
     def index(self, code: str) -> int:
-        """Position of the entity of that name.
+        """Position of the entity with a given name.
 
         Raises:
-            GeographyError: there is none.
+            GeographyError: there is no such entity.
         """
         place = bisect_left(self.codes, code)
         if place == self.n_entities or self.codes[place] != code:
@@ -92,8 +91,8 @@ class EntityFamily:
             )
         return place
 
-    def members_of(self, entity: int) -> Rows:
-        """Rows of an entity's finest geounits, rising."""
+    def members_of(self, entity: int) -> Integers:
+        """Integers of an entity's finest geounits, increasing."""
         return self.members[self.offsets[entity] : self.offsets[entity + 1]]
 
     def digest(self) -> bytes:
@@ -105,10 +104,10 @@ class EntityFamily:
         return digest.digest()
 
     def inside(self, codes: Sequence[str] | None = None) -> NDArray[np.bool_]:
-        """Whether each finest geounit is in any of the named entities, or in any at all; shape (n_finest,).
+        """Whether each finest geounit is in one of the named entities, or by default in any entity; shape (n_finest,).
 
         Raises:
-            GeographyError: there is no such entity.
+            GeographyError: an entity does not exist.
         """
         mask = np.zeros(self.n_finest, dtype=np.bool_)
         if codes is None:
@@ -119,15 +118,15 @@ class EntityFamily:
         return mask
 
     def with_remainder(self, code: str | None = None) -> "EntityFamily":
-        """The family with one entity more: everything that is in none of them.
+        """The family with one more entity: everything that is in none of its entities.
 
-        Where they cover the spine, this is the family itself.
+        If the entities cover the spine, the result is the family itself.
 
         Args:
-            code: Name of that entity; "outside <family>" if not given.
+            code: Name of the new entity; by default "outside <family>".
 
         Raises:
-            GeographyError: an entity has that name.
+            GeographyError: an entity already has that name.
         Source: Cumings-Menon et al. 2023, section 6, which adds this entity to every family.
         """
         name = f"outside {self.name}" if code is None else code
@@ -149,14 +148,14 @@ class EntityFamily:
             self.n_finest,
         )
 
-    def reordered(self, rows: Rows) -> "EntityFamily":
-        """The same entities on a spine whose finest geounits stand in another order.
+    def reordered(self, rows: Integers) -> "EntityFamily":
+        """The same entities on a spine whose finest geounits are in another order.
 
         Args:
-            rows: The present row of each finest geounit of the other spine; shape (n_finest,).
+            rows: For each finest geounit of the other spine, its present row; shape (n_finest,).
 
         Raises:
-            GeographyError: the rows are not each present row once.
+            GeographyError: the rows do not contain each present row exactly once.
         """
         place = np.full(self.n_finest, -1, dtype=np.int64)
         if len(rows) == self.n_finest:
@@ -164,7 +163,7 @@ class EntityFamily:
         if bool(np.any(place < 0)):
             raise _unsound(self.name, f"each of {self.n_finest} rows once, to be put in another order")
         entity = np.repeat(np.arange(self.n_entities, dtype=np.int64), self.sizes)
-        # Entities are runs of keys, so one sort puts the members of each in order.
+        # The keys of an entity are contiguous when sorted, so one sort orders the members of every entity.
         keys = np.sort(entity * self.n_finest + place[self.members])
         return EntityFamily(self.name, self.codes, self.offsets, keys - entity * self.n_finest, self.n_finest)
 
@@ -172,9 +171,9 @@ class EntityFamily:
         return f"EntityFamily({self.name}: {self.n_entities} entities over {self.n_finest} finest geounits)"
 
 
-def _rises_within(offsets: Rows, members: Rows) -> bool:
+def _rises_within(offsets: Integers, members: Integers) -> bool:
     rises = members[1:] > members[:-1]
-    rises[offsets[1:-1] - 1] = True  # the first member of an entity need not follow the last of another
+    rises[offsets[1:-1] - 1] = True  # between two entities, members may decrease
     return bool(rises.all())
 
 

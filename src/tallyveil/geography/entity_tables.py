@@ -1,4 +1,4 @@
-"""Read families of off-spine entities from a table of finest geounits."""
+"""Reads families of off-spine entities from a table of finest geounits."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,9 +7,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import text_columns
 
@@ -20,17 +21,18 @@ COORDINATES = ("latitude", "longitude")
 def entities_from_columns(
     spine: Spine, columns: Mapping[str, TextColumn], families: Sequence[str], geocode: str = "geocode"
 ) -> tuple[EntityFamily, ...]:
-    """Disjoint families, each a column that names the entity of every finest geounit.
+    """Disjoint families. For each family, one column names the entity of every finest geounit.
 
     Args:
-        spine: The families' spine.
-        columns: By name, columns of equal length, one row a finest geounit, in any order. Others are left alone.
-        families: Columns to read; null stands for "in none".
-        geocode: The column of finest geocodes.
+        spine: The spine of the families.
+        columns: Columns of equal length by name, with one row for each finest geounit, in any order. Other columns are
+            ignored.
+        families: Columns to read. A null means that the finest geounit is in no entity.
+        geocode: Name of the column of finest geocodes.
 
     Raises:
-        GeographyError: a column missing or of another length, an entity without a name, a geocode that is
-            null, repeated or not on the spine, or a finest geounit of the spine without a row.
+        GeographyError: a column is missing or has another length, an entity has no name, a geocode is null, repeated or
+            not on the spine, or a finest geounit of the spine has no row.
     """
     absent = [name for name in (geocode, *families) if name not in columns]
     if absent:
@@ -59,10 +61,10 @@ def entities_from_columns(
 
 
 def family_columns(path: Path, geocode: str = "geocode") -> tuple[str, ...]:
-    """Columns of a table of finest geounits that can name entities: those of text, in order.
+    """Columns of a table of finest geounits that can name entities: the text columns, in order.
 
-    Left out are the geocode, a point's coordinates (a CSV file has text alone), and a column such as `place_name`
-    beside `place`, which names the same entities once more.
+    Excluded are the geocode, the coordinates of a point (in a CSV file every column is text), and a column such as
+    `place_name` if there is a column `place`, because both name the same entities.
 
     Raises:
         StoreError: the file is missing or unreadable.
@@ -76,18 +78,18 @@ def family_columns(path: Path, geocode: str = "geocode") -> tuple[str, ...]:
 def entities_from_pairs(
     spine: Spine, name: str, geocodes: TextColumn, entities: TextColumn, *, disjoint: bool = False
 ) -> EntityFamily:
-    """One family in long form: a row for each finest geounit of each entity; entities may overlap.
+    """One family in long form: one row for each finest geounit of each entity. Entities may overlap.
 
     Args:
-        spine: The family's spine.
+        spine: The spine of the family.
         name: Name of the family.
         geocodes: Finest geocode of each row.
         entities: Entity of each row.
-        disjoint: Refuse a finest geounit in two entities.
+        disjoint: If true, refuse a finest geounit in two entities.
 
     Raises:
-        GeographyError: columns of different length, a missing name, a geocode that is null or not on the
-            spine, a row given twice, or an overlap that is ruled out.
+        GeographyError: columns have different lengths, a name is missing, a geocode is null or not on the spine, a row
+            is repeated, or entities overlap although `disjoint` is set.
     """
     codes = text_column(geocodes, f"geocodes of entity family {name}")
     entity = text_column(entities, f"entities of entity family {name}")
@@ -110,7 +112,7 @@ def entities_from_pairs(
     return _family(spine, name, rows, entity)
 
 
-def _family(spine: Spine, name: str, rows: Rows, entity: pl.Series) -> EntityFamily:
+def _family(spine: Spine, name: str, rows: Integers, entity: pl.Series) -> EntityFamily:
     if bool((entity == "").any()):
         raise GeographyError(
             f"entity family {name} has an entity whose name is empty. Name it, or write null for 'in none'.",
@@ -129,7 +131,7 @@ def _family(spine: Spine, name: str, rows: Rows, entity: pl.Series) -> EntityFam
     return EntityFamily(name, tuple(codes.to_list()), offsets, rows[order], n_finest)
 
 
-def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Rows:
+def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
     rows = spine.locate(spine.finest, codes)
     lost = codes.filter(pl.Series(rows < 0))
     if len(lost):

@@ -1,27 +1,27 @@
-"""How many children a group of siblings may have."""
+"""Limits on the number of children in a group of siblings."""
 
 from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class FanOutLimit:
-    """At most int(sqrt(n) + cutoff) children a group, where n siblings are to be grouped.
+    """A group has at most int(sqrt(n) + cutoff) children, where n siblings are to be grouped.
 
-    With n siblings, the least that can be had for the larger of the number of groups and their size is the
-    square root of n, rounded up; the cutoff allows groups to be larger, and so to be fewer.
+    If n siblings are grouped, the larger of the number of groups and the group size is at least sqrt(n). The cutoff
+    allows larger, and therefore fewer, groups.
 
     Attributes:
         cutoff: Allowance above the square root; 0 or more. Production used 12.
-        at_most: A limit that holds whatever n is; 1 or more.
+        at_most: An additional limit that does not depend on n; 1 or more.
 
     Raises:
-        GeographyError: a limit that no group could keep.
+        GeographyError: no group could keep the limit.
     Source: Cumings-Menon et al. 2023, section 4.
     """
 
@@ -42,17 +42,17 @@ class FanOutLimit:
             )
 
     def limit(self, n: int) -> int:
-        """Most children of a group of n siblings."""
-        # int(sqrt(n) + cutoff) in integers: the root of a whole number, rounded down, plus a whole number.
+        """Largest number of children in a group, out of n siblings."""
+        # int(sqrt(n) + cutoff) is isqrt(n) + cutoff, because the cutoff is an integer.
         bound = isqrt(n) + self.cutoff
         return bound if self.at_most is None else min(bound, self.at_most)
 
-    def limits(self, sizes: Rows) -> Rows:
-        """The limit for each number of siblings; same shape."""
+    def limits(self, sizes: Integers) -> Integers:
+        """The limit for each number of siblings; an array of the same shape."""
         distinct, inverse = np.unique(sizes, return_inverse=True)
         found = np.array([self.limit(n) for n in distinct.tolist()], dtype=np.int64)
         return found[inverse.reshape(-1)]
 
 
 PRODUCTION_LIMIT = FanOutLimit()
-"""What the 2020 redistricting production used."""
+"""The limit of the 2020 redistricting production."""

@@ -1,7 +1,7 @@
-"""The geocodes of one geolevel: a read-only column of text that costs little and reads like an array.
+"""The geocodes of one geolevel: a read-only column of text that uses little memory and can be indexed like an array.
 
-Eight million block geocodes of 15 digits take 31 bytes each here (a 16-byte view and the digits), against 60 in
-numpy's fixed-width text, and are handed to tables and joins without a copy.
+Eight million block geocodes of 15 digits take 31 bytes each here (a 16-byte view and the digits), compared with 60 in
+numpy's fixed-width text. Tables and joins use them without a copy.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,12 @@ from tallyveil.geography.columns import fixed_width, text_column
 class Geocodes:
     """Geocodes of one geolevel, in the spine's order.
 
-    An integer index gives a `str`; a slice, or an array of integers or truth values, gives `Geocodes`. numpy
-    makes fixed-width text of it, which copies; polars takes it as it is.
+    An integer index gives a `str`. A slice, or an array of integers or booleans, gives `Geocodes`. Conversion to numpy
+    copies into fixed-width text; polars uses the column without a copy.
 
     Attributes:
-        text: The same as a polars text Series without nulls; marked as sorted where it rises. Not to be changed.
+        text: The geocodes as a polars text Series. It is marked as sorted if the geocodes increase. It has no nulls
+            when the spine builders made it. Not to be changed.
     """
 
     text: pl.Series
@@ -51,7 +52,7 @@ class Geocodes:
 
     @property
     def rises(self) -> bool:
-        """Whether every geocode comes after the one before it, by code point."""
+        """Whether the geocodes are sorted by code point."""
         return bool(self.text.flags["SORTED_ASC"])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -66,7 +67,11 @@ class Geocodes:
 
 
 def geocodes_of(values: Any, geolevel: str) -> Geocodes:
-    """Geocodes of any column of text; raises as `text_column` does."""
+    """Geocodes from any column of text.
+
+    Raises:
+        GeographyError: see `text_column`.
+    """
     if isinstance(values, Geocodes):
         return values
     text = text_column(values, f"geocodes of {geolevel}")

@@ -1,4 +1,4 @@
-"""Optimise a spine: a list of steps, each of which makes a spine of the one before."""
+"""Optimises a spine by a list of steps. Each step makes a new spine from the previous one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.geography.branch_by_entities import cut_by_entities
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT, FanOutLimit
 from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
@@ -25,12 +26,12 @@ class Branch:
     """Cut every geounit, from a geolevel down, by a set of entities (`branch_spine`).
 
     Attributes:
-        family: Family the entities are of.
+        family: Family of the entities.
         geolevel: First geolevel to be cut.
-        name: Name of the branch, written into the geocodes.
-        entities: The entities; None for all of the family.
-        parts: Name of a new geolevel for the parts, below the geolevel, which then stays whole; None to let the
-            parts take its place.
+        name: Name of the branch. It becomes part of the geocodes.
+        entities: The entities; None for all entities of the family.
+        parts: Name of a new geolevel for the parts, below the geolevel, which then remains whole. With None, the parts
+            replace the geolevel.
     """
 
     family: str
@@ -48,7 +49,7 @@ class CutByEntities:
         families: Families whose entities cut.
         geolevel: First geolevel to be cut.
         name: Name of the geolevel of parts.
-        keep: Keep the geolevel above its parts; otherwise they replace it.
+        keep: If true, the geolevel remains above its parts. Otherwise they replace it.
     """
 
     families: tuple[str, ...]
@@ -62,10 +63,10 @@ class GroupByMembership:
     """Make optimised block groups (`group_by_membership`).
 
     Attributes:
-        families: Families whose entities tell children apart.
+        families: Families whose entities distinguish the children.
         geolevel: Geolevel of the groups.
-        children: Geolevel that is grouped.
-        limit: Most children of a group.
+        children: Geolevel whose geounits are grouped.
+        limit: Largest number of children in a group.
     """
 
     families: tuple[str, ...]
@@ -81,10 +82,11 @@ class GroupByDistance:
     Attributes:
         families: Families whose distances must not grow.
         geolevel: Geolevel of the groups.
-        children: Geolevel that is grouped.
-        limit: Most children of a group.
-        remainders: Count what lies outside all entities of a family as one more, as the paper does.
-        gains_first: Merge what gains before what leaves distances equal; the paper does not.
+        children: Geolevel whose geounits are grouped.
+        limit: Largest number of children in a group.
+        remainders: If true, the area outside all entities of a family counts as one more entity, as in the paper.
+        gains_first: If true, merges that reduce distances come before merges that leave them equal. The paper does not
+            do this.
     """
 
     families: tuple[str, ...]
@@ -100,25 +102,25 @@ Step = Branch | CutByEntities | GroupByMembership | GroupByDistance
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimisedSpine:
-    """A spine made from another by steps, with what a later stage needs to know of the other.
+    """A spine made from another by steps, with its relation to the original spine.
 
     Attributes:
         spine: The new spine; its finest geounits are those of the original, with the same geocodes.
-        rows: Row on the original spine of each finest geounit; read-only. `EntityFamily.reordered(rows)`
-            brings a family along.
-        origins: For each geolevel, the geounit of the original geolevel of that name that holds each geounit
-            whole, or -1 where none does, as for all geounits of a new geolevel. Geounits with the same
-            origin share what is known of it: an invariant of a state binds the sum of its two halves.
-        shares: Share of every geounit; None where no shares were given.
+        rows: For each finest geounit, its row on the original spine; read-only. `EntityFamily.reordered(rows)` converts
+            a family to the new spine.
+        origins: For each geolevel, the geounit of the original geolevel with the same name that contains each geounit
+            entirely, or -1 if there is none. It is -1 for all geounits of a new geolevel. Known facts about an origin
+            apply to the sum of the geounits with this origin: an invariant of a state binds the sum of its two halves.
+        shares: Share of every geounit; None if no shares were given.
     """
 
     spine: Spine
-    rows: Rows
-    origins: tuple[Rows, ...]
+    rows: Integers
+    origins: tuple[Integers, ...]
     shares: GeounitShares | None
 
     def keeps(self, level: int) -> bool:
-        """Whether every original geounit of the geolevel is the sum of geounits of the new one."""
+        """Whether every original geounit of the geolevel is a sum of geounits of the new spine."""
         return not bool(np.any(self.origins[level] < 0))
 
 
@@ -131,21 +133,22 @@ def optimise_spine(
     bypassing: BypassRule | None = None,
     most_children: int | None = None,
 ) -> OptimisedSpine:
-    """Apply steps in order and, last, bypass geounits.
+    """Apply steps in order and finally bypass geounits.
 
-    The steps use public geography only.
+    Only public geography is used.
 
     Args:
-        spine: The spine to start from.
-        families: Families on that spine, which steps name.
-        steps: What to do, in order.
-        shares: Share of every geolevel the steps leave, summing to exactly 1; needed for bypassing.
+        spine: The spine at the start.
+        families: Families on that spine. Steps refer to them by name.
+        steps: The steps, in order.
+        shares: Share of every geolevel of the spine that the steps make, summing to exactly 1. Needed for bypassing.
         bypassing: Rule for bypassing; None to bypass nothing.
         most_children: Never bypass a geounit with more children.
 
     Raises:
-        GeographyError: a step that does not fit the spine or names no family; families with the same name.
-        BudgetError: shares that do not fit the spine the steps make, or none where they are needed.
+        GeographyError: a step does not fit the spine or names an unknown family, families share a name, or bypassing is
+            wanted without shares.
+        BudgetError: the shares do not fit the spine that the steps make.
     Source: Cumings-Menon et al. 2023.
     """
     known = _by_name(spine, families)
@@ -171,13 +174,13 @@ def optimise_spine(
 def further(
     original: Spine, made: OptimisedSpine, change: Reshaped, shares: GeounitShares | None = None
 ) -> OptimisedSpine:
-    """A spine changed once more.
+    """Apply one more change to a spine made by steps.
 
     Args:
-        original: The spine that all steps started from.
-        made: What was made of it so far.
+        original: The spine at the start of all steps.
+        made: The result of the steps so far.
         change: A spine made from `made.spine`.
-        shares: Share of every geounit of that.
+        shares: Share of every geounit of the changed spine.
     """
     return _optimised(original, _then(Reshaped(made.spine, made.rows), change), shares)
 
@@ -189,10 +192,10 @@ def _optimised(original: Spine, made: Reshaped, shares: GeounitShares | None) ->
 
 
 def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[str, ...]:
-    """Names of the geolevels that steps leave, root first; no geography is needed for this.
+    """Names of the geolevels after the steps, root first. No geography is needed for this.
 
     Raises:
-        GeographyError: a step names a geolevel that is not there when its turn comes.
+        GeographyError: a step names a geolevel that does not exist when the step is applied.
     """
     names = list(geolevels)
     for step in steps:
@@ -214,13 +217,13 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
 
 
 def families_of(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Names of the families that steps are made for, each once, in the order of the steps."""
+    """Names of the families that the steps use, each once, in the order of the steps."""
     named = [(step.family,) if isinstance(step, Branch) else step.families for step in steps]
     return tuple(dict.fromkeys(name for names in named for name in names))
 
 
-def origins_of(original: Spine, made: Spine, rows: Rows) -> tuple[Rows, ...]:
-    """For each geolevel of a spine, the original geounit of the geolevel of that name that holds each, or -1."""
+def origins_of(original: Spine, made: Spine, rows: Integers) -> tuple[Integers, ...]:
+    """For each geolevel of a spine, the original geounit of the same geolevel that contains each geounit, or -1."""
     found = []
     for level, name in enumerate(made.geolevels):
         origin = np.full(made.n_geounits(level), -1, dtype=np.int64)

@@ -1,29 +1,43 @@
-"""Recipe of an entity: the geounits to add and subtract, as few as can be."""
+"""Recipe of an entity: a smallest set of geounits whose signed sum is the entity.
+
+Problem. As for the off-spine distance (`distance`), with the geounits themselves instead of their number.
+
+Steps. From the roots down, a geounit that the entity touches is either counted in so far (the sums of coarser geounits
+include it) or not. If it is better to have it counted in, it is added if necessary; if not, it is subtracted if
+necessary. `_wanted` decides from `inner` and `outer` of the distance. Untouched children of a geounit that is counted
+in are subtracted. At the finest geolevel all members must be counted in.
+
+Stopping rule. Every geolevel is visited once.
+
+Worked case. A county has ten tracts, and the entity is the county without one tract. The county is counted in, since
+outer + 1 = 2 is less than inner = 9. Then the one tract outside is subtracted.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.geography.distance import off_spine_distances, touched_levels
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """Geounits whose signed sum is an area; coarser geolevels first, then in the spine's order.
+    """Geounits whose signed sum is an area, sorted by geolevel (coarsest first), then in the spine's order.
 
     Attributes:
         levels: Geolevel of each geounit; read-only.
-        geounits: Its index there; read-only.
-        signs: +1 to add it, -1 to subtract it; read-only.
+        geounits: Index of each geounit in its geolevel; read-only.
+        signs: +1 to add the geounit, -1 to subtract it; read-only.
     """
 
-    levels: Rows
-    geounits: Rows
-    signs: Rows
+    levels: Integers
+    geounits: Integers
+    signs: Integers
 
     def __len__(self) -> int:
         return len(self.signs)
@@ -36,8 +50,8 @@ class Recipe:
             for sign, level, geounit in steps
         )
 
-    def sums(self, spine: Spine) -> Rows:
-        """What the signed sum counts every finest geounit for; shape (n_finest,)."""
+    def sums(self, spine: Spine) -> Integers:
+        """How often the signed sum counts each finest geounit; shape (n_finest,)."""
         steps = np.zeros(spine.n_geounits(spine.finest) + 1, dtype=np.int64)
         for level in np.unique(self.levels).tolist():
             here = self.levels == level
@@ -48,15 +62,15 @@ class Recipe:
 
 
 def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool = False) -> Recipe:
-    """Shortest recipe of an entity, or of its complement; its length is the off-spine distance.
+    """A shortest recipe of an entity, or of its complement. Its length is the off-spine distance.
 
-    Of equally short ways a geounit that lies wholly inside is taken whole, and otherwise children are added
-    rather than subtracted. The recipe is summed again and compared with the area, and its length with the
-    distance, before it is handed out.
+    If several recipes have the same length, a geounit entirely inside the area is used as a whole, and otherwise adding
+    children is preferred to subtracting them. Before the recipe is returned, its sum is compared with the area and its
+    length with the distance.
 
     Raises:
-        GeographyError: no such entity, or a family of another spine.
-        SolverError: the check failed.
+        GeographyError: the entity does not exist, or the family belongs to another spine.
+        SolverError: one of these checks failed.
     Source: Cumings-Menon et al. 2023, section 4.
     """
     entity = family.index(code)
@@ -81,13 +95,13 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
 
 
 def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
-    """From the roots down, keep for each touched geounit whether it is counted in so far."""
+    """Go down from the roots. For each touched geounit, remember whether it is counted in so far."""
     levels = touched_levels(spine, alone)
-    found_levels: list[Rows] = []
-    found_geounits: list[Rows] = []
-    found_signs: list[Rows] = []
+    found_levels: list[Integers] = []
+    found_geounits: list[Integers] = []
+    found_signs: list[Integers] = []
 
-    def emit(level: int, geounits: Rows, signs: Rows) -> None:
+    def emit(level: int, geounits: Integers, signs: Integers) -> None:
         found_levels.append(np.full(len(geounits), level, dtype=np.int64))
         found_geounits.append(geounits)
         found_signs.append(signs)
@@ -107,8 +121,10 @@ def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
     return _recipe(found_levels, found_geounits, found_signs)
 
 
-def _wanted(inner: Rows, outer: Rows, counted: NDArray[np.bool_], *, finest: bool) -> NDArray[np.bool_]:
-    """Whether each touched geounit is to be counted in, below which children are subtracted."""
+def _wanted(
+    inner: Integers, outer: Integers, counted: NDArray[np.bool_], *, finest: bool
+) -> NDArray[np.bool_]:
+    """Whether each touched geounit should be counted in, so that finer geounits outside the area are subtracted."""
     if finest:
         return np.ones(len(inner), dtype=np.bool_)
     taken: NDArray[np.bool_] = (outer + 1 < inner) | (outer == 0)
@@ -116,7 +132,7 @@ def _wanted(inner: Rows, outer: Rows, counted: NDArray[np.bool_], *, finest: boo
     return np.where(counted, kept, taken)
 
 
-def _untouched_children(spine: Spine, level: int, parents: Rows, touched: Rows) -> Rows:
+def _untouched_children(spine: Spine, level: int, parents: Integers, touched: Integers) -> Integers:
     offsets = spine.child_offsets[level - 1]
     counts = offsets[parents + 1] - offsets[parents]
     first = np.repeat(offsets[parents] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
@@ -124,7 +140,7 @@ def _untouched_children(spine: Spine, level: int, parents: Rows, touched: Rows) 
     return np.setdiff1d(children, touched, assume_unique=True)
 
 
-def _recipe(levels: list[Rows], geounits: list[Rows], signs: list[Rows]) -> Recipe:
+def _recipe(levels: list[Integers], geounits: list[Integers], signs: list[Integers]) -> Recipe:
     empty = np.zeros(0, dtype=np.int64)
     columns = [np.concatenate([empty, *parts]) for parts in (levels, geounits, signs)]
     order = np.lexsort((columns[1], columns[0]))

@@ -1,53 +1,63 @@
-"""Make a spine of other geounits over the same finest ones."""
+"""Makes a spine with other geounits over the same finest geounits.
+
+Problem. A step of an optimisation assigns every finest geounit to new geounits at each geolevel above the finest. The
+tree of these geounits is wanted, in the canonical order of a spine (depth first, siblings sorted by geocode).
+
+Steps. Each drafted geolevel becomes a column with the geocode of every finest geounit. `spine_from_columns` builds the
+spine from these columns and checks that every geounit has one parent. Then the finest geounits are located on the given
+spine, which tells how the order of the rows changed.
+
+Worked case. Blocks 1, 2, 3 are in tract A. A draft puts blocks 1 and 3 into group A.1, and block 2 into group A.2. The
+columns are (A, A, A), (A.1, A.2, A.1) and (1, 2, 3). The new order of blocks is 1, 3, 2, so `rows` is (0, 2, 1).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.spine import Spine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reshaped:
-    """A spine made from another, over the same finest geounits with the same geocodes.
+    """A spine made from another one, over the same finest geounits with the same geocodes.
 
     Attributes:
         spine: The new spine.
-        rows: Row, on the spine it was made from, of each finest geounit; read-only.
+        rows: For each finest geounit, its row on the spine that this one was made from; read-only.
     """
 
     spine: Spine
-    rows: Rows
+    rows: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DraftLevel:
-    """One geolevel of a spine to be.
+    """One geolevel of a spine that is to be made.
 
     Attributes:
-        name: Geolevel.
+        name: Name of the geolevel.
         codes: Geocode of each geounit, each once.
-        geounit_of: Geounit of each finest geounit, numbered as `codes`; shape (n_finest,).
+        geounit_of: For each finest geounit, its geounit, as an index into `codes`; shape (n_finest,).
     """
 
     name: str
     codes: pl.Series
-    geounit_of: Rows
+    geounit_of: Integers
 
 
 def draft_levels(spine: Spine) -> list[DraftLevel]:
-    """The spine's geolevels above the finest, root first, to be changed and handed to `reshape`."""
+    """The spine's geolevels above the finest, root first, to be changed and given to `respine`."""
     return [draft_level(spine, level) for level in range(spine.finest)]
 
 
 def draft_level(spine: Spine, level: int) -> DraftLevel:
-    """One geolevel of the spine as it is."""
+    """One unchanged geolevel of the spine, as a draft."""
     return DraftLevel(spine.geolevels[level], geocode_series(spine, level), spine.ancestors(level))
 
 
@@ -56,12 +66,12 @@ def geocode_series(spine: Spine, level: int) -> pl.Series:
     return spine.geocodes[level].text
 
 
-def numbered_codes(containers: pl.Series, container_of: Rows) -> pl.Series:
-    """Geocodes of groups: that of what holds them, a dot, and a number from 1 on, padded so that text sorts.
+def numbered_codes(containers: pl.Series, container_of: Integers) -> pl.Series:
+    """Geocodes of groups: the container's geocode, a dot, and a number from 1, padded with zeros so that text sorts.
 
     Args:
-        containers: Geocodes of what holds the groups.
-        container_of: What holds each group; never falls.
+        containers: Geocodes of the containers.
+        container_of: Container of each group; must not decrease.
     """
     first = np.searchsorted(container_of, np.arange(len(containers)))
     number = np.arange(len(container_of)) - first[container_of] + 1
@@ -70,25 +80,25 @@ def numbered_codes(containers: pl.Series, container_of: Rows) -> pl.Series:
     return containers.gather(container_of) + "." + text
 
 
-def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[Rows, ...]]:
-    """The spine of the drafted geolevels over the finest geounits of a spine.
+def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[Integers, ...]]:
+    """Make the spine of the drafted geolevels over the finest geounits of a given spine.
 
     Args:
-        spine: Gives the finest geolevel.
-        above: All other geolevels, root first; each geounit must lie in one of the geolevel above.
+        spine: The given spine, whose finest geolevel is kept.
+        above: All other geolevels, root first. Each geounit must lie in one geounit of the geolevel above.
     Returns:
-        The new spine; and, for each drafted geolevel, the drafted number of each of its geounits.
+        The new spine; and, for each drafted geolevel, the index in the draft of each geounit of the new spine.
 
     Raises:
-        GeographyError: two geounits of a geolevel have the same geocode, a geolevel is named twice, or a
-            geounit would lie in two of the geolevel above.
+        GeographyError: two geounits of a geolevel have the same geocode, a geolevel is named twice, or a geounit would
+            lie in two geounits of the geolevel above.
     """
     finest = spine.geolevels[-1]
     names = (*(draft.name for draft in above), finest)
     for draft in above:
         _refuse_repeated_codes(draft)
     columns = {draft.name: draft.codes.gather(draft.geounit_of) for draft in above}
-    # A name given twice is left for the builder to refuse: the columns hold it once, the names twice.
+    # The builder refuses a repeated name: the dictionary holds it once, but `names` holds it twice.
     made = spine_from_columns({**columns, finest: geocode_series(spine, spine.finest)}, names)
     rows = spine.locate(spine.finest, geocode_series(made, made.finest))
     rows.flags.writeable = False
@@ -98,11 +108,11 @@ def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[
     return Reshaped(made, rows), numbers
 
 
-def first_appearance(labels: NDArray[np.int64]) -> tuple[Rows, Rows]:
-    """Number labels from 0 in the order in which they first appear.
+def first_appearance(labels: Integers) -> tuple[Integers, Integers]:
+    """Number labels from 0 in the order of their first appearance.
 
     Returns:
-        The number of each element, and the first element of each number.
+        The number of each element; and, for each number, the position of its first element.
     """
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")

@@ -1,4 +1,4 @@
-"""Exact budget shares of single geounits."""
+"""Exact budget shares of individual geounits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import BudgetError
-from tallyveil.geography.entities import Rows
 from tallyveil.geography.spine import Spine
 
 
@@ -16,15 +16,15 @@ from tallyveil.geography.spine import Spine
 class GeounitShares:
     """Share of the budget of every geounit of a spine, as exact fractions.
 
-    A geounit with share 0 is not measured. A few fractions serve all geounits, so each geounit holds the
-    position of its own only.
+    A geounit with share 0 is not measured. Only a few different fractions occur, so each geounit stores only the
+    position of its share in a list.
 
     Attributes:
-        values: The different shares, rising.
+        values: The different shares, increasing.
         positions: For each geolevel, the position in `values` of each geounit's share; read-only int32.
 
     Raises:
-        BudgetError: a share below 0, or values that do not rise or do not fit the positions.
+        BudgetError: a share is below 0, the values do not increase, or a position has no value.
     """
 
     values: tuple[Fraction, ...]
@@ -59,20 +59,20 @@ class GeounitShares:
         return above[self.positions[level]]
 
     def tally(self, level: int) -> dict[Fraction, int]:
-        """Number of geounits of a geolevel by share, smallest share first."""
+        """Number of geounits of a geolevel with each share, smallest share first."""
         counts = np.bincount(self.positions[level], minlength=len(self.values)).tolist()
         return {value: count for value, count in zip(self.values, counts, strict=True) if count}
 
 
 def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShares:
-    """Shares that are the same for all geounits of a geolevel.
+    """Shares that are equal for all geounits of a geolevel.
 
     Args:
         spine: The spine.
-        shares: Share of each geolevel, above 0; together exactly 1.
+        shares: Share of each geolevel, above 0. Their sum must be exactly 1.
 
     Raises:
-        BudgetError: a geolevel missing or unknown, a share that is no Fraction above 0, or a sum other than 1.
+        BudgetError: a geolevel is missing or unknown, a share is not a Fraction above 0, or the sum is not 1.
     """
     if set(shares) != set(spine.geolevels):
         raise BudgetError(
@@ -100,10 +100,10 @@ def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShare
     )
 
 
-def distinct_pairs(first: Rows, second: NDArray[np.int32], width: int) -> tuple[Rows, Rows]:
-    """Pairs of small numbers that occur, as first * width + second, rising; and the place of each entry's pair.
+def distinct_pairs(first: Integers, second: NDArray[np.int32], width: int) -> tuple[Integers, Integers]:
+    """The different pairs of small numbers, encoded as first * width + second, and each entry's position among them.
 
-    What np.unique does with its inverse, without a sort of millions of entries.
+    The result is that of np.unique with return_inverse=True, without sorting millions of entries.
     """
     pair = first * width + second
     there = np.bincount(pair) > 0
@@ -111,13 +111,13 @@ def distinct_pairs(first: Rows, second: NDArray[np.int32], width: int) -> tuple[
 
 
 def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
-    """What every path from a root to a finest geounit sums to, having checked that all do.
+    """The sum of shares along a path from a root to a finest geounit, after a check that all paths have the same sum.
 
-    Parallel composition lets disjoint geounits share a budget, so what a spine spends is what its dearest path
-    sums to; where all paths sum to the same, nothing is wasted either.
+    By parallel composition, disjoint geounits can use the same budget. So a spine costs what its most expensive path
+    sums to. If all paths have the same sum, no budget is wasted.
 
     Raises:
-        BudgetError: shares of another spine, or two paths with different sums.
+        BudgetError: the shares belong to another spine, or two paths have different sums.
     Source: Cumings-Menon et al. 2023, Theorem 3.
     """
     sizes = tuple(len(array) for array in shares.positions)
@@ -127,10 +127,10 @@ def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
             "Take the shares that were made with it."
         )
     sums: list[Fraction] = [Fraction(0)]
-    sum_of: Rows = np.zeros(spine.n_geounits(0), dtype=np.int64)
+    sum_of: Integers = np.zeros(spine.n_geounits(0), dtype=np.int64)
     for level in range(spine.n_levels):
         above = sum_of if level == 0 else sum_of[spine.parents(level)]
-        # Few pairs of (sum so far, share here) occur: only those are added as fractions.
+        # Only few different pairs (sum so far, share here) occur, and only those are added as fractions.
         pairs, index = distinct_pairs(above, shares.positions[level], len(shares.values))
         added = [
             sums[pair // len(shares.values)] + shares.values[pair % len(shares.values)]

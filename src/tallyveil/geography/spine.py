@@ -1,4 +1,4 @@
-"""The spine: a tree of geounits kept as columns."""
+"""The spine: a tree of geounits, stored in columns."""
 
 import hashlib
 import json
@@ -19,21 +19,20 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spine:
-    """A hierarchy of geounits, root first, held as a few arrays a geolevel.
+    """A hierarchy of geounits, root first, stored in a few arrays for each geolevel.
 
-    Geounits of a geolevel are numbered from 0. They stand depth first: the children of geounit `g` of level
-    `i` are rows `child_offsets[i][g]:child_offsets[i][g + 1]` of level `i + 1`, and siblings are sorted by
-    geocode (by code point). So the finest geounits of any geounit are contiguous too. There may be several
-    roots. Every geounit above the finest level has at least one child.
+    The geounits of a geolevel are numbered from 0, in depth-first order. The children of geounit `g` of level `i` are
+    rows `child_offsets[i][g]:child_offsets[i][g + 1]` of level `i + 1`. The builders sort siblings by geocode (by code
+    point). So the finest geounits of any geounit are contiguous too. There may be several roots. Every geounit above
+    the finest level has at least one child.
 
-    Build one with `spine_from_prefixes` or `spine_from_columns`. Two spines are the same when their digests
-    are.
+    Build a spine with `spine_from_prefixes` or `spine_from_columns`. Two spines are equal if their digests are equal.
 
     Attributes:
         geolevels: Names, root first, each once.
-        geocodes: The text of every geounit, by geolevel; unique within the geolevel. Any column of text may be
+        geocodes: For each geolevel, the geocode of every geounit, unique within the geolevel. Any column of text may be
             given.
-        child_offsets: One read-only int64 array, shape (n_geounits + 1,), for every geolevel but the finest.
+        child_offsets: One read-only int64 array of shape (n_geounits + 1,) for every geolevel except the finest.
     """
 
     geolevels: tuple[str, ...]
@@ -81,7 +80,7 @@ class Spine:
         return len(self.geolevels) - 1
 
     def level_index(self, name: str) -> int:
-        """Index of the geolevel of that name.
+        """Index of the geolevel with a given name.
 
         Raises:
             GeographyError: there is no such geolevel.
@@ -98,7 +97,7 @@ class Spine:
         return len(self.geocodes[level])
 
     def parents(self, level: int) -> NDArray[np.int64]:
-        """Index, in the geolevel above, of each geounit's parent; shape (n_geounits(level),).
+        """For each geounit, the index of its parent in the geolevel above; shape (n_geounits(level),).
 
         Raises:
             GeographyError: the root geolevel has no parents.
@@ -111,9 +110,9 @@ class Spine:
         return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
 
     def finest_offsets(self, level: int) -> NDArray[np.int64]:
-        """Where each geounit's finest geounits start; shape (n_geounits(level) + 1,).
+        """Start of each geounit's finest geounits; shape (n_geounits(level) + 1,).
 
-        Those of geounit `g` are rows `offsets[g]:offsets[g + 1]` of the finest geolevel.
+        The finest geounits of geounit `g` are rows `offsets[g]:offsets[g + 1]` of the finest geolevel.
         """
         offsets = np.arange(self.n_geounits(level) + 1, dtype=np.int64)
         for lower in self.child_offsets[level:]:
@@ -121,7 +120,7 @@ class Spine:
         return offsets
 
     def ancestors(self, level: int) -> NDArray[np.int64]:
-        """Index, at a geolevel, of the geounit that holds each finest geounit.
+        """For each finest geounit, the index of the geounit of a geolevel that contains it.
 
         The array has shape (n_geounits(finest),).
         """
@@ -130,10 +129,11 @@ class Spine:
         )
 
     def locate(self, level: int, geocodes: TextColumn) -> NDArray[np.int64]:
-        """Index of each geocode in a geolevel, or -1 where there is none (nulls too); in the order asked.
+        """Index of each geocode in a geolevel, in the order asked; -1 for a null or a geocode that does not exist.
 
-        One hash join of the runs of equal geocodes with the stretch of the geolevel they can lie in: look many
-        up at once rather than one by one, sorted ones in as many pieces as memory likes.
+        Equal geocodes that follow each other are looked up once, by a hash join with the part of the geolevel that can
+        contain them. Look many geocodes up in one call rather than one by one. Sorted geocodes may be divided over
+        several calls to save memory.
 
         Raises:
             GeographyError: the geocodes are not text.
@@ -152,7 +152,7 @@ class Spine:
         )
 
     def _candidates(self, level: int, wanted: pl.Series) -> tuple[int, pl.Series]:
-        """A stretch of a geolevel that holds every geocode wanted that is there, and where it starts."""
+        """A part of a geolevel that contains every wanted geocode that exists, and its start."""
         codes = self.geocodes[level]
         smallest, largest = wanted.min(), wanted.max()
         if not codes.rises or smallest is None:
@@ -163,9 +163,9 @@ class Spine:
         return start, codes.text.slice(start, stop - start)
 
     def digest(self) -> bytes:
-        """SHA-256 of the spine's names, geocodes and offsets; depends on nothing else.
+        """SHA-256 of the spine's names, geocodes and offsets.
 
-        Neither the order of the rows it was built from, nor the byte order or width of an array, enters.
+        It does not depend on the order of the rows that the spine was built from, or on an array's byte order or width.
         """
         digest = hashlib.sha256(b"tallyveil spine 1\n")
         sizes = [self.n_geounits(level) for level in range(self.n_levels)]
@@ -173,7 +173,7 @@ class Spine:
         digest.update(header.encode("ascii") + b"\n")
         for codes in self.geocodes:
             for start in range(0, len(codes), _DIGEST_CHUNK):
-                # NUL ends every geocode and can be in none, so no two spines write the same bytes.
+                # NUL ends every geocode and can be in no geocode, so different spines never write the same bytes.
                 chunk = codes.text.slice(start, _DIGEST_CHUNK).str.join("\0").item()
                 digest.update(chunk.encode("utf-8") + b"\0")
         for offsets in self.child_offsets:

@@ -1,4 +1,4 @@
-"""A spine as a Parquet file: one row for each finest geounit, a column of geocodes for each geolevel."""
+"""A spine as a Parquet file: one row for each finest geounit, and one column of geocodes for each geolevel."""
 
 import json
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ AIMED_TAG = "tallyveil.aimed"
 def write_spine(
     path: Path, spine: Spine, shares: GeounitShares | None = None, aimed: Sequence[str] = ()
 ) -> None:
-    """Write a spine, with the exact share of every geounit where shares are given.
+    """Write a spine, with the exact share of every geounit if shares are given.
 
-    Columns are the geolevels, root first, and, for shares, `share.<geolevel>` as text such as "104/4099". The file's
-    metadata says for which families and geolevels (`aimed`) its groups were chosen.
+    The columns are the geolevels, root first. Shares are in columns `share.<geolevel>`, as text such as "104/4099". The
+    file's metadata lists the families and geolevels (`aimed`) for which the groups were chosen.
 
     Raises:
         StoreError: the file cannot be written.
@@ -57,11 +57,11 @@ def write_spine(
 
 
 def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
-    """Read a spine and its shares.
+    """Read a spine and its shares; the shares are None if the file has none.
 
     Raises:
-        StoreError: the file is absent or unreadable, or is no spine.
-        GeographyError: it is no tree, or a geounit has two shares.
+        StoreError: the file is missing or unreadable, or is not a spine.
+        GeographyError: the geounits do not form a tree, or a geounit has two shares.
     """
     names = _geolevels(path)
     frame = scan_table(path, names, "spine")
@@ -80,10 +80,10 @@ def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
 
 
 def read_aimed(path: Path) -> tuple[str, ...]:
-    """Families and geolevels that the groups of a spine were chosen for; none for other spines.
+    """Families and geolevels for which the groups of a spine were chosen; empty for other spines.
 
     Raises:
-        StoreError: the file is absent or unreadable, or is no spine.
+        StoreError: the file is missing or unreadable, or is not a spine.
     """
     _geolevels(path)
     return names_of_tag(path, published_tags(path).get(AIMED_TAG, "[]"))
@@ -96,10 +96,10 @@ def share_texts(shares: GeounitShares, level: int) -> pl.Series:
 
 
 def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShares:
-    """Shares from a column a geolevel, root first, of one text a finest geounit, in the spine's order.
+    """Shares from one column for each geolevel, root first, with one text for each finest geounit in the spine's order.
 
     Raises:
-        GeographyError: a geounit with two shares, or a text that is no exact fraction.
+        GeographyError: a geounit has two shares, or a text is not an exact fraction.
     """
     texts = sorted({text for column in columns for text in column.unique().to_list()})
     values = sorted({_fraction(text) for text in texts})

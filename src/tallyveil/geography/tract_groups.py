@@ -1,13 +1,30 @@
-"""Tract groups: tracts of a county grouped so that no off-spine distance grows."""
+"""Tract groups: the tracts of a county, grouped so that the sorted off-spine distances never grow.
+
+Problem. The children of each parent (the tracts of a county) are to be put into groups of limited size, without making
+entities harder to obtain from geounits. Groups are compared by the vector of the distances of
+all entities, sorted from the largest down; vectors are compared lexicographically.
+
+Steps (greedy). Each child starts as its own group. Parents are visited in the spine's order. In a parent, pairs of
+groups are visited in the order of their first children. Two groups are merged if the limit allows it and the vector
+does not become larger. A merged group keeps the position of the first of the two, and the visit continues from there.
+
+Stopping rule. Rounds over all parents are repeated until a round merges nothing. With `gains_first`, rounds that only
+accept a smaller vector come first.
+
+Worked case. A county has tracts 1, 2, 3, and the only entity is tracts 1 and 2, with distance 2 (the two tracts, or the
+county minus tract 3). Merging 1 and 2 gives distance 1, so the vector becomes smaller and the merge is accepted.
+Merging this group with 3 would raise the distance to 2 again, so it is refused.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.block_groups import group_levels, insert_groups
 from tallyveil.geography.distance import near_and_far, touched_levels
-from tallyveil.geography.entities import EntityFamily, Rows
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.respine import Reshaped, draft_levels, first_appearance, respine
 from tallyveil.geography.spine import Spine
@@ -22,25 +39,24 @@ def group_by_distance(
     limit: FanOutLimit,
     gains_first: bool = False,
 ) -> Reshaped:
-    """Group siblings greedily while the off-spine distances, sorted from the greatest down, do not grow.
+    """Group siblings greedily while the off-spine distances, sorted from the largest down, do not grow.
 
-    Groups start with one child each. Parents are visited in the spine's order and, in each, pairs of groups in
-    the order of their first children; two are merged when the limit allows and the sorted distances of
-    all entities of all families are then lexicographically no greater. A merged group keeps the place of the
-    first of the two, and the visit goes on from there. Rounds over all parents go on until one changes nothing.
+    The head of this module describes the method.
 
     Args:
         spine: The spine to change.
-        families: Families of this spine; their distances are compared together.
-        geolevel: Name of the geolevel of groups. Where it is the one above the children, it is replaced;
-            otherwise it is put in above them.
-        children: Geolevel whose geounits are grouped, such as the tracts; not the finest.
-        limit: Most children of a group; n is the number of children of the parent.
-        gains_first: Merge only what makes the sorted distances less until nothing does, and then as above. The
-            paper merges what leaves them equal as soon as it is met, which fills groups that would gain later.
+        families: Families of this spine. The distances of all their entities are compared together.
+        geolevel: Name of the geolevel of groups. If it is the geolevel just above the children, it is replaced.
+            Otherwise it is inserted above them.
+        children: Geolevel whose geounits are grouped, such as the tracts. It must not be the finest.
+        limit: Largest number of children in a group. Its n is the number of children of the parent.
+        gains_first: If true, first make only merges that lower the sorted distances, until there are none, and then
+            continue as above. The paper merges groups that leave the distances equal as soon as it meets them, which
+            can fill groups that would gain from a later merge.
 
     Raises:
-        GeographyError: an unknown geolevel, no geolevel to hold the groups, no families, or one of another spine.
+        GeographyError: a geolevel is unknown, no geolevel can contain the groups, there is no entity, or a family
+            belongs to another spine.
     Source: Cumings-Menon et al. 2023, Algorithm 2.
     """
     child_level, outer_level = group_levels(spine, geolevel, children)
@@ -64,13 +80,13 @@ def group_by_distance(
 
 def _group_of(
     spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
-) -> tuple[Rows, Rows]:
-    """Group of every geounit of a level, and the parent of each group."""
+) -> tuple[Integers, Integers]:
+    """Group of every geounit of a level, and parent of each group."""
     from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings
 
     family = together(families)
     levels = touched_levels(spine, family)
-    # Entries of all geolevels above in one list, the parents' last.
+    # One list of the entries of all geolevels above the children, the roots' entries first.
     sizes = [len(levels[upper][0].geounit) for upper in range(level)]
     base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     above = [np.full(sizes[0], -1, dtype=np.int64)]
@@ -107,7 +123,7 @@ def _group_of(
 
 
 def together(families: Sequence[EntityFamily]) -> EntityFamily:
-    """All entities in one family; names do not matter here."""
+    """All entities as one family, with numbers as names, because the names do not matter here."""
     width = len(str(sum(family.n_entities for family in families)))
     codes = tuple(f"{number:0{width}}" for number in range(sum(family.n_entities for family in families)))
     sizes = np.concatenate([family.sizes for family in families])
@@ -116,15 +132,15 @@ def together(families: Sequence[EntityFamily]) -> EntityFamily:
     return EntityFamily("all", codes, offsets, members, families[0].n_finest)
 
 
-def _above(above: Rows | None) -> Rows:
+def _above(above: Integers | None) -> Integers:
     if above is None:
         raise GeographyError("roots have nothing above them; give a geolevel below the root.")
     return above
 
 
-def _entity_of(begin: Rows) -> Rows:
+def _entity_of(begin: Integers) -> Integers:
     return np.repeat(np.arange(len(begin) - 1, dtype=np.int64), np.diff(begin))
 
 
-def _begin(labels: Rows, n: int) -> Rows:
+def _begin(labels: Integers, n: int) -> Integers:
     return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Unbiased estimates, exact variances and intervals of any count, from the noisy measurements of the whole spine."""
+"""Unbiased estimates, exact variances and intervals for any count, from the noisy measurements of the whole spine."""
 
 from tallyveil.intervals.answers import (
     Answers,

@@ -1,11 +1,18 @@
-"""The small matrix algebra that holds every covariance of a release.
+"""The small matrix algebra that represents every covariance of a release.
 
-The information of a set of product queries is a sum of Kronecker products. In the basis of `Axis`, attribute by
-attribute, it is block diagonal: one small block for each choice of *dense* or a kind of contrast per attribute,
-standing on the diagonal as often as there are contrasts of that choice. Sums, products and inverses keep
-the form, so that the covariance of a geounit's 2,016 cells is a few hundred numbers.
+Problem. Covariance matrices of all cells of a geounit (2,016 cells, for example) are too large to compute with. But the
+information matrix of a set of product queries is a sum of Kronecker products with one factor for each attribute.
 
-Blocks are packed: a row of `n_block_entries` numbers, class after class, each a (dim, dim) matrix by rows.
+Steps. In the basis of `Axis`, each factor is block diagonal: a *dense* block, and multiples of identities for each kind
+of contrast. So the Kronecker product is block diagonal too. There is one class of blocks for each choice of *dense* or
+a kind of contrast for every attribute, and all blocks of a class are equal. Sums, products and inverses keep this form.
+So the covariance of a geounit needs only a few hundred numbers.
+
+Layout. Blocks are packed into a row of `n_block_entries` numbers, class after class, each a (dim, dim) matrix by rows.
+
+Worked case. One attribute has the levels male and female. The total has precision p, and each level has precision q.
+The basis is the normalised sum and the normalised difference. In it, the information is diagonal: 2 p + q for the sum
+and q for the difference. The variances are 1 / (2 p + q) and 1 / q.
 """
 
 import math
@@ -16,25 +23,26 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.intervals.axis import DENSE, Axis, derive_axis, factor_blocks
-from tallyveil.kernels.tree.transform import Basis, Floats, Int64s, reflect
+from tallyveil.kernels.tree.transform import Basis, reflect
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 LARGEST_BLOCK = 64
-"""Largest block kept by default: 64 is 4,096 numbers a class and geounit."""
+"""Largest block by default. A block of size 64 has 4,096 numbers for each class and geounit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockAlgebra:
-    """Blocks of a schema under given queries and zeros.
+    """The form of blocks for a schema with given queries and zeros.
 
     Attributes:
         schema: The universe.
-        axes: One an attribute.
-        classes: Kind of each attribute for every class of blocks, smaller blocks first.
-        basis: The same as arrays.
+        axes: One for each attribute.
+        classes: For every class of blocks, the kind of each attribute. Classes with smaller blocks come first.
+        basis: The same information as arrays, for kernels.
     """
 
     schema: Schema
@@ -44,17 +52,17 @@ class BlockAlgebra:
 
     @property
     def n_cells(self) -> int:
-        """Cells, and coefficients, of a geounit."""
+        """Number of cells of a geounit, which is also the number of coefficients."""
         return len(self.basis.order)
 
     @property
     def n_block_entries(self) -> int:
-        """Numbers in one geounit's packed blocks."""
+        """Number of entries in the packed blocks of one geounit."""
         return int(self.basis.blocks[-1])
 
     @property
     def parts(self) -> tuple[tuple[int, int, int], ...]:
-        """Runs of classes with blocks of one size: first entry, number of classes, size."""
+        """Runs of classes with blocks of the same size: first entry, number of classes, size."""
         runs: list[tuple[int, int, int]] = []
         for dim in sorted(set(self.basis.dims.tolist())):
             members = np.flatnonzero(self.basis.dims == dim)
@@ -62,7 +70,7 @@ class BlockAlgebra:
         return tuple(runs)
 
     def views(self, blocks: Floats) -> list[Floats]:
-        """Packed blocks (n, n_block_entries) as one array (n, classes, dim, dim) a part, sharing memory."""
+        """Packed blocks (n, n_block_entries) as arrays (n, classes, dim, dim), one for each part; memory is shared."""
         n = len(blocks)
         return [
             blocks[:, start : start + count * dim * dim].reshape(n, count, dim, dim)
@@ -82,13 +90,13 @@ def derive_algebra(
     *,
     largest_block: int = LARGEST_BLOCK,
 ) -> BlockAlgebra:
-    """The algebra of some queries and patterns of zeros.
+    """The algebra for some queries and patterns of zeros.
 
     Args:
         schema: The universe.
-        groups: Every query that is measured, or published exactly, at any geolevel.
-        zeros: Cells that are zero, one pattern a row; shape (n_patterns, n_cells); None for no zeros.
-        largest_block: Refuse larger blocks than this.
+        groups: Every query that is measured or published exactly at any geolevel.
+        zeros: Cells that are zero, one pattern in each row; shape (n_patterns, n_cells); None for no zeros.
+        largest_block: Largest block that is allowed.
     Raises:
         SchemaError: the queries alone need larger blocks.
         ConstraintError: the zeros need larger blocks.
@@ -106,8 +114,8 @@ def derive_algebra(
     return BlockAlgebra(schema, axes, tuple(classes), _basis(schema.shape, axes, classes))
 
 
-def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Int64s]:
-    """For each attribute, a label by level: levels that every pattern treats alike have the same."""
+def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Integers]:
+    """For each attribute, a label for every level. Levels that every pattern treats alike have the same label."""
     if zeros is None or not len(zeros):
         return [np.zeros(size, np.int64) for size in schema.shape]
     table = zeros.reshape(len(zeros), *schema.shape)
@@ -173,8 +181,8 @@ def _basis(shape: tuple[int, ...], axes: Sequence[Axis], classes: Sequence[tuple
     )
 
 
-def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequence[int]) -> Int64s:
-    """Places of a class's coefficients: rows of the block slowest, then the copies of it."""
+def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequence[int]) -> Integers:
+    """Positions of a class's coefficients. The row of the block varies slowest, then the copy of the block."""
     places = []
     for axis, kind in zip(axes, kinds, strict=True):
         own = np.flatnonzero(axis.kinds == kind)
@@ -186,7 +194,7 @@ def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequenc
 
 
 def information(algebra: BlockAlgebra, group: QueryGroup, *, normalised: bool = False) -> Floats:
-    """Packed blocks of Q'Q, or of the projector Q'(QQ')^-1 Q on what the query tells; one row."""
+    """Packed blocks, in one row, of Q'Q or of the projector Q'(QQ')^-1 Q on what the query determines."""
     factors = [
         factor_blocks(axis, factor, normalised=normalised)
         for axis, factor in zip(algebra.axes, group.factors, strict=True)
@@ -201,10 +209,10 @@ def information(algebra: BlockAlgebra, group: QueryGroup, *, normalised: bool = 
 
 
 def zero_blocks(algebra: BlockAlgebra, zeros: NDArray[np.bool_]) -> Floats:
-    """Packed diagonal projectors on the coefficients that zeros fix; shape (n_patterns, n_block_entries).
+    """Packed diagonal projectors on the coefficients that zeros determine; shape (n_patterns, n_block_entries).
 
     Args:
-        algebra: Derived with these patterns among others.
+        algebra: An algebra that was derived with these patterns, and possibly others.
         zeros: Shape (n_patterns, n_cells).
     """
     out = np.zeros((len(zeros), algebra.n_block_entries))
@@ -217,7 +225,7 @@ def zero_blocks(algebra: BlockAlgebra, zeros: NDArray[np.bool_]) -> Floats:
 
 
 def coefficients(algebra: BlockAlgebra, cells: Floats) -> Floats:
-    """Rows of cells, shape (n, n_cells), in the basis."""
+    """Rows of cells, shape (n, n_cells), transformed into the basis."""
     out = np.empty((len(cells), algebra.n_cells))
     for row, own in enumerate(np.array(cells, np.float64)):
         reflect(algebra.basis, own)
@@ -226,12 +234,12 @@ def coefficients(algebra: BlockAlgebra, cells: Floats) -> Floats:
 
 
 def gram(algebra: BlockAlgebra, one: Floats, other: Floats) -> Floats:
-    """Packed blocks g with covariance(one'x, other'y) = sum of g times the blocks of Cov(x, y).
+    """Packed blocks g for which covariance(one'x, other'y) is the sum of g times the blocks of Cov(x, y).
 
     Args:
         algebra: The algebra.
         one: Coefficients of queries; shape (n, n_cells).
-        other: Likewise, row by row.
+        other: Coefficients of the other queries, row by row.
     """
     basis = algebra.basis
     packed = []

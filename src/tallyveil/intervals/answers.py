@@ -1,7 +1,7 @@
-"""Estimates and exact variances of any question about any geounit or set of finest geounits.
+"""Estimates and exact variances of any question about any geounit, or about any set of finest geounits.
 
-Variances need no data: they follow from the strategy, the spine and what is public. An answer that the
-measurements do not determine has an infinite variance, and not-a-number for an estimate.
+Variances need no data. They follow from the strategy, the spine and public facts. If the measurements do not determine
+an answer, its variance is infinite and its estimate is not-a-number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.intervals.algebra import gram
 from tallyveil.intervals.covariance import TreeCovariance, smoothed_children, unknown_children
 from tallyveil.intervals.fit import (
@@ -24,7 +25,6 @@ from tallyveil.intervals.fit import (
 from tallyveil.intervals.questions import Questions
 from tallyveil.intervals.regions import Region, region_covariance, region_unknown
 from tallyveil.kernels.tree.sweep import add_measured, add_products
-from tallyveil.kernels.tree.transform import Floats, Int64s
 
 PAIRS_AT_ONCE = 1024
 
@@ -34,8 +34,8 @@ class Answers:
     """Estimates of several questions about several geounits or regions.
 
     Attributes:
-        estimates: Unbiased, persons; may be negative or fractional; NaN where nothing determines it.
-        variances: Of the estimates under the privacy noise alone, persons squared; inf where nothing determines it.
+        estimates: Unbiased, in counts. They may be negative or fractional, and are NaN if not determined.
+        variances: Variances of the estimates under the privacy noise alone, in squared counts; inf if not determined.
     """
 
     estimates: Floats
@@ -43,7 +43,7 @@ class Answers:
 
     @property
     def standard_errors(self) -> Floats:
-        """Square roots of the variances, persons."""
+        """Square roots of the variances, in counts."""
         return np.sqrt(self.variances)
 
 
@@ -56,8 +56,8 @@ def level_variances(covariance: TreeCovariance, level: int, questions: Questions
 
 def _distinct_variances(
     covariance: TreeCovariance, level: int, questions: Questions
-) -> tuple[Floats, Int64s]:
-    """Variances, a row for all geounits with the same ones, and the row of each geounit."""
+) -> tuple[Floats, Integers]:
+    """Variances, with one row for all geounits that have the same ones; and the row of each geounit."""
     if level < covariance.model.spine.finest:
         inner = covariance.inner[level + 1]
         out = questions.variances(inner.smoothed)
@@ -85,9 +85,9 @@ def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, w
 
     Args:
         estimate: The fitted tree.
-        level: Number of the geolevel; at the finest one the measurements are read again.
-        questions: What is asked.
-        workers: Threads.
+        level: Number of the geolevel. At the finest geolevel, the measurements are read again.
+        questions: The questions.
+        workers: Number of threads.
     Returns:
         Arrays of shape (n_geounits, questions).
     """
@@ -100,10 +100,10 @@ def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, w
 def stream_answers(
     estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1
 ) -> Iterator[tuple[int, int, Answers]]:
-    """The same, some thousand geounits at a time; never all of a large geolevel is held.
+    """The result of `level_answers` for some thousand geounits at a time, so that memory is limited.
 
     Yields:
-        First geounit, one past the last, their answers in shape (geounits, questions).
+        First geounit, one past the last, and their answers in shape (geounits, questions).
     """
     covariance = estimate.covariance
     table, row = _distinct_variances(covariance, level, questions)
@@ -148,15 +148,15 @@ def answer_covariance(
     *,
     workers: int = 1,
 ) -> Floats:
-    """Covariances of the estimates of questions about two regions; shape (questions of one, of the other).
+    """Covariances between the estimates of questions about two regions; shape (questions of one, of the other).
 
     Args:
-        covariance: Of the tree.
-        one: A region and what is asked of it.
-        other: Likewise.
-        workers: Threads.
+        covariance: Covariances of the tree.
+        one: A region and the questions about it.
+        other: Another region and its questions.
+        workers: Number of threads.
     Returns:
-        Persons squared; NaN where nothing determines one of the two answers.
+        In squared counts; NaN if one of the two answers is not determined.
     """
     blocks = region_covariance(covariance, one[0], other[0], workers=workers)[0]
     left, right = one[1].rows(), other[1].rows()
@@ -173,13 +173,13 @@ def answer_covariance(
 def region_answers(
     estimate: TreeEstimate, regions: Sequence[Region], questions: Questions, *, workers: int = 1
 ) -> Answers:
-    """Estimates and variances of questions about regions; one reading of the geounits they hold in part.
+    """Estimates and variances of questions about regions. Geounits that are partly in regions are read once.
 
     Args:
         estimate: The fitted tree.
-        regions: Sets of finest geounits; a difference of two is a region, too.
-        questions: What is asked.
-        workers: Threads.
+        regions: Sets of finest geounits. The difference of two regions is a region too.
+        questions: The questions.
+        workers: Number of threads.
     Returns:
         Arrays of shape (regions, questions).
     """
@@ -190,7 +190,7 @@ def region_answers(
 
 
 def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, workers: int = 1) -> Floats:
-    """Estimates of the cells of regions in the basis; shape (regions, n_cells)."""
+    """Estimates of the cells of regions, in the basis; shape (regions, n_cells)."""
     covariance = estimate.covariance
     n_finest = len(covariance.finest.signature)
     out = np.zeros((len(regions), covariance.algebra.n_cells))
@@ -217,7 +217,7 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
 
 
 def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
-    """Add the geounits that a region holds whole, the coarsest there are; what is left of the region."""
+    """Add the coarsest geounits that lie entirely in a region. Returns the rest of the region."""
     covariance = estimate.covariance
     geounits, weights = region.geounits, region.weights
     taken = np.zeros(len(geounits), dtype=np.bool_)
@@ -239,7 +239,7 @@ def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
 
 
 def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
-    """Add what the parents of single finest geounits hand down to them."""
+    """Add the corrections that single finest geounits receive from their parents."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
     parents = covariance.inner[-1].parents[rest.geounits]
     signatures, own = np.unique(finest.signature[rest.geounits], return_inverse=True)
@@ -252,7 +252,7 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
 
 
 def _add_all(
-    estimate: TreeEstimate, blocks: Floats, blocks_row: Int64s, x: Floats, target: Int64s, out: Floats
+    estimate: TreeEstimate, blocks: Floats, blocks_row: Integers, x: Floats, target: Integers, out: Floats
 ) -> None:
     made = np.zeros(x.shape)
     basis = estimate.covariance.algebra.basis
@@ -261,7 +261,7 @@ def _add_all(
 
 
 def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.ndarray, out: Floats) -> None:
-    """Add what single finest geounits' own measurements and invariants say."""
+    """Add the contribution of single finest geounits' own measurements and invariants."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
     last = covariance.model.spine.finest
     signature = finest.signature[own.geounits]

@@ -1,20 +1,21 @@
-"""One attribute in the basis: atoms, which every query treats as a whole, and contrasts within them.
+"""One attribute in the basis of the algebra: atoms, which queries treat as a whole, and contrasts within atoms.
 
-A query groups some levels, asks for others one by one, and leaves others out. An atom is a largest set of levels
-that no query of the strategy divides in any other way than level by level. The normalised sums of the atoms
-are the *dense* part of the attribute; the contrasts within atoms are met by every query as zero or as they are.
+A query puts some levels into groups, asks for others one by one, and leaves others out. An atom is a largest set of
+levels that every query either treats as a whole or asks for one by one. The normalised sums over atoms are the *dense*
+part of the attribute. A contrast within an atom is a combination of its levels with sum zero. Every query maps
+contrasts either to zero or to themselves.
+
+Worked case. An attribute has four levels, and one query groups them as {1, 2} and {3, 4}. These two groups are the
+atoms. Each has one contrast, and no query distinguishes the two contrasts, so they are of one kind.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.universe.query_group import Factor
-
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
 
 LEFT_OUT = -1
 ALONE = -2
@@ -26,38 +27,39 @@ class Axis:
     """Atoms and contrasts of one attribute.
 
     Attributes:
-        atoms: Levels of each atom, rising; atoms by their first level.
-        contrasts: Atoms of each kind of contrast; no query tells contrasts of one kind apart. A kind's number is
-            its place here plus one, for 0 is the dense part.
-        kinds: Kind of the coefficient at each level's place; 0 at an atom's first level; shape (n_levels,).
+        atoms: Levels of each atom, increasing. Atoms are sorted by their first level.
+        contrasts: For each kind of contrast, its atoms. No query distinguishes contrasts of the same kind. The number
+            of a kind is its position here plus one, because 0 denotes the dense part.
+        kinds: Kind of the coefficient that is stored at each level's position; 0 at an atom's first level; shape
+            (n_levels,).
         ranks: Number of that coefficient within its kind; shape (n_levels,).
     """
 
     atoms: tuple[tuple[int, ...], ...]
     contrasts: tuple[tuple[int, ...], ...]
-    kinds: Int64s
-    ranks: Int64s
+    kinds: Integers
+    ranks: Integers
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Coefficients of each kind: atoms first, then each kind of contrast."""
+        """Number of coefficients of each kind: atoms first, then each kind of contrast."""
         within = (sum(len(self.atoms[atom]) - 1 for atom in kind) for kind in self.contrasts)
         return (len(self.atoms), *within)
 
-    def representative(self, kind: int) -> Int64s:
-        """A level for each row of a kind's block: the atoms' first levels, or a level of one atom of the kind."""
+    def representative(self, kind: int) -> Integers:
+        """For each row of a kind's block, a level: the atoms' first levels, or a level of one atom of the kind."""
         if kind == DENSE:
             return np.array([levels[0] for levels in self.atoms], np.int64)
         return np.array([self.atoms[self.contrasts[kind - 1][0]][0]], np.int64)
 
 
-def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Int64s) -> Axis:
-    """Atoms of an attribute by common refinement.
+def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Integers) -> Axis:
+    """Atoms of an attribute, by common refinement.
 
     Args:
-        n_levels: Levels of the attribute.
-        factors: What the queries do with it.
-        labels: Levels with different labels are kept apart (zeros tell them apart); shape (n_levels,).
+        n_levels: Number of levels of the attribute.
+        factors: The effect of each query on the attribute.
+        labels: Levels with different labels are separated, because zeros distinguish them; shape (n_levels,).
     """
     marks = [labels.astype(np.int64), *(_marks(factor) for factor in factors)]
     members: dict[tuple[int, ...], list[int]] = {}
@@ -80,14 +82,14 @@ def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Int64s) -> Axi
     return Axis(atoms, contrasts, kinds, ranks)
 
 
-def _marks(factor: Factor) -> Int64s:
-    """What a query does with each level: its group, or that it is asked for alone, or left out."""
+def _marks(factor: Factor) -> Integers:
+    """The effect of a query on each level: its group, or that it is asked for alone, or that it is left out."""
     codes = factor.codes.astype(np.int64)
     sizes = _group_sizes(factor)
     return np.where(codes < 0, LEFT_OUT, np.where(sizes[codes] == 1, ALONE, codes))
 
 
-def _group_sizes(factor: Factor) -> Int64s:
+def _group_sizes(factor: Factor) -> Integers:
     return np.bincount(factor.codes[factor.codes >= 0], minlength=factor.size)
 
 
@@ -95,9 +97,9 @@ def factor_blocks(axis: Axis, factor: Factor, *, normalised: bool = False) -> tu
     """F'F for each kind of the axis: a matrix over atoms, then 1 by 1 matrices.
 
     Args:
-        axis: Derived from this factor among others.
-        factor: What a query does with the attribute.
-        normalised: Whether to give F'(FF')^-1 F instead, the projector on what the factor tells.
+        axis: An axis that was derived from this factor, and possibly others.
+        factor: The effect of a query on the attribute.
+        normalised: Whether to give F'(FF')^-1 F instead, the projector on what the factor determines.
     """
     sizes = _group_sizes(factor)
     codes = np.array([factor.codes[levels[0]] for levels in axis.atoms], np.int64)

@@ -1,22 +1,27 @@
-"""Linear algebra on packed blocks, many geounits at once. Spaces that are known exactly, or not known at all,
-are carried as projectors, so that no decision on rank depends on a variance.
+"""Linear algebra on packed blocks, for many geounits at once.
+
+Two kinds of directions need care when blocks are inverted: those that are known exactly, and those that nothing informs
+about. Both are represented by projectors. So decisions about ranks never depend on the sizes of variances.
+
+Worked case. The block diag(4, 0) with the space diag(1, 0) has the inverse diag(1/4, 0) on that space.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
+from tallyveil.arrays import Floats
 from tallyveil.intervals.algebra import BlockAlgebra
-from tallyveil.kernels.tree.transform import Floats
 
 RANK_TOLERANCE = 1e-8
-"""Below this, an eigenvalue of a sum of projectors is zero: they are made of group sizes, not of variances."""
+"""An eigenvalue of a sum of projectors below this is zero. Such sums depend on sizes of groups, not on variances."""
 
 SPECK = 1e-12
+"""Entries of projectors below this are rounding errors of zero."""
 
 
 def times(algebra: BlockAlgebra, one: Floats, *others: Floats) -> Floats:
-    """Products of packed blocks from left to right; a factor of one row serves all."""
+    """Products of packed blocks from left to right. A factor with one row is used for all geounits."""
     n = max(len(blocks) for blocks in (one, *others))
     out = np.empty((n, algebra.n_block_entries))
     for target, *factors in zip(
@@ -35,17 +40,17 @@ def transposed(algebra: BlockAlgebra, blocks: Floats) -> Floats:
 
 
 def symmetric(algebra: BlockAlgebra, blocks: Floats) -> Floats:
-    """The symmetric part, which rounding has left."""
+    """The symmetric part of each block, which removes asymmetry due to rounding."""
     return 0.5 * (blocks + transposed(algebra, blocks))
 
 
 def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floats:
-    """Inverse of symmetric blocks on a space, zero outside it.
+    """The inverse of symmetric blocks on a space, and zero outside it.
 
     Args:
         algebra: The algebra.
-        blocks: Positive definite on the space, zero outside; packed.
-        space: Projector on the space; packed.
+        blocks: Packed blocks that are positive definite on the space and zero outside.
+        space: Packed projectors on the space.
     """
     out = np.empty(np.broadcast_shapes(blocks.shape, space.shape))
     for target, view, kept in zip(
@@ -54,13 +59,13 @@ def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floa
         eye = np.eye(view.shape[-1])
         rank = np.trace(kept, axis1=-2, axis2=-1)
         size = np.trace(view, axis1=-2, axis2=-1)
-        some = (rank > 0.5) & (size > 0)  # ranks are whole numbers
+        some = (rank > 0.5) & (size > 0)  # ranks are integers
         scale = np.where(some, size / np.maximum(rank, 1.0), 1.0)[..., None, None]
         filled = np.where(some[..., None, None], view + scale * (eye - kept), eye)
         inverse = np.linalg.inv(filled) - (eye - kept) / scale
         diagonal = np.einsum("...ii->...i", kept)
         outside = np.broadcast_to((diagonal == 0.0) | ~some[..., None], inverse.shape[:-1])
-        # where a zero fixes a coefficient outright, its row is zero and not merely small
+        # If a zero determines a coefficient outright, its row must be exactly zero and not merely small.
         inverse[outside] = 0.0
         np.swapaxes(inverse, -1, -2)[outside] = 0.0
         target[:] = 0.5 * (inverse + np.swapaxes(inverse, -1, -2))
@@ -68,7 +73,7 @@ def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floa
 
 
 def null_projector(algebra: BlockAlgebra, blocks: Floats) -> Floats:
-    """Projectors on the null spaces of positive semi-definite blocks built from projectors."""
+    """Projectors on the null spaces of positive semi-definite blocks that are built from projectors."""
 
     def one(view: Floats) -> Floats:
         values, vectors = np.linalg.eigh(view)
@@ -81,7 +86,7 @@ def null_projector(algebra: BlockAlgebra, blocks: Floats) -> Floats:
 
 
 def pseudo_inverse(algebra: BlockAlgebra, blocks: Floats) -> Floats:
-    """Moore-Penrose inverses of blocks built from projectors, whose sizes are known: the cut is absolute."""
+    """Moore-Penrose inverses of blocks built from projectors. Their scale is known, so the cutoff is absolute."""
 
     def one(view: Floats) -> Floats:
         left, sizes, right = np.linalg.svd(view)
@@ -94,12 +99,12 @@ def pseudo_inverse(algebra: BlockAlgebra, blocks: Floats) -> Floats:
 
 
 def snapped(blocks: Floats) -> Floats:
-    """Projectors without the specks that rounding has left where they are zero."""
+    """Projectors without the small rounding errors where they should be zero."""
     return np.where(np.abs(blocks) < SPECK, 0.0, blocks)
 
 
 def is_diagonal(algebra: BlockAlgebra, blocks: Floats) -> bool:
-    """Whether no block has anything off its diagonal."""
+    """Whether all blocks are diagonal."""
     return all(not np.any(view * (1.0 - np.eye(view.shape[-1]))) for view in algebra.views(blocks))
 
 

@@ -1,20 +1,32 @@
-"""Which query hands its answers on to which, so that a row of answers reaches the cells in few additions."""
+"""The order in which queries pass their answers on, so that a row of answers reaches the cells in few additions.
+
+Problem. The adjoint of several queries adds every answer to all of its cells. Done directly, each cell gets one
+addition for each query.
+
+Steps. If a finer query refines a coarse one, each answer of the coarse query is first added to the finer query's
+answers. Every query passes its answers on to the smallest query that refines it. If there is none, it passes them on to
+the cells.
+
+Worked case. The total (1 answer) is passed on to sex (2 answers), and sex to sex by age (200 answers), which reaches
+the cells. A cell gets one addition instead of three.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.tree.transform import Cascade
 from tallyveil.universe.query_group import QueryGroup
 
 
 def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = False) -> Cascade:
-    """Every query hands on to the smallest one that refines it, or to the cells.
+    """The cascade in which every query passes its answers on to the smallest one that refines it, or to the cells.
 
     Args:
-        groups: Queries in the order in which their answers stand in a row.
-        n_cells: Cells of the schema.
-        averaged: Whether answers are divided by the number of cells in them.
+        groups: Queries, in the order of their answers in a row.
+        n_cells: Number of cells of the schema.
+        averaged: Whether answers are divided by their number of cells.
     """
     cells = np.arange(n_cells, dtype=np.int64)
     answers = [group.answers_of(cells) for group in groups]
@@ -41,7 +53,7 @@ def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = F
     )
 
 
-def _scale(answers: Sequence[Int64s], groups: Sequence[QueryGroup]) -> Floats:
+def _scale(answers: Sequence[Integers], groups: Sequence[QueryGroup]) -> Floats:
     sizes = [
         np.bincount(own[own >= 0], minlength=group.size) for own, group in zip(answers, groups, strict=True)
     ]
@@ -49,8 +61,8 @@ def _scale(answers: Sequence[Int64s], groups: Sequence[QueryGroup]) -> Floats:
     return scale
 
 
-def _refined(coarse: Int64s, fine: Int64s, n_fine: int) -> Int64s | None:
-    """Answer of the coarse query for each answer of the fine one, or None where they do not nest."""
+def _refined(coarse: Integers, fine: Integers, n_fine: int) -> Integers | None:
+    """For each answer of the fine query, the answer of the coarse query that contains it; None if they do not nest."""
     if bool((coarse[fine < 0] >= 0).any()):
         return None
     found = np.full(n_fine, -1, np.int64)

@@ -1,9 +1,21 @@
-"""Covariances of the estimates of every geounit, from the model alone: no measurement is read.
+"""Covariances of the estimates of every geounit, from the model alone. No measurement is read.
 
-Key as in `filtering`; V covariance given everything anywhere; W pseudo-inverse of the sum of the children's U;
-X = W (I - S G) and Y = W (S - S G S) W spread the error of a parent over children that have unknown directions.
-Given x of the parent, a child's estimate moves by (P G + U X) x; siblings' errors covary by
-[same] P - P G P - U X P - P X' U + U Y U, with the P and U of each.
+Problem. Wanted is the covariance V of each geounit's best linear unbiased estimate from all measurements of the spine.
+
+Variables (see also `filtering`). For a child: P is its covariance given what is at and below it, and U the projector on
+its unknown directions. For a parent: S is the sum of its children's P, G the inverse of S, W the pseudo-inverse of the
+sum of its children's U, X = W (I - S G) and Y = W (S - S G S) W. X and Y distribute a parent's error over children with
+unknown directions.
+
+Steps. A pass up the tree computes P (`filter_level`). A pass down computes V. If the parent's estimate changes by x, a
+child's estimate changes by (P G + U X) x. Given the parent, the errors of two children have the covariance
+[same child] P - P G P - U X P - P X' U + U Y U, with the P and U of each. Adding the effect of the parent's error gives
+V. Without unknown directions, V = P + P (G V' G - G) P, where V' is the V of the parent.
+
+Stopping rule. Each pass visits every geolevel once.
+
+Worked case. A parent and its two children are each measured with variance 1, and there is one cell. Each child has P =
+1, so S = 2 and G = 1/2. The parent has V' = 2/3. A child has V = 1 + (1/4 x 2/3 - 1/2) = 2/3.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.intervals.algebra import BlockAlgebra, zero_blocks
 from tallyveil.intervals.block_linear import pseudo_inverse, symmetric, times, transposed
 from tallyveil.intervals.filtering import (
@@ -24,22 +37,21 @@ from tallyveil.intervals.filtering import (
     sum_below,
 )
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.transform import Floats, Int64s
 
 ROWS = 512
-"""Geounits treated at once: their blocks fit a core's cache several times over."""
+"""Number of geounits treated at once, so that their blocks fit into a core's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unknown:
-    """Directions of some geounits that nothing informs of; packed blocks, one row a geounit.
+    """Directions of some geounits that no measurement informs about; packed blocks, one row for each geounit.
 
     Attributes:
         own: U of each geounit, given what is at and below it.
         weights: W of each geounit's children.
         slope: X.
         excess: Y.
-        smoothed: What stays unknown given everything anywhere.
+        smoothed: The projector on what remains unknown given all measurements.
     """
 
     own: Floats
@@ -51,19 +63,19 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InnerLevel:
-    """Geounits that have children; packed blocks, one row a geounit.
+    """Geounits with children; packed blocks, one row for each geounit.
 
     Attributes:
-        offsets: Children of geounit g are `offsets[g]:offsets[g + 1]` of the level below.
+        offsets: The children of geounit g are `offsets[g]:offsets[g + 1]` of the level below.
         filtered: P.
         gain: G.
         carry: See `filtering`.
         pin: See `filtering`; None without invariants.
         smoothed: V.
-        unknown: None where everything is informed of at and below this level.
+        unknown: None if no direction is unknown at and below this level.
     """
 
-    offsets: Int64s
+    offsets: Integers
     filtered: Floats
     gain: Floats
     carry: Floats
@@ -77,24 +89,24 @@ class InnerLevel:
         return len(self.offsets) - 1
 
     @property
-    def parents(self) -> Int64s:
+    def parents(self) -> Integers:
         """Parent of each geounit of the level below."""
         return np.repeat(np.arange(self.n, dtype=np.int64), np.diff(self.offsets))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinestLevel:
-    """Finest geounits by signature: those with the same precisions and zeros share their blocks.
+    """Finest geounits by signature. Geounits with the same precisions and zeros share their blocks.
 
     Attributes:
         signature: Signature of each geounit; shape (n,).
-        precisions: Of each signature; shape (n_signatures, Q).
+        precisions: Precisions of each signature; shape (n_signatures, Q).
         filtered: P of each signature.
         pin: See `filtering`; None without invariants.
         unknown: U of each signature, or None.
     """
 
-    signature: Int64s
+    signature: Integers
     precisions: Floats
     filtered: Floats
     pin: Floats | None
@@ -106,9 +118,9 @@ class TreeCovariance:
     """Covariances of a whole spine.
 
     Attributes:
-        model: What they follow from.
-        inner: Levels with children; the first is one geounit above all roots, which is not measured, so that
-            `inner[i + 1]` are the geounits of geolevel i.
+        model: The model that they follow from.
+        inner: Levels with children. The first is one unmeasured geounit above all roots, so `inner[i + 1]` holds the
+            geounits of geolevel i.
         finest: The finest geolevel.
     """
 
@@ -127,7 +139,7 @@ def tree_covariance(model: TreeModel, *, workers: int = 1) -> TreeCovariance:
 
     Args:
         model: Spine, precisions, zeros and invariants.
-        workers: Threads. The covariances do not depend on it.
+        workers: Number of threads. The covariances do not depend on it.
     """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         return _tree_covariance(model, pool)
@@ -170,7 +182,7 @@ def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
     return finest, own.known
 
 
-def _sum_finest(algebra: BlockAlgebra, offsets: Int64s, finest: FinestLevel, known: Floats) -> Below:
+def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, known: Floats) -> Below:
     n = len(finest.signature)
     counts = sparse.csr_matrix((np.ones(n), finest.signature, offsets), shape=(len(offsets) - 1, len(known)))
     unknown = None if finest.unknown is None else counts @ finest.unknown
@@ -179,7 +191,7 @@ def _sum_finest(algebra: BlockAlgebra, offsets: Int64s, finest: FinestLevel, kno
     )
 
 
-def _sum_inner(algebra: BlockAlgebra, offsets: Int64s, children: Filtered) -> Below:
+def _sum_inner(algebra: BlockAlgebra, offsets: Integers, children: Filtered) -> Below:
     first = offsets[:-1]
     unknown = None if children.unknown is None else np.add.reduceat(children.unknown, first, axis=0)
     return sum_below(
@@ -192,7 +204,7 @@ def _sum_inner(algebra: BlockAlgebra, offsets: Int64s, children: Filtered) -> Be
 
 
 def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor) -> Filtered:
-    """Filter inner level number `level`, of which 0 is the one geounit above the roots."""
+    """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
     n = len(below.spread)
     if level == 0:
         nothing = np.zeros((0, model.algebra.n_block_entries))
@@ -231,7 +243,7 @@ def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
 
 def _smooth(
     algebra: BlockAlgebra,
-    offsets: Int64s,
+    offsets: Integers,
     own: Filtered,
     below: Below,
     above: InnerLevel | None,
@@ -239,7 +251,7 @@ def _smooth(
     *,
     has_unknown: bool,
 ) -> InnerLevel:
-    """V of a level from that of the level above."""
+    """V of a level, from that of the level above."""
     if above is None:
         smoothed = own.covariance
         lasting = own.unknown
@@ -267,13 +279,13 @@ def _smooth_rows(
 
 
 def smoothed_children(
-    algebra: BlockAlgebra, above: InnerLevel, parents: Int64s, filtered: Floats, unknown: Floats | None
+    algebra: BlockAlgebra, above: InnerLevel, parents: Integers, filtered: Floats, unknown: Floats | None
 ) -> Floats:
-    """V of children given everything anywhere.
+    """V of children, given all measurements.
 
     Args:
         algebra: The algebra.
-        above: Their parents' level.
+        above: The level of their parents.
         parents: Parent of each child.
         filtered: P of each child.
         unknown: U of each child, or None.
@@ -296,9 +308,9 @@ def smoothed_children(
 
 
 def unknown_children(
-    algebra: BlockAlgebra, above: InnerLevel, parents: Int64s, unknown: Floats | None
+    algebra: BlockAlgebra, above: InnerLevel, parents: Integers, unknown: Floats | None
 ) -> Floats | None:
-    """What stays unknown of children given everything anywhere: the same rule, with U for P and W for G."""
+    """What remains unknown of children given all measurements, by the same rule with U for P and W for G."""
     if unknown is None or above.unknown is None:
         return None
     weights, outer = above.unknown.weights[parents], above.unknown.smoothed[parents]

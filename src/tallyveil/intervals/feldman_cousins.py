@@ -1,11 +1,18 @@
-"""The unified interval of Feldman and Cousins for a mean that cannot be negative, in units of its standard error.
+"""The unified interval of Feldman and Cousins for a mean that cannot be negative, in units of the standard error.
 
-For a mean m >= 0 and one normal observation x of it with variance 1, those x are accepted that are likeliest
-relative to the best m for them, max(x, 0), until their probability is the level. The interval of x holds every m that
-accepts x. It is never empty, and covers with the level exactly, whatever m is.
+Problem. One normal observation x has variance 1 and a mean m >= 0. Wanted is an interval for m that is never empty and
+covers m with exactly the given probability, whatever m is.
 
-With d = (upper end of the acceptance) - m, the lower end is m - d while that is not negative, and
-m/2 - d^2/(2 m) otherwise: there the two ends have one likelihood ratio.
+Steps. For each m, values x are accepted in decreasing order of their likelihood under m relative to that under the best
+mean for x, which is max(x, 0), until their probability is the level. The interval of x contains every m that accepts x.
+
+Let the acceptance of m end at m + d. Its lower end is m - d if that is not negative, and m/2 - d^2/(2 m) otherwise: at
+these two points both ends have the same likelihood ratio. Bisection finds the d for which the acceptance has the
+probability of the level. The ends are tabulated over m and interpolated as functions of x.
+
+Stopping rule. Bisection makes a fixed number of steps, which exhausts double precision.
+
+Worked case. At level 0.95, x = 5 gives 5 - 1.96 = 3.04 to 6.96, and x = 0 gives 0 to 1.96.
 
 Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B and table X.
 """
@@ -16,24 +23,24 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
-from tallyveil.kernels.tree.transform import Floats
+from tallyveil.arrays import Floats
 
 FAR = 9.0
-"""Standard errors below zero from which on the lower tail of the normal law is no number of double precision."""
+"""Below -9 standard errors, the lower tail of the normal law is too small for double precision."""
 KNOTS = 2001
 _STEPS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnifiedBelt:
-    """Ends of the interval as functions of the estimate in standard errors.
+    """Ends of the interval as functions of the estimate, in standard errors.
 
     Attributes:
         level: Coverage, between 0 and 1.
-        two_sided: Normal quantile that leaves (1 - level) / 2 above.
-        one_sided: Normal quantile that leaves 1 - level above.
-        low_end: Lower end between `one_sided` and twice `two_sided`.
-        high_end: Upper end between -FAR and 0.
+        two_sided: Normal quantile with probability (1 - level) / 2 above it.
+        one_sided: Normal quantile with probability 1 - level above it.
+        low_end: Lower end, for estimates between `one_sided` and twice `two_sided`.
+        high_end: Upper end, for estimates between -FAR and 0.
     """
 
     level: float
@@ -43,7 +50,7 @@ class UnifiedBelt:
     high_end: PchipInterpolator
 
     def ends(self, x: Floats) -> tuple[Floats, Floats]:
-        """Lower and upper ends for estimates of any shape; not-a-number stays so."""
+        """Lower and upper ends for estimates of any shape. Not-a-number gives not-a-number."""
         low = np.where(x <= self.one_sided, 0.0, x - self.two_sided)
         inner = (x > self.one_sided) & (x < 2 * self.two_sided)
         low[inner] = self.low_end(x[inner])
@@ -51,14 +58,14 @@ class UnifiedBelt:
         near = (x < 0) & (x > -FAR)
         high[near] = self.high_end(x[near])
         far = x <= -FAR
-        # below, x itself no longer matters to the tail: the far end of the acceptance has m solved for
+        # For such x the lower tail is negligible, so d = one_sided, and m/2 - d^2/(2 m) = x is solved for m.
         d = self.one_sided
         high[far] = d * d / (np.hypot(x[far], d) - x[far])
         return np.where(np.isnan(x), np.nan, np.maximum(low, 0.0)), high
 
 
 def unified_belt(level: float) -> UnifiedBelt:
-    """Tabulate the belt of a level; ends are then right to 1e-8 standard errors.
+    """Tabulate the interval for a level. The ends are accurate to 1e-8 standard errors.
 
     Args:
         level: Coverage, between 0.5 and 1.
@@ -74,7 +81,7 @@ def unified_belt(level: float) -> UnifiedBelt:
 
 
 def _half_widths(means: Floats, level: float, one: float, two: float) -> Floats:
-    """d of each mean: the acceptance from the lower end to m + d has the level's probability; by bisection."""
+    """d of each mean, by bisection: the acceptance up to m + d then has the level's probability."""
     small: Floats = np.full(means.shape, one)
     large: Floats = np.full(means.shape, two)
     for _ in range(_STEPS):

@@ -1,17 +1,26 @@
-"""One step up the tree: what a geounit's subtree says of it, as a mean rule and a covariance.
+"""One step up the tree: what the measurements in a geounit's subtree say about it.
 
-Key, for one geounit with children c: S sum of the children's covariances P_c; Z projector on what is known
-exactly; U projector on what nothing below informs of; G inverse of S between the two; L own information; J = G + L.
-Known exactly are zeros and invariants. R projects on what the geounit's own invariants tell, t are their values.
+Problem. The children's estimates, given their own subtrees, and their covariances are known. Wanted are the geounit's
+estimate and its covariance, given everything at and below it.
 
-The estimate given everything below and here is  P h + carry b + pin t  with h = sum of Q'y / variance and b the
-sum of the children's estimates. Without invariants and unknown directions carry is I - P L.
+Variables. For a geounit with children c: b is the sum of the children's estimates and S the sum of their covariances
+P_c. Z is the projector on what is known exactly (zeros and invariants), and U on what nothing below informs about. G is
+the inverse of S on the remaining directions. L is the information of the geounit's own measurements, the sum of
+Q'Q / variance, and h is the sum of Q'y / variance. J = G + L. R projects on what the geounit's own invariants
+determine, and t are their values.
+
+Steps. On the directions that are neither known nor unknown, the covariance P is the inverse of J. The estimate is
+P h + carry b + pin t. Without invariants and unknown directions, carry is P G = I - P L.
+
+Worked case. Two children have variance 1 each, and the geounit is measured with variance 1; there is one cell. S = 2,
+G = 1/2, L = 1, J = 3/2. So P = 2/3 and carry = 1/3: the estimate is 2/3 y + 1/3 b.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.arrays import Floats
 from tallyveil.intervals.algebra import BlockAlgebra, information
 from tallyveil.intervals.block_linear import (
     inverse_within,
@@ -22,20 +31,19 @@ from tallyveil.intervals.block_linear import (
     times,
 )
 from tallyveil.intervals.model import LevelModel
-from tallyveil.kernels.tree.transform import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filtered:
-    """Geounits of one level given everything at and below them; packed blocks, one row a geounit.
+    """Geounits of one level, given everything at and below them; packed blocks, one row for each geounit.
 
     Attributes:
         covariance: P; zero on known and on unknown directions.
         gain: G.
-        carry: Factor of the sum of the children's estimates.
-        pin: Factor of the invariants' values, or None.
+        carry: Factor on the sum of the children's estimates.
+        pin: Factor on the invariants' values, or None.
         known: Z.
-        unknown: U, or None where everything is informed of.
+        unknown: U, or None if no direction is unknown.
     """
 
     covariance: Floats
@@ -48,7 +56,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Below:
-    """What the children say of their sum; packed blocks, one row a geounit.
+    """What the children say about their sum; packed blocks, one row for each geounit.
 
     Attributes:
         spread: S.
@@ -65,12 +73,12 @@ class Below:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelInformation:
-    """What the queries of one geolevel tell; packed blocks.
+    """What the queries of one geolevel determine; packed blocks.
 
     Attributes:
         queries: Q'Q of each measured query; shape (Q, n_block_entries).
-        patterns: The same divided by its trace, class by class, for decisions on rank.
-        told: Projector R on what the invariants tell, or None; one row.
+        patterns: The same, divided by its trace in each class, for decisions about ranks.
+        told: Projector R on what the invariants determine, or None; one row.
         solved: Pseudo-inverse of the sum of the invariants' projectors, or None; one row.
     """
 
@@ -96,17 +104,17 @@ def level_information(algebra: BlockAlgebra, level: LevelModel) -> LevelInformat
 
 
 def nothing_below(algebra: BlockAlgebra, known: Floats) -> Below:
-    """A finest geounit: nothing is known of it but zeros."""
+    """A finest geounit before its measurements: only zeros are known about it."""
     return Below(np.zeros(known.shape), known, algebra.identity(1) - known)
 
 
 def filter_level(algebra: BlockAlgebra, own: LevelInformation, precisions: Floats, below: Below) -> Filtered:
-    """One step up for geounits of one geolevel.
+    """One step up, for geounits of one geolevel.
 
     Args:
         algebra: The algebra.
-        own: What the queries of the geolevel tell.
-        precisions: 1 / variance of each geounit and query; shape (n, Q).
+        own: What the queries of the geolevel determine.
+        precisions: 1 / variance for each geounit and query; shape (n, Q).
         below: What the children say.
     """
     eye = algebra.identity(1)
@@ -122,7 +130,7 @@ def filter_level(algebra: BlockAlgebra, own: LevelInformation, precisions: Float
     covariance = _covariance(algebra, informed, space)
     if own.told is None and below.unknown is None:
         untouched = ~precisions.any(axis=1)
-        # a bypassed geounit says exactly what its children say
+        # A bypassed geounit is known exactly as well as its children.
         covariance[untouched] = below.spread[untouched]
         carry = eye - times(algebra, covariance, precisions @ own.queries)
         return Filtered(covariance, gain, carry, None, known, unknown)
@@ -131,7 +139,7 @@ def filter_level(algebra: BlockAlgebra, own: LevelInformation, precisions: Float
 
 
 def _inside(algebra: BlockAlgebra, below: Below) -> Floats:
-    """S between the unknown directions."""
+    """S, restricted to the directions that are not unknown."""
     if below.unknown is None:
         return below.spread
     kept = algebra.identity(1) - below.unknown
@@ -141,7 +149,7 @@ def _inside(algebra: BlockAlgebra, below: Below) -> Floats:
 def _covariance(algebra: BlockAlgebra, informed: Floats, space: Floats) -> Floats:
     """Inverse of J on the space of what is neither known nor unknown."""
     if is_diagonal(algebra, space):
-        # rows and columns outside drop out
+        # Here the projection only sets rows and columns outside the space to zero.
         kept = _outer_mask(algebra, space)
         return inverse_within(algebra, informed * kept, space)
     return inverse_within(algebra, times(algebra, space, informed, space), space)
@@ -162,7 +170,7 @@ def _still_unknown(
     known: Floats,
     unknown: Floats | None,
 ) -> Floats | None:
-    """Directions of U that neither the geounit's measurements nor its invariants inform of."""
+    """The directions of U about which neither the geounit's measurements nor its invariants inform."""
     if unknown is None:
         return None
     eye = algebra.identity(1)
@@ -180,7 +188,7 @@ def _rules(
     covariance: Floats,
     pinned: Floats | None,
 ) -> tuple[Floats, Floats | None]:
-    """Carry and pin with invariants or unknown directions."""
+    """Carry and pin, if there are invariants or unknown directions."""
     eye = algebra.identity(1)
     rest = eye - times(algebra, covariance, informed)
     kept = rest if pinned is None or own.told is None else rest - times(algebra, rest, pinned, own.told)
@@ -195,11 +203,11 @@ def _rules(
 def sum_below(
     algebra: BlockAlgebra, n_children: Floats, spread: Floats, known: Floats, unknown: Floats | None
 ) -> Below:
-    """What children say of their sum, from sums over them.
+    """What children say about their sum, from sums over the children.
 
     Args:
         algebra: The algebra.
-        n_children: Children of each geounit; shape (n,).
+        n_children: Number of children of each geounit; shape (n,).
         spread: Sum of the children's covariances.
         known: Sum of their projectors on what is known.
         unknown: Sum of their projectors on what is unknown, or None.
@@ -208,7 +216,7 @@ def sum_below(
     if is_diagonal(algebra, known):
         both = (known > n_children[:, None] - 0.5).astype(
             np.float64
-        )  # a projector that is diagonal holds 0 or 1
+        )  # a diagonal projector has entries 0 and 1
     else:
         both = snapped(null_projector(algebra, n_children[:, None] * eye - known))
     if unknown is None:

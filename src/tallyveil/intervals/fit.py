@@ -1,7 +1,17 @@
-"""The estimates: one sweep of the measurements up the tree, one sweep of the estimates down it.
+"""The estimates: one pass of the measurements up the tree, and one pass of the estimates down the tree.
 
-The finest geounits' estimates are not kept: each follows from its own measurements and what its parent hands
-down (`pull`), so that they are computed when asked for, from rows that are read a second time.
+Problem. Wanted are the best linear unbiased estimates of every geounit's cells, from all measurements of the spine.
+
+Steps. The pass up computes each geounit's estimate given everything at and below it: P h + carry b + pin t
+(`filtering`). The pass down corrects each level by what its parents learned elsewhere. For a parent, news is its final
+estimate minus the sum of its children's estimates, and pull = G news. Each child's estimate grows by P pull (and by U X
+news along unknown directions). The finest geounits' estimates are not stored. Each follows from its own measurements
+and its parent's pull, so it is computed on request, from rows that are read a second time.
+
+Stopping rule. Each pass visits every geolevel once.
+
+Worked case. A parent is measured as 5 and its children as 1 and 2, all with variance 1. Up: the parent's estimate is
+2/3 x 5 + 1/3 x 3 = 13/3. Down: news = 13/3 - 3 = 4/3, pull = 1/2 x 4/3 = 2/3. The children become 5/3 and 8/3.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,33 +22,35 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers, Numbers
 from tallyveil.errors import ConstraintError
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
-from tallyveil.intervals.rows import AnswerArray, AnswerRows
+from tallyveil.intervals.rows import AnswerRows
 from tallyveil.kernels.tree.sweep import Groups, add_measured, add_products, answer_rows, finest_rows
-from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s
+from tallyveil.kernels.tree.transform import Cascade
 
 FINEST_PER_CHUNK = 2048
-"""Finest geounits whose answers are held at once."""
+"""Number of finest geounits whose answers are in memory at once."""
 GEOUNITS_PER_CALL = 64
 AGREEMENT = 1e-6
-"""Persons by which invariants may disagree with zeros and with each other, for rounding of floats."""
+"""Counts by which invariants may differ from zeros and from each other, to allow for rounding of floats."""
 
 InvariantValues = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeEstimate:
-    """Unbiased estimates of every geounit; coefficients in the basis of the algebra.
+    """Unbiased estimates of every geounit, as coefficients in the basis of the algebra.
 
     Attributes:
-        covariance: Covariances of the same.
-        rows: Where the noisy answers come from.
-        invariants: By geolevel, the values of its invariants, one after the other; shape (n_geounits, n_answers).
+        covariance: Their covariances.
+        rows: Source of the noisy answers.
+        invariants: For each geolevel, the values of its invariants, one query after the other; shape (n_geounits,
+            n_answers).
         inner: Estimates of the geounits of each level of `covariance.inner`; shape (n, n_cells).
-        pull: What each parent of finest geounits hands down; shape (n, n_cells).
-        shift: The same along directions its children are not informed of, or None.
+        pull: The correction that each parent of finest geounits passes down; shape (n, n_cells).
+        shift: The correction along directions that are unknown for its children, or None.
     """
 
     covariance: TreeCovariance
@@ -59,16 +71,16 @@ def fit_tree(
     """Generalised least-squares estimates of every geounit from all measurements of the spine.
 
     Args:
-        covariance: Of the model that the measurements follow.
-        rows: The noisy answers; read once here, and again for answers at the finest geolevel.
-        invariants: By geolevel, the exact answers of `LevelModel.invariants`, one query after the other.
-        workers: Threads. The estimates do not depend on it.
+        covariance: Covariances for the model that the measurements follow.
+        rows: The noisy answers. They are read once here, and again for answers at the finest geolevel.
+        invariants: For each geolevel, the exact answers of `LevelModel.invariants`, one query after the other.
+        workers: Number of threads. The estimates do not depend on it.
     Returns:
-        Estimates that are linear in the noise, unbiased, of least variance among such, and additive.
+        Estimates that are linear in the measurements, unbiased, of least variance among such estimates, and additive.
     Raises:
         ConstraintError: invariants are missing, or contradict the zeros or each other.
         StoreError: measurements are missing.
-    Source: Ansley and Kohn 1985 (unknown directions carried exactly); a tree's sums for a series' steps.
+    Source: Ansley and Kohn 1985, for unknown directions carried exactly; here with sums in a tree for steps in time.
     """
     exact = _checked(covariance, invariants or {})
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
@@ -105,15 +117,15 @@ def _checked(covariance: TreeCovariance, invariants: InvariantValues) -> Invaria
 
 def chunks_of(
     covariance: TreeCovariance, rows: AnswerRows, wanted: NDArray[np.bool_] | None = None
-) -> Iterator[tuple[int, int, AnswerArray]]:
-    """Rows of the finest geounits, chunk after chunk; the next chunk is read while one is worked on.
+) -> Iterator[tuple[int, int, Numbers]]:
+    """Rows of the finest geounits in chunks. The next chunk is read while one is being used.
 
     Args:
-        covariance: Whose finest geounits.
-        rows: Where the answers come from.
-        wanted: Geounits to be covered; chunks without any are left out; None for all.
+        covariance: Covariances with the finest geounits.
+        rows: Source of the answers.
+        wanted: Geounits that are needed; chunks without any are omitted; None for all.
     Yields:
-        First geounit, one past the last, their answers.
+        First geounit, one past the last, and their answers.
     """
     model = covariance.model
     level, n = model.spine.finest, len(covariance.finest.signature)
@@ -121,7 +133,7 @@ def chunks_of(
     if wanted is not None:
         spans = [(start, stop) for start, stop in spans if wanted[start:stop].any()]
     with ThreadPoolExecutor(max_workers=1) as reader:
-        ahead: Future[AnswerArray] | None = None
+        ahead: Future[Numbers] | None = None
         for number, (start, stop) in enumerate(spans):
             reading = ahead or reader.submit(rows.rows, level, model.levels[-1].measured, start, stop)
             if number + 1 < len(spans):
@@ -135,12 +147,12 @@ def measured_cascade(covariance: TreeCovariance, level: int) -> Cascade:
 
 
 def invariant_cascade(covariance: TreeCovariance, level: int) -> Cascade:
-    """The cascade that turns invariants of a geolevel into the least cells that satisfy each."""
+    """The cascade that turns invariants of a geolevel into the smallest cells that satisfy each of them."""
     return cascade_of(covariance.model.levels[level].invariants, covariance.algebra.n_cells, averaged=True)
 
 
 def share(pool: ThreadPoolExecutor, n: int, size: int, work: Callable[[int, int], None]) -> None:
-    """Do work(first, last) for runs of at most `size` out of n, on the pool's threads."""
+    """Call work(first, last) for runs of at most `size` out of n, on the pool's threads."""
     list(pool.map(lambda first: work(first, min(first + size, n)), range(0, n, size)))
 
 
@@ -151,7 +163,7 @@ def _sum_finest(
     pool: ThreadPoolExecutor,
     workers: int,
 ) -> Floats:
-    """Sums of the finest geounits' estimates from their own measurements, by parent."""
+    """For each parent, the sum of its finest geounits' estimates from their own measurements."""
     algebra, finest, parents = covariance.algebra, covariance.finest, covariance.inner[-1].parents
     last = covariance.model.spine.finest
     out = np.zeros((covariance.inner[-1].n, algebra.n_cells))
@@ -166,7 +178,7 @@ def _sum_finest(
             steps.append((cascades[1], own, ones, finest.pin))
         for step in steps:
 
-            def work(cut: tuple[int, int], step: tuple[Cascade, AnswerArray, Floats, Floats] = step) -> None:
+            def work(cut: tuple[int, int], step: tuple[Cascade, Numbers, Floats, Floats] = step) -> None:
                 cascade, own, weights, blocks = step
                 add_measured(algebra.basis, cascade, own, weights, blocks, groups, *cut, out)  # noqa: B023
 
@@ -174,8 +186,8 @@ def _sum_finest(
     return out
 
 
-def grouped(target: Int64s, blocks: Int64s, factors: Floats | None = None) -> Groups:
-    """Rows grouped by where they go and by the blocks they share."""
+def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -> Groups:
+    """Rows grouped by their target and by the blocks that they share."""
     order = np.lexsort((blocks, target))
     target, blocks = target[order], blocks[order]
     new = np.ones(len(order), dtype=np.bool_)
@@ -185,8 +197,8 @@ def grouped(target: Int64s, blocks: Int64s, factors: Floats | None = None) -> Gr
     return Groups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
 
 
-def _cuts(target: Int64s, workers: int) -> list[tuple[int, int]]:
-    """Runs of groups, one a thread, such that no target is in two of them."""
+def _cuts(target: Integers, workers: int) -> list[tuple[int, int]]:
+    """Runs of groups, one for each thread, such that no target is in two runs."""
     edges = {0, len(target)}
     for worker in range(1, workers):
         at = len(target) * worker // workers
@@ -203,7 +215,7 @@ def _up(
     below: Floats,
     pool: ThreadPoolExecutor,
 ) -> Floats:
-    """Estimates of an inner level given everything at and below it."""
+    """Estimates of an inner level, given everything at and below it."""
     inner, algebra = covariance.inner[level], covariance.algebra
     everyone = np.arange(inner.n, dtype=np.int64)
     out = np.zeros((inner.n, algebra.n_cells))
@@ -228,7 +240,7 @@ def _up(
 def _add_rows(
     covariance: TreeCovariance,
     cascade: Cascade,
-    values: AnswerArray,
+    values: Numbers,
     weights: Floats,
     blocks: Floats,
     out: Floats,
@@ -247,9 +259,9 @@ def _add_rows(
 def _multiply(
     covariance: TreeCovariance,
     blocks: Floats,
-    blocks_row: Int64s,
+    blocks_row: Integers,
     x: Floats,
-    x_row: Int64s,
+    x_row: Integers,
     out: Floats,
     pool: ThreadPoolExecutor,
 ) -> None:
@@ -264,7 +276,7 @@ def _multiply(
 def _down(
     covariance: TreeCovariance, estimates: list[Floats], sums: list[Floats], pool: ThreadPoolExecutor
 ) -> tuple[Floats, Floats | None]:
-    """Correct each level by what its parents have learnt from elsewhere, in place; what is handed to the finest."""
+    """Correct each level by what its parents learned elsewhere, in place. Returns the finest level's corrections."""
     pull, shift = np.zeros(0), None
     for level, inner in enumerate(covariance.inner):
         news = np.subtract(estimates[level], sums[level], out=sums[level])
@@ -294,9 +306,9 @@ def _handed_down(
 
 
 def finest_coefficients(
-    estimate: TreeEstimate, start: int, stop: int, values: AnswerArray, pool: ThreadPoolExecutor
+    estimate: TreeEstimate, start: int, stop: int, values: Numbers, pool: ThreadPoolExecutor
 ) -> Floats:
-    """Estimates of finest geounits start..stop from their rows of answers; shape (stop - start, n_cells)."""
+    """Estimates of finest geounits start to stop - 1 from their rows of answers; shape (stop - start, n_cells)."""
     covariance = estimate.covariance
     finest, basis = covariance.finest, covariance.algebra.basis
     out = np.zeros((stop - start, covariance.algebra.n_cells))
@@ -319,7 +331,7 @@ def finest_coefficients(
 
 
 def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimates: list[Floats]) -> None:
-    """Refuse invariants that the estimates above the finest geolevel do not meet: nothing can."""
+    """Refuse invariants that the estimates above the finest geolevel do not satisfy, because no estimates can."""
     for level in range(1, len(covariance.inner)):
         own = covariance.model.levels[level - 1]
         if not own.invariants:

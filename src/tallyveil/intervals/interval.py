@@ -1,7 +1,11 @@
-"""Intervals for counts from unbiased estimates and their variances.
+"""Intervals for counts, from unbiased estimates and their variances.
 
-Two kinds hold what they say: the unified interval, for counts, which cannot be negative; and the normal one, for
-anything, such as differences. Why no other is offered is in docs/intervals.md.
+There are two kinds of intervals with the stated coverage: the unified interval, for counts, which cannot be negative;
+and the normal interval, for anything else, such as differences. docs/intervals.md explains why no other kind is
+offered.
+
+Worked case. An estimate is 3.2 with standard error 2, that is x = 1.6. At level 0.95 the unified interval is 0 to
+2 x (1.6 + 1.96) = 7.12; rounded inward to integers, it is 0 to 7. The normal interval is -0.72 to 7.12.
 """
 
 from dataclasses import dataclass
@@ -11,28 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.intervals.answers import Answers
 from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.transform import Floats
 
 IntervalKind = Literal["unified", "normal"]
 
 GRAIN = 1e-6
-"""Persons, and share of the estimate at 1e-3 of that, by which rounding of floats may have moved an end."""
+"""Rounding of floats may have moved an end by this many counts, plus 1e-9 of the estimate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Intervals of several answers; arrays of one shape.
+    """Intervals for several answers, as arrays of the same shape.
 
     Attributes:
-        low: Lower ends, persons; whole numbers for the unified kind.
-        high: Upper ends, persons; inf where nothing determines the answer.
+        low: Lower ends, in counts; integers for the unified kind.
+        high: Upper ends, in counts; inf if the answer is not determined.
         kind: "unified" or "normal".
-        level: Coverage asked for.
-        simultaneous: Number of intervals that together have the level; 1 for one at a time.
+        level: The requested coverage.
+        simultaneous: Number of intervals that together have the level; 1 for one interval at a time.
     """
 
     low: Floats
@@ -43,17 +47,17 @@ class Intervals:
 
     @property
     def sentence(self) -> str:
-        """What the intervals cover and what they do not."""
+        """What the intervals cover, and what they do not cover."""
         return sentence_of(self.level, self.simultaneous)
 
 
 def sentence_of(level: float, simultaneous: int = 1) -> str:
-    """What intervals of a level cover and what they do not."""
+    """What intervals of a level cover, and what they do not cover."""
     return _sentence(level, None if simultaneous == 1 else f"all {simultaneous:,} intervals")
 
 
 def sentence_of_tables(level: float) -> str:
-    """The same where all intervals of a table have the level together."""
+    """The same, if all intervals of a table together have the level."""
     return _sentence(level, "all intervals of a table")
 
 
@@ -79,17 +83,17 @@ def intervals_of(
     """Intervals for answers.
 
     Args:
-        model: What the answers are estimates of.
+        model: The model that the estimates follow.
         answers: Estimates and variances.
         level: Coverage, at least 0.5 and below 1.
-        kind: "unified" for counts, whose truth is a whole number of at least 0: never empty, with ends rounded
-            inward to whole numbers. "normal" for any other question: estimate plus and minus a multiple of its
-            standard error.
-        simultaneous: Cover this many answers at once by Bonferroni's inequality, which holds for any dependence
-            among estimates and for intervals that are not symmetric (Šidák's does not).
+        kind: "unified" is for counts, whose true values are non-negative integers. These intervals are never empty, and
+            their ends are rounded inward to integers. "normal" is for any other question: the estimate plus and minus a
+            multiple of its standard error.
+        simultaneous: Number of answers to cover together, by Bonferroni's inequality. It holds for any dependence
+            between estimates and for intervals that are not symmetric (Šidák's inequality does not).
     Raises:
-        ConfigError: the level or the number of intervals cannot be; or the noise is not Gaussian, so that
-            normal quantiles would cover less than they say.
+        ConfigError: the level or the number of intervals is out of range; or the noise is not Gaussian, so normal
+            quantiles would cover less than stated.
     """
     refuse_intervals(model, level, kind, simultaneous)
     each = 1.0 - (1.0 - level) / simultaneous
@@ -116,9 +120,10 @@ def _unified(estimates: Floats, errors: Floats, level: float) -> tuple[Floats, F
 def rounded_inward(
     estimates: Floats, low: Floats, high: Floats, *, least: float = 0.0
 ) -> tuple[Floats, Floats]:
-    """Least and greatest whole numbers inside, from `least` on; where there is none, the one nearest to the estimate.
+    """Smallest and largest integers inside, not below `least`; or twice the integer nearest to the estimate.
 
-    The truth is a whole number, so nothing is lost; where none is inside, the interval grows and is not empty.
+    The true count is an integer, so rounding inward loses nothing. An interval without integers grows to contain
+    the integer nearest to the estimate.
     """
     grain = GRAIN * (1.0 + 1e-3 * np.abs(estimates))
     first = np.maximum(np.ceil(low - grain), least)

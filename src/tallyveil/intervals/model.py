@@ -1,4 +1,4 @@
-"""What is known about a release before its data is opened: the spine, what is measured where, zeros, invariants."""
+"""What is known about a release before its data is opened: spine, measurements, zeros and invariants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import GeographyError
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
-from tallyveil.kernels.tree.transform import Floats, Int64s
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelModel:
-    """What is known of the geounits of one geolevel.
+    """What is known about the geounits of one geolevel.
 
     Attributes:
-        geolevel: Its name.
+        geolevel: Name of the geolevel.
         measured: Query groups measured there, in the order of a row of answers.
-        precisions: 1 / variance of each query's answers, 0 where a geounit is not measured; persons to the -2;
-            shape (n_geounits, n_queries), or (1, n_queries) where all geounits are alike.
+        precisions: 1 / variance of each query's answers, in 1 / squared counts, and 0 for unmeasured geounits; shape
+            (n_geounits, n_queries), or (1, n_queries) if all geounits have the same.
         invariants: Query groups published exactly there.
     """
 
@@ -34,8 +34,8 @@ class LevelModel:
     precisions: Floats
     invariants: tuple[QueryGroup, ...]
 
-    def precisions_of(self, geounits: Int64s) -> Floats:
-        """Precisions of some geounits, one row each."""
+    def precisions_of(self, geounits: Integers) -> Floats:
+        """Precisions of some geounits, one row for each."""
         if len(self.precisions) == 1:
             return np.repeat(self.precisions, len(geounits), axis=0)
         return self.precisions[geounits]
@@ -48,18 +48,18 @@ class TreeModel:
     Attributes:
         schema: The universe.
         spine: The hierarchy.
-        levels: One a geolevel, root first.
-        zero_patterns: Cells that are zero, one pattern a row; shape (n_patterns, n_cells).
+        levels: One for each geolevel, root first.
+        zero_patterns: Cells that are zero, one pattern in each row; shape (n_patterns, n_cells).
         zero_pattern: Pattern of each finest geounit; shape (n_finest,).
-        algebra: Derived from all queries and zeros.
-        gaussian: Whether the noise is Gaussian, so that normal quantiles hold.
+        algebra: The algebra for all queries and zeros.
+        gaussian: Whether the noise is Gaussian, so that normal quantiles are valid.
     """
 
     schema: Schema
     spine: Spine
     levels: tuple[LevelModel, ...]
     zero_patterns: NDArray[np.bool_]
-    zero_pattern: Int64s
+    zero_pattern: Integers
     algebra: BlockAlgebra
     gaussian: bool
 
@@ -69,8 +69,8 @@ class Zeros:
     """Answers that are publicly known to be zero, such as the residents of facilities that do not exist.
 
     Attributes:
-        query: The query; every cell of an answer that is zero is zero.
-        geolevel: Where they are stated; they hold for everything below.
+        query: The query. If an answer is zero, all of its cells are zero.
+        geolevel: Geolevel of the statement. It holds for all geounits below too.
         answers: Which answers are zero; shape (n_geounits, query.size).
     """
 
@@ -93,13 +93,13 @@ def model_of_strategy(
     """The model of a strategy on a spine.
 
     Args:
-        schema: The universe; its structural zeros hold everywhere.
-        spine: The hierarchy; geolevels the strategy does not name are not measured.
+        schema: The universe. Its structural zeros hold everywhere.
+        spine: The hierarchy. Geolevels that the strategy does not name are not measured.
         strategy: What is measured where.
-        shares: Share of every geounit, where those of a geolevel differ; None for the strategy's geolevel shares.
-        invariants: Queries published exactly, by geolevel.
-        zeros: Public zeros beyond the schema's.
-        besides: By geolevel, queries measured beside those of the strategy, with their variance in persons squared.
+        shares: Share of every geounit, if shares within a geolevel differ. None gives the shares of the geolevels.
+        invariants: For each geolevel, queries published exactly.
+        zeros: Public zeros in addition to the schema's.
+        besides: For each geolevel, further measured queries, with their variance in squared counts.
         largest_block: See `derive_algebra`.
     Raises:
         GeographyError: a geolevel is unknown.
@@ -129,7 +129,7 @@ def model_of_strategy(
 
 
 def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None) -> Floats:
-    """Precisions of a geolevel, one row where all geounits are alike."""
+    """Precisions of a geolevel, with one row if all geounits have the same."""
     queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
     if allocation is None:
         return np.array([[1.0 / strategy.law(geolevel, query).variance_float() for query in queries]])
@@ -148,13 +148,13 @@ def model_of_levels(
     gaussian: bool = True,
     largest_block: int = LARGEST_BLOCK,
 ) -> TreeModel:
-    """The model of any precisions, geounit by geounit.
+    """The model for any precisions, given geounit by geounit.
 
     Args:
-        schema: The universe; its structural zeros hold everywhere.
+        schema: The universe. Its structural zeros hold everywhere.
         spine: The hierarchy.
-        levels: One a geolevel, root first.
-        zeros: Public zeros beyond the schema's.
+        levels: One for each geolevel, root first.
+        zeros: Public zeros in addition to the schema's.
         gaussian: Whether the noise is Gaussian.
         largest_block: See `derive_algebra`.
     Raises:
@@ -189,8 +189,10 @@ def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:
             )
 
 
-def _zero_patterns(schema: Schema, spine: Spine, zeros: Sequence[Zeros]) -> tuple[NDArray[np.bool_], Int64s]:
-    """Distinct patterns of zero cells, and the pattern of every finest geounit."""
+def _zero_patterns(
+    schema: Schema, spine: Spine, zeros: Sequence[Zeros]
+) -> tuple[NDArray[np.bool_], Integers]:
+    """The distinct patterns of zero cells, and the pattern of every finest geounit."""
     n_finest = spine.n_geounits(spine.finest)
     number = np.zeros(n_finest, np.int64)
     cells = np.arange(schema.size, dtype=np.int64)
@@ -211,8 +213,8 @@ def _zero_patterns(schema: Schema, spine: Spine, zeros: Sequence[Zeros]) -> tupl
     return patterns, number.reshape(-1).astype(np.int64)
 
 
-def _distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Int64s]:
-    """Distinct rows, and the number of each row's."""
+def _distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Integers]:
+    """The distinct rows, and for each row the number of its distinct row."""
     packed = np.packbits(answers, axis=1)
     _, first, row = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return answers[first], row.reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Questions asked of estimates: the answers of query groups, or any weighted sums of cells."""
+"""Questions about estimates: the answers of query groups, or any weighted sums of cells."""
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SchemaError
 from tallyveil.intervals.algebra import BlockAlgebra, coefficients, gram
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.kernels.tree.sweep import answer_rows
-from tallyveil.kernels.tree.transform import Cascade, Floats, Int64s, straight_answers
+from tallyveil.kernels.tree.transform import Cascade, straight_answers
 from tallyveil.universe.query_group import QueryGroup
 
 ROWS_AT_ONCE = 256
 UNKNOWN_SHARE = 1e-7
-"""A question with more than this share of its weight in unknown directions has no estimate."""
+"""A question with more than this fraction of its weight in unknown directions has no estimate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +26,12 @@ class Questions:
 
     Attributes:
         algebra: The algebra of the release.
-        names: One line a question.
-        weights: Weight of each cell, one question a row, or None where `cascade` says it.
-        cascade: Of the query groups, or None.
-        grams: Distinct packed blocks g with variance = sum of g times the covariance's; shape (k, n_block_entries).
-        gram_of: Row of `grams` of each question.
+        names: One line for each question.
+        weights: Weight of each cell, one question in each row; None if `cascade` defines the questions.
+        cascade: The cascade of the query groups, or None.
+        grams: Distinct packed blocks g. A variance is the sum of g times the covariance's blocks; shape (k,
+            n_block_entries).
+        gram_of: For each question, its row of `grams`.
     """
 
     algebra: BlockAlgebra
@@ -37,7 +39,7 @@ class Questions:
     weights: Floats | None
     cascade: Cascade | None
     grams: Floats
-    gram_of: Int64s
+    gram_of: Integers
 
     @property
     def n(self) -> int:
@@ -45,7 +47,7 @@ class Questions:
         return len(self.names)
 
     def answers(self, rows: Floats, pool: Executor | None = None) -> Floats:
-        """Answers from coefficients (n, n_cells), on the threads of a pool; shape (n, questions)."""
+        """Answers from coefficients (n, n_cells), computed on the threads of a pool; shape (n, questions)."""
         if self.weights is not None:
             return rows @ coefficients(self.algebra, self.weights).T
         out = np.zeros((len(rows), self.n + 1))
@@ -64,7 +66,7 @@ class Questions:
         return found
 
     def unknown(self, blocks: Floats) -> NDArray[np.bool_]:
-        """Whether each question asks for directions that packed blocks say are unknown; (n, questions), bool."""
+        """Whether each question involves directions that packed blocks mark as unknown; bool, (n, questions)."""
         whole = self.grams @ self.algebra.identity(1)[0]
         found: NDArray[np.bool_] = (blocks @ self.grams.T > UNKNOWN_SHARE * whole)[:, self.gram_of]
         return found
@@ -81,10 +83,10 @@ def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup
     """Questions from query groups, whose answers follow one another, or from weights of cells.
 
     Args:
-        algebra: The algebra of the release; any query of its schema may be asked, measured or not.
+        algebra: The algebra of the release. Any query of its schema is allowed, whether measured or not.
         asked: One query group or several, or weights of shape (n, n_cells).
     Raises:
-        SchemaError: weights or groups are of another schema.
+        SchemaError: weights or groups belong to another schema.
     """
     groups = [asked] if isinstance(asked, QueryGroup) else asked
     if isinstance(groups, np.ndarray):
@@ -109,8 +111,8 @@ def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
 
 def _distinct(
     algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
-) -> tuple[Floats, Int64s]:
-    """Distinct Gram blocks and the row of each question's; many answers of one query share theirs."""
+) -> tuple[Floats, Integers]:
+    """The distinct Gram blocks, and the row of each question. Many answers of a query share the same blocks."""
     known: dict[bytes, int] = {}
     kept: list[Floats] = []
     number: list[int] = []
@@ -133,7 +135,7 @@ def _distinct(
 
 
 def _unit_rows(cascade: Cascade, n_cells: int, start: int, stop: int) -> Floats:
-    """Weights of the cells in answers start..stop."""
+    """Weights of the cells in answers start to stop - 1."""
     out = np.zeros((stop - start, n_cells))
     cells = np.arange(n_cells)
     for query in range(len(cascade.begin) - 1):

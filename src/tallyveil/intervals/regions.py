@@ -1,6 +1,17 @@
 """Sums over sets of finest geounits, and their covariances: off-spine entities, districts, geounits, differences.
 
-Only geounits that a set holds in part are visited: those it holds whole enter by their own blocks.
+Problem. Wanted is the covariance of the estimated cells of one region with those of another (or the same).
+
+Steps. From the finest geolevel up, only geounits that are partly in a region are visited. For each such geounit the
+step computes the slope of the region's part on the geounit's total, and the covariance of the parts given the total
+(`kernels.tree.regions`). A geounit entirely inside both regions needs no visit: its own blocks are used further up. At
+the top, the covariance is the covariance given the total plus the slopes' share of the total's covariance.
+
+Stopping rule. There is one step for each geolevel.
+
+Worked case. A parent and its two children are each measured with variance 1. The region is the first child. Given the
+parent, its slope is 1/2 and its variance is 1 - 1/2 = 1/2. The parent's variance is 2/3, so the region's variance is
+1/2 + 1/4 x 2/3 = 2/3.
 """
 
 from collections.abc import Sequence
@@ -10,13 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import BlockAlgebra
 from tallyveil.intervals.block_linear import times, transposed
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.kernels.tree.regions import Entries, Parents, Slopes, step_up
-from tallyveil.kernels.tree.transform import Floats, Int64s
 
 PARENTS_PER_CALL = 512
 
@@ -26,11 +37,11 @@ class Region:
     """A weighted sum over finest geounits.
 
     Attributes:
-        geounits: Finest geounits, rising, each once; shape (n,).
-        weights: Weight of each, not 0; all 1 for a plain set; shape (n,).
+        geounits: Finest geounits, increasing, each once; shape (n,).
+        weights: Weight of each, not 0. All weights of a plain set are 1; shape (n,).
     """
 
-    geounits: Int64s
+    geounits: Integers
     weights: Floats
 
     def __sub__(self, other: "Region") -> "Region":
@@ -38,15 +49,15 @@ class Region:
         return _combined((self, 1.0), (other, -1.0))
 
     def __add__(self, other: "Region") -> "Region":
-        """The sum of two sums; what both hold counts twice."""
+        """The sum of two sums. Geounits in both count twice."""
         return _combined((self, 1.0), (other, 1.0))
 
 
 def region_of(spine: Spine, geounits: ArrayLike) -> Region:
-    """The set of some finest geounits, given by number or as one truth value each.
+    """The set of some finest geounits, given by their numbers or as one truth value for each finest geounit.
 
     Raises:
-        GeographyError: a number is out of range or given twice.
+        GeographyError: a number is out of range or repeated.
     """
     given = np.asarray(geounits)
     n = spine.n_geounits(spine.finest)
@@ -66,20 +77,20 @@ def region_of(spine: Spine, geounits: ArrayLike) -> Region:
 
 
 def region_of_geounit(spine: Spine, level: int, geounit: int) -> Region:
-    """The set of the finest geounits of a geounit."""
+    """The set of the finest geounits in a geounit."""
     offsets = spine.finest_offsets(level)
     inside = np.arange(offsets[geounit], offsets[geounit + 1], dtype=np.int64)
     return Region(inside, np.ones(len(inside)))
 
 
 def regions_by_label(spine: Spine, labels: Sequence[str | None] | NDArray[np.str_]) -> dict[str, Region]:
-    """The sets of finest geounits that share a label; None and "" are no label.
+    """For each label, the set of finest geounits that have it. None and "" mean no label.
 
     Args:
         spine: The hierarchy.
-        labels: One a finest geounit, in the spine's order.
+        labels: One for each finest geounit, in the spine's order.
     Raises:
-        GeographyError: there are not as many labels as finest geounits.
+        GeographyError: the number of labels is not the number of finest geounits.
     """
     if len(labels) != spine.n_geounits(spine.finest):
         raise GeographyError(
@@ -108,19 +119,19 @@ def _combined(*parts: tuple[Region, float]) -> Region:
 
 
 def region_covariance(covariance: TreeCovariance, one: Region, other: Region, *, workers: int = 1) -> Floats:
-    """Covariance of the estimation errors of two regions' cells; packed blocks, one row, not symmetric.
+    """Covariance of the estimation errors of two regions' cells: packed blocks, one row, not symmetric in general.
 
     Args:
-        covariance: Of the tree.
+        covariance: Covariances of the tree.
         one: A region.
-        other: Another, or the same.
-        workers: Threads.
+        other: Another region, or the same.
+        workers: Number of threads.
     """
     return _sweep(covariance, one, other, workers, unknown=False)
 
 
 def region_unknown(covariance: TreeCovariance, region: Region, *, workers: int = 1) -> Floats | None:
-    """What of a region's cells nothing informs of, as packed blocks; None where everything is informed of."""
+    """What no measurement informs about in a region's cells, as packed blocks; None if no direction is unknown."""
     if all(level.unknown is None for level in covariance.inner):
         return None
     return _sweep(covariance, region, region, workers, unknown=True)
@@ -128,16 +139,16 @@ def region_unknown(covariance: TreeCovariance, region: Region, *, workers: int =
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Touched:
-    """Geounits of one level that a pair of sets touches.
+    """Geounits of one level that a pair of regions touches.
 
     Attributes:
-        geounits: Rising.
-        place: Row among the slopes, or -1 where the sets hold the geounit whole and alike.
-        one, other: Weights of the sets where they do.
+        geounits: The geounits, increasing.
+        place: Row among the slopes, or -1 if each region has one weight on the whole geounit.
+        one, other: These weights of the two regions.
     """
 
-    geounits: Int64s
-    place: Int64s
+    geounits: Integers
+    place: Integers
     one: Floats
     other: Floats
 
@@ -187,8 +198,8 @@ def _both(one: Region, other: Region) -> _Touched:
     return _Touched(geounits, np.full(len(geounits), -1, np.int64), weights[0], weights[1])
 
 
-def _gather(touched: _Touched, rows: Int64s, parents: InnerLevel) -> tuple[_Touched, Entries, Int64s]:
-    """Touched parents, the entries of those held in part, and which those are."""
+def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, Entries, Integers]:
+    """The touched parents; the entries of those that are partly in the regions; and which parents these are."""
     parent = np.searchsorted(parents.offsets, touched.geounits, side="right") - 1
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     lengths = np.diff(starts, append=len(parent))
@@ -208,8 +219,8 @@ def _gather(touched: _Touched, rows: Int64s, parents: InnerLevel) -> tuple[_Touc
     return above, entries, owners[~whole]
 
 
-def _entries(owner: Int64s, rows: Int64s, place: Int64s, one: Floats, other: Floats) -> Entries:
-    """Entries by owner; children of one owner with the same blocks and no slopes of their own become one."""
+def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, other: Floats) -> Entries:
+    """Entries by owner. Children of one owner with the same blocks and without slopes are merged into one entry."""
     order = np.lexsort((place, rows, owner))
     owner, rows, place, one, other = owner[order], rows[order], place[order], one[order], other[order]
     new = np.ones(len(owner), dtype=np.bool_)
@@ -246,7 +257,7 @@ def _step(
             basis.dims, basis.blocks, entries, filtered, unknown, below, parents, same, first, last, above
         )
 
-    if workers <= 1 or n <= PARENTS_PER_CALL:  # most areas are small, and a thread costs more than they do
+    if workers <= 1 or n <= PARENTS_PER_CALL:  # most areas are so small that threads would only cost time
         for first in range(0, n, PARENTS_PER_CALL):
             work(first)
         return above

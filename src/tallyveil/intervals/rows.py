@@ -1,45 +1,42 @@
-"""Rows of noisy answers, streamed: from measurement files, or from any source of measurements."""
+"""Streams rows of noisy answers, from measurement files or from any source of measurements."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.transform import Int64s
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.storage.published import published_columns, published_height, read_published
 from tallyveil.universe.query_group import QueryGroup
 
-AnswerArray = NDArray[Any]
-
 SAME_VARIANCE = 1e-9
-"""Relative difference of two variances that are one, written and read again."""
+"""Two variances with a smaller relative difference are equal; writing and reading may change the last digits."""
 
 
 class AnswerRows(Protocol):
-    """Noisy answers of every measured query, one row a geounit."""
+    """Noisy answers of every measured query, with one row for each geounit."""
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Answers of geounits start..stop, the queries' one after the other; whole numbers."""
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Answers of geounits start to stop - 1, as integers. The answers of the queries follow one another."""
         ...
 
 
 class SourceRows:
-    """Rows from a source of measurements, asked for as they are needed."""
+    """Rows from a source of measurements, requested when they are needed."""
 
     def __init__(self, source: MeasurementSource, spine: Spine) -> None:
         self._source = source
         self._spine = spine
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Answers of geounits start..stop, in the fewest bytes that hold them."""
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Answers of geounits start to stop - 1, in the smallest integer type that can represent them."""
         out = np.empty((stop - start, sum(group.size for group in queries)), np.int64)
         place = 0
         for group in queries:
@@ -52,11 +49,11 @@ class SourceRows:
 
 
 class StoredRows:
-    """Rows from the measurement files of a run that kept all of them; one part of a query is held at a time.
+    """Rows from the measurement files of a run that stored all answers. One part of a query is in memory at a time.
 
     Args:
         root: Release folder.
-        model: What the measurements follow; files of another geography or another variance are refused.
+        model: The model of the measurements. Files of another geography or with another variance are refused.
     """
 
     def __init__(self, root: Path, model: TreeModel) -> None:
@@ -64,41 +61,41 @@ class StoredRows:
         self._model = model
         self._spine = model.spine
         self._begins: dict[tuple[int, str], tuple[list[Path], list[int]]] = {}
-        self._held: dict[tuple[int, str], tuple[int, AnswerArray]] = {}
+        self._held: dict[tuple[int, str], tuple[int, Numbers]] = {}
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Answers of geounits start..stop, in the fewest bytes that hold them.
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Answers of geounits start to stop - 1, in the smallest integer type that can represent them.
 
         Raises:
-            StoreError: files are absent, do not fit the model, or hold only answers on the support.
+            StoreError: files are missing, do not fit the model, or contain only answers on the support.
         """
         if not queries:
             return np.zeros((stop - start, 0), np.int16)
         measured = self._measured(level, queries[0])
         if measured is None:
             return self._stored(level, queries, start, stop)
-        # Files have rows for measured geounits alone; the others' answers count for nothing.
+        # Files have rows only for measured geounits. The answers of others have no weight.
         first, last = np.searchsorted(measured, [start, stop]).tolist()
         out = np.zeros((stop - start, sum(group.size for group in queries)), np.int32)
         if last > first:
             out[measured[first:last] - start] = self._stored(level, queries, first, last)
         return narrowed(out)
 
-    def _measured(self, level: int, group: QueryGroup) -> Int64s | None:
-        """Geounits in which a query of the strategy is measured; None where all are."""
+    def _measured(self, level: int, group: QueryGroup) -> Integers | None:
+        """Geounits in which a query of the strategy is measured; None if it is measured in all."""
         own = self._model.levels[level]
         if group not in own.measured:
-            # Its absent files tell.
+            # The query's missing files will cause an error.
             return None
         precisions = own.precisions[:, own.measured.index(group)]
         measured = np.flatnonzero(precisions)
         return None if len(measured) == len(precisions) else measured
 
-    def _stored(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Rows start..stop of the files."""
+    def _stored(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Rows start to stop - 1 of the files."""
         return np.concatenate([self._query(level, group, start, stop) for group in queries], axis=1)
 
-    def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> AnswerArray:
+    def _query(self, level: int, group: QueryGroup, start: int, stop: int) -> Numbers:
         key = level, group.name
         if key not in self._begins:
             self._begins[key] = self._parts(level, group)
@@ -129,12 +126,12 @@ class StoredRows:
             raise self._mismatch(folder)
         return parts, begins
 
-    def _part(self, level: int, group: QueryGroup, part: int) -> AnswerArray:
+    def _part(self, level: int, group: QueryGroup, part: int) -> Numbers:
         key = level, group.name
         held = self._held.get(key)
         if held is not None and held[0] == part:
             return held[1]
-        # one geolevel is read at a time
+        # Only one geolevel is read at a time.
         self._held = {other: own for other, own in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
         frame = read_published(parts[part], ["geocode", "values", "variance"])
@@ -152,8 +149,10 @@ class StoredRows:
         self._held[key] = part, table
         return table
 
-    def _check_variances(self, level: int, group: QueryGroup, geounits: Int64s, frame: pl.DataFrame) -> None:
-        """Refuse measurements that are less or more exact than the model says."""
+    def _check_variances(
+        self, level: int, group: QueryGroup, geounits: Integers, frame: pl.DataFrame
+    ) -> None:
+        """Refuse measurements whose variance differs from that of the model."""
         own = self._model.levels[level]
         precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
         off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
@@ -172,15 +171,15 @@ class StoredRows:
 
 
 class KeptRows:
-    """Rows of another source, kept after the first reading while they fit in a given memory."""
+    """Rows of another source, stored after the first reading as long as they fit into a given amount of memory."""
 
     def __init__(self, rows: AnswerRows, largest_bytes: int = 1 << 30) -> None:
         self._rows = rows
         self._left = largest_bytes
-        self._kept: dict[tuple[int, int, int], AnswerArray] = {}
+        self._kept: dict[tuple[int, int, int], Numbers] = {}
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
-        """Answers of geounits start..stop; a level is always asked for the same queries."""
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Answers of geounits start to stop - 1. All requests for a level must have the same queries."""
         key = level, start, stop
         if key not in self._kept:
             made = self._rows.rows(level, queries, start, stop)
@@ -191,8 +190,8 @@ class KeptRows:
         return self._kept[key]
 
 
-def narrowed(values: AnswerArray) -> AnswerArray:
-    """The same whole numbers in two bytes each where they fit, else in four, else in eight."""
+def narrowed(values: Numbers) -> Numbers:
+    """The same integers in two bytes each if they fit, otherwise in four, otherwise in eight."""
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for kind in (np.int16, np.int32):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:

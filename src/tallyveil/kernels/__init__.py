@@ -1,1 +1,38 @@
-"""Compiled bottlenecks, each with a plain numpy twin (`<name>_reference`) that is its specification."""
+"""The compiled parts of the work, by what they work on, and what each is tested against.
+
+A kernel is tested against plain numpy or Python code of one of two sorts:
+
+- A specification does the same work in the plainest way. Tests require the same whole numbers, or the same floats up
+  to rounding errors. Most are called `<name>_reference` and are in the kernel's own module.
+- An oracle solves the same problem by another method. Tests require that the answers agree, not the steps.
+
+| module | tested against |
+|---|---|
+| `address`, `inversion` | specifications in the module |
+| `threshold_coverage` | specifications in the module |
+| `simplex` | oracles in the module: they sort instead of iterating |
+| `lattice_gaussian` | oracles in the module for `scaled_tail` and `coset_excess`: plain sums |
+| `contour` | an oracle in the module for `contour_sum` with Gaussian factors; for the rest, formulas in the tests |
+| `cholesky` | `numpy.linalg` (oracle) |
+| `vectors` | numpy's slices and sorting (specification) |
+| `family.answers` | specifications in the module; none for `number_answers`, which the others use |
+| `family.certificate` | `estimation.program` and a function in the module (specifications) |
+| `family.reduction`, `family.merging`, `family.ridge` | `estimation.reduction` (specification) |
+| `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
+| `family.polish`, `family.walk`, `family.swap` | `estimation.active_set` (oracle) |
+| `family.face`, `family.conjugate` | the face's equations as one dense system, in the tests (oracle) |
+| `family.solver` | `estimation.least_squares`, the interior point's rung (oracle) |
+| `family.chunk`, `family.pass_constraints` | `estimation.family.estimate_family`, which gives the same counts |
+| `rounding.flow` | all roundings of small families, in the module (oracle) |
+| `rounding.network_simplex` | shortest augmenting paths, in the module (oracle) |
+| `rounding.laminar_forest` | sets of Python, in the module (oracle) |
+| `rounding.network`, `rounding.start`, `rounding.spanning_tree` | only through the two above |
+| `tree.sweep`, `tree.transform`, `tree.regions` | specifications in the module, up to rounding errors |
+| `tree.off_spine_distance`, `tree.variance` | specifications in the module |
+| `tree.sibling_merging`, `tree.regrouping` | specifications in the module, which compute every trial from scratch |
+| `subspace.alias`, `subspace.pairs`, `subspace.sums` | specifications in the module |
+| `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
+| `records.*` | specifications in the modules |
+
+`family.program`, `rounding.arrays` and `compiled` compute nothing.
+"""

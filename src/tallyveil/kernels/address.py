@@ -1,4 +1,10 @@
-"""Kernels that write noise addresses (layout: `tallyveil.noise.address`), with their numpy twins.
+"""Kernels that write noise addresses (layout: `tallyveil.noise.address`), with their specifications in numpy.
+
+The noise of an answer is read from one 16-bit lane of an encrypted block of 8 lanes. These kernels write the
+addresses of the blocks, and of the blocks that refine a draw which one lane does not decide.
+
+Worked case: 10 answers a geounit take 2 blocks a row. Block 3, counted through all rows, is block 1 of row 1 and
+holds the answers 8 and 9 of the second geounit.
 
 All words are uint64: [2 i] is the low word of address i and [2 i + 1] its high word.
 """
@@ -7,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers, Words
 
 
 @njit(nogil=True, cache=True)
@@ -42,7 +47,7 @@ def dense_addresses(
 def dense_addresses_reference(
     high: np.uint64, geounits: Integers, per_geounit: int, first: int, n_blocks: int, addresses: Words
 ) -> None:
-    """Twin of `dense_addresses`."""
+    """Specification of `dense_addresses`."""
     blocks = np.arange(first, first + n_blocks)
     addresses[0 : 2 * n_blocks : 2] = (blocks % per_geounit).astype(np.uint64)
     addresses[1 : 2 * n_blocks : 2] = high | geounits[blocks // per_geounit].astype(np.uint64)
@@ -70,7 +75,7 @@ def scattered_addresses(
 def scattered_addresses_reference(
     high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
 ) -> None:
-    """Twin of `scattered_addresses`."""
+    """Specification of `scattered_addresses`."""
     part = slice(first, first + n_blocks)
     addresses[0 : 2 * n_blocks : 2] = (answers[part] // 8).astype(np.uint64)
     addresses[1 : 2 * n_blocks : 2] = high | geounits[part].astype(np.uint64)
@@ -119,7 +124,7 @@ def dense_refinement_reference(
     addresses: Words,
     cells: npt.NDArray[np.uint16],
 ) -> None:
-    """Twin of `dense_refinement`."""
+    """Specification of `dense_refinement`."""
     rows, answers = np.divmod(positions, n_answers)
     blocks = rows * -(-n_answers // 8) + answers // 8 - first
     cells[: positions.size] = lanes[8 * blocks + answers % 8]
@@ -167,7 +172,7 @@ def scattered_refinement_reference(
     addresses: Words,
     cells: npt.NDArray[np.uint16],
 ) -> None:
-    """Twin of `scattered_refinement`."""
+    """Specification of `scattered_refinement`."""
     drawn = answers[positions]
     cells[: positions.size] = lanes[8 * (positions - first) + drawn % 8]
     addresses[0 : 2 * positions.size : 2] = (drawn << 16).astype(np.uint64)

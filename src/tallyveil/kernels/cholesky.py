@@ -1,20 +1,25 @@
-"""Small dense symmetric systems, compiled, with the same bits on every machine: no sum is reassociated or fused.
+"""Small dense symmetric systems, compiled.
 
-Matrices are stored by rows, and inner loops run along rows.
+Problem: factor a symmetric positive definite matrix as U'U with U upper triangular, solve with the factor, invert.
+Step: Cholesky's method without pivots, four rows at a time. It ends with failure at a pivot that is not positive.
+
+Worked case: [[4, 2], [2, 2]] has U = [[2, 1], [0, 1]].
+
+Matrices are stored by rows, and inner loops run along rows. No sum is reassociated and no product is fused with a
+sum, so that every machine gives the same bits. Oracle: `numpy.linalg`, in the tests.
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats
 
 
 @njit(nogil=True, cache=True)
 def cholesky(matrix: Floats, n: int) -> bool:
     """Replace the leading n x n block by U with U'U = block, and the half below its diagonal by U's mirror image.
 
-    Only the upper half is read. Four pivots at a time, each applied in order to whole rows: fast without
+    Only the upper half is read. Four pivots are applied at a time, in order, to whole rows, which is fast without
     reassociating a sum. Returns False where a pivot is not positive.
     """
     done = 0

@@ -14,13 +14,10 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import internal
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 FIRST: Final = 0
 SECOND: Final = 1
@@ -50,7 +47,7 @@ def log_magnitudes(
     rise = multiplicities.sum() * 0.0144
     first_step, first_place = weights[0] % n_points if weights.size else 0, 0
     for j in range(out.size):
-        # Of nearly all points the first factor alone says that they are negligible; its place needs no division.
+        # At nearly all points the first factor alone is negligible, and its place needs no division.
         bound, place = rise, first_place
         for i in range(weights.size):
             if i > 0:
@@ -211,7 +208,7 @@ def contour_sum_reference(
     variances: Floats,
     multiplicities: Integers,
 ) -> float:
-    """Twin of `contour_sum` for Gaussian factors: all nodes of the rule, the transform from its definition."""
+    """Oracle of `contour_sum` for Gaussian factors: all nodes of the rule, the transform from its definition."""
     s = tau + 2j * np.pi * (np.arange(n_points) - n_points // 2) / n_points
     transform = np.ones(n_points, dtype=complex)
     for a, v, n in zip(weights, variances, multiplicities, strict=True):

@@ -1,4 +1,8 @@
-"""Kernels that look random bits up in an inversion table (`tallyveil.noise.table`), with their numpy twins.
+"""Kernels that look random bits up in an inversion table (`tallyveil.noise.table`), with their specifications in numpy.
+
+Problem: turn uniform random bits into a draw of a law on the integers. The table's first part says, for each of the
+2^16 values of a lane, which outcome it decides, or that it leaves the draw open. An open draw takes more bits and
+compares them with the law's cumulative probabilities.
 
 Integers only: no floating-point number lies between the bits and the outcome.
 """
@@ -9,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Lanes = npt.NDArray[np.uint16]
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers, Uint16s, Words
 
 
 @njit(nogil=True, cache=True)
 def _look_up_run(
-    lanes: Lanes,
+    lanes: Uint16s,
     lane: np.uint64,
     direct: npt.NDArray[Any],
     open_mark: int,
@@ -65,7 +67,7 @@ def _look_up_run(
 
 @njit(nogil=True, cache=True)
 def look_up_dense(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     first: int,
@@ -118,7 +120,7 @@ def look_up_dense(
 
 
 def look_up_dense_reference(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     first: int,
@@ -128,7 +130,7 @@ def look_up_dense_reference(
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Twin of `look_up_dense`."""
+    """Specification of `look_up_dense`."""
     rows, blocks = np.divmod(np.arange(first, first + n_blocks), -(-n_answers // 8))
     answers = 8 * blocks[:, None] + np.arange(8)
     real = answers < n_answers
@@ -146,7 +148,7 @@ def look_up_dense_reference(
 
 @njit(nogil=True, cache=True)
 def look_up_scattered(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     answers: Integers,
@@ -179,7 +181,7 @@ def look_up_scattered(
 
 
 def look_up_scattered_reference(
-    lanes: Lanes,
+    lanes: Uint16s,
     direct: npt.NDArray[Any],
     open_mark: int,
     answers: Integers,
@@ -188,7 +190,7 @@ def look_up_scattered_reference(
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Twin of `look_up_scattered`."""
+    """Specification of `look_up_scattered`."""
     part = slice(first, first + n_blocks)
     outcomes = direct[lanes[8 * np.arange(n_blocks) + answers[part] % 8]]
     out[part] = outcomes
@@ -199,7 +201,7 @@ def look_up_scattered_reference(
 
 @njit(nogil=True, cache=True)
 def refine(
-    cells: Lanes,
+    cells: Uint16s,
     words: Words,
     mask: np.uint64,
     starts: npt.NDArray[np.int32],
@@ -256,7 +258,7 @@ def refine(
 
 
 def refine_reference(
-    cells: Lanes,
+    cells: Uint16s,
     words: Words,
     mask: np.uint64,
     starts: npt.NDArray[np.int32],
@@ -268,7 +270,7 @@ def refine_reference(
     out: npt.NDArray[Any],
     still_open: Integers,
 ) -> int:
-    """Twin of `refine`."""
+    """Specification of `refine`."""
     n_open = 0
     for i, position in enumerate(positions):
         cell = int(cells[i])

@@ -1,10 +1,13 @@
 """Kernels of the closed form: sums of a Gaussian over the integers from one on, with error bounds.
 
-Key: V variance, y first integer, u = y / sqrt(V), R(y) = sum over k >= 0 of exp(-(2 y k + k^2) / (2 V)), so that
-the sum over z >= y of exp(-z^2 / (2 V)) is exp(-y^2 / (2 V)) R(y).
+Key: V variance, y first integer, u = y / sqrt(V), R(y) = sum over k >= 0 of exp(-(2 y k + k^2) / (2 V)), so that the
+sum over z >= y of exp(-z^2 / (2 V)) is exp(-y^2 / (2 V)) R(y).
+
+Step: R is summed term by term where that takes few terms. Elsewhere it is the integral, which is a scaled
+complementary error function, with the corrections of Euler and Maclaurin.
 
 Error bounds hold where exp, expm1, log, log1p and erfc of the platform are right to 16 units in the last place.
-Every formula and bound is derived in docs/proofs/closed-form.md.
+Every formula and bound is derived in docs/proofs/closed-form.md. Oracles: `..._reference` below, which sum plainly.
 """
 
 import math
@@ -99,7 +102,7 @@ def _summed_tail(first: float, variance: float) -> tuple[float, float]:
 
 
 def scaled_tail_reference(first: float, variance: float) -> tuple[float, float]:
-    """Twin of `scaled_tail`: the sum as it is written, its error that of adding floats."""
+    """Oracle of `scaled_tail`: the sum term by term, with the error of adding floats."""
     k = np.arange(math.ceil(10 * math.sqrt(variance)) + 50, dtype=np.float64)
     terms = np.exp(-(2 * first + k) * k / (2 * variance))
     return math.fsum(terms), float(np.sum(terms) * 1e-14)
@@ -205,7 +208,7 @@ def coset_excess_reference(
     variance: float,
     n_points: int,
 ) -> float:
-    """Twin of `coset_excess`, by plain subtraction: good to about 1e-13 only."""
+    """Oracle of `coset_excess`, by plain subtraction: good to about 1e-13 only."""
     theta = 2 * np.pi * np.arange(n_points) / n_points
     images = 2 * np.pi * np.arange(-8, 9)
     product = np.ones(n_points)

@@ -1,18 +1,29 @@
-"""Projection on a simplex, compiled: non-negative numbers of a given sum."""
+"""Projection on a simplex, compiled: non-negative numbers of a given sum.
+
+Problem: given v and a positive total, find the x >= 0 with sum of x = total that is nearest to v. The answer is
+x = max(0, v - t) for one shift t; with weighted distances, x = max(0, v - t * slack). Variable: t.
+
+Step: Newton's method on the sum of max(0, v - t) as a function of t, which is convex, piecewise linear and decreasing.
+Stopping rule: a step no longer changes t, which happens after finitely many steps.
+
+Worked case: v = (5, -2) and total 3. At t = 0 the sum is 5 with one number above zero, so t = 2; the sum is 3 there.
+x = (3, 0).
+
+Oracles: `..._reference` below, which sort the numbers.
+"""
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats
 
 
 @njit(nogil=True, cache=True)
 def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
     """The shift t with sum over the first n values of max(0, value - t) = total, which is positive.
 
-    Newton's method on a convex, piecewise linear, decreasing function: it reaches the root's piece from the left
-    after finitely many steps, wherever it starts. One value or two need no search.
+    Newton's method reaches the root's piece from the left after finitely many steps, wherever it starts. One value or
+    two values need no search.
     """
     if n == 1:
         return float(values[0] - total)
@@ -59,7 +70,7 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
 def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: float) -> float:
     """The shift t with sum over the first n values of max(0, value - t * slack) = total, which is positive.
 
-    That is the projection on a simplex where distances weigh 1 / slack, which is positive; by Newton's method too.
+    This is the projection with distances weighted by 1 / slack, which is positive. It uses Newton's method too.
     """
     shift = start
     for _ in range(4 * n + 100):
@@ -82,14 +93,14 @@ def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: f
 
 
 def simplex_shift_reference(values: Floats, n: int, total: float, start: float) -> float:
-    """Twin of `simplex_shift`, which sorts and needs no start."""
+    """Oracle of `simplex_shift`, which sorts and needs no start."""
     largest_first = np.sort(values[:n])[::-1]
     shifts = (np.cumsum(largest_first) - total) / np.arange(1, n + 1)
     return float(shifts[np.flatnonzero(largest_first > shifts)[-1]])
 
 
 def weighted_shift_reference(values: Floats, slack: Floats, n: int, total: float, start: float) -> float:
-    """Twin of `weighted_shift`, which sorts and needs no start."""
+    """Oracle of `weighted_shift`, which sorts and needs no start."""
     order = np.argsort(-values[:n] / slack[:n])
     shifts = (np.cumsum(values[order]) - total) / np.cumsum(slack[order])
     return float(shifts[np.flatnonzero(values[order] > shifts * slack[order])[-1]])

@@ -19,12 +19,10 @@ moves forward.
 import math
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal
-
-Floats = npt.NDArray[np.float64]
 
 
 @internal
@@ -152,7 +150,7 @@ def interval_chance_reference(
     totals: Floats,
     of_totals: Floats,
 ) -> float:
-    """Twin of `interval_chance`: all y and r at once."""
+    """Specification of `interval_chance`: all y and r at once."""
     reach = (below.size - 2) // 2
     w, y, r = weights[:, None], y1[:, None], others[None, :]
     if totals.size:
@@ -177,6 +175,6 @@ def mean_squared_error_reference(
     totals: Floats,
     of_totals: Floats,
 ) -> float:
-    """Twin of `mean_squared_error`: all y and x at once."""
+    """Specification of `mean_squared_error`: all y and x at once."""
     at = (1 - weight) * (count + sums[None, :]) + weight * y1[:, None]
     return float(chances @ (np.interp(at, totals, of_totals) - count) ** 2 @ sum_chances)

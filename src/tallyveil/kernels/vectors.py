@@ -8,7 +8,7 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def set_to(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
-    """Copy an array into one that is at least as long: a slice that is assigned to takes far longer to compile."""
+    """Copy an array into one that is at least as long. Assigning to a slice takes far longer to compile."""
     for i in range(source.size):
         out[i] = source[i]
 

@@ -1,1 +1,1 @@
-"""Noisy measurements and their Parquet layout: the only thing that crosses the wall."""
+"""Noisy measurements and their Parquet files. They leave the wall, and everything after it works with them."""

@@ -1,4 +1,4 @@
-"""The answers that consecutive families need: those their parents' supports reach."""
+"""The answers that consecutive families need: those in which the nonzero cells of their parents count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,46 +6,47 @@ from typing import Protocol
 
 import numpy as np
 
-from tallyveil.kernels.family.answers import Booleans, list_answers, spread_answers
-from tallyveil.kernels.family.answers import Labels as Int32Array
-from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
+from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.family.answers import list_answers, spread_answers
+from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.universe.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyAnswers:
-    """Which answers of which queries F consecutive families of one geolevel need.
+    """For F consecutive families of one geolevel and Q queries, the answers that are needed.
 
     Attributes:
         geolevel: Geolevel of the children.
         queries: The Q measured query groups.
-        child_begin: Geounit of each family's first child; shape (F + 1,).
-        answers: Answer numbers, query after query, family after family, rising within a family.
-        begin: Where those of each query and family begin; shape (Q, F + 1).
-        columns: Column of each entry of the parents among its family's answers, -1: none; (Q, entries), int32.
-        value_begin: Where the values of each query and family begin; shape (Q, F + 1). The values of a family
-            are one row a child.
+        child_begin: Geounit of each family's first child, and one past the last child; shape (F + 1,).
+        answers: Answer numbers, ordered by query, then family; increasing within a family.
+        begin: Start of each query's and family's answers in `answers`; shape (Q, F + 1).
+        columns: For each entry of the parents, the position of its answer among its family's answers, or -1 for none;
+            int32, shape (Q, entries).
+        value_begin: Start of each query's and family's values; shape (Q, F + 1). The values of a family have one row
+            for each child.
     """
 
     geolevel: str
     queries: tuple[QueryGroup, ...]
-    child_begin: Int64Array
-    answers: Int64Array
-    begin: Int64Array
-    columns: Int32Array
-    value_begin: Int64Array
+    child_begin: Integers
+    answers: Integers
+    begin: Integers
+    columns: Int32s
+    value_begin: Integers
 
     @property
-    def widths(self) -> Int64Array:
-        """Answers of each query and family, shape (Q, F)."""
+    def widths(self) -> Integers:
+        """Number of answers for each query and family, shape (Q, F)."""
         return np.diff(self.begin, axis=1)
 
     @property
     def n_values(self) -> int:
-        """Number of values."""
+        """Total number of values."""
         return int(self.value_begin[-1, -1]) if len(self.queries) else 0
 
-    def addresses(self, query: int) -> tuple[Int64Array, Int64Array]:
+    def addresses(self, query: int) -> tuple[Integers, Integers]:
         """Geounit and answer of every value of one query, in order."""
         n = int(self.value_begin[query, -1] - self.value_begin[query, 0])
         geounits, answers = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -54,36 +55,36 @@ class FamilyAnswers:
 
 
 class MeasurementSource(Protocol):
-    """Where noisy answers come from: behind the wall on request, or files written earlier. Both agree exactly."""
+    """Where noisy answers come from: a measurer behind the wall, or files written earlier. Both give equal values."""
 
     def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
     ) -> NoisyMeasurements:
-        """Noisy values of the listed answers for geounits start..stop of a geolevel."""
+        """Noisy values of the listed answers for geounits start to stop - 1 of a geolevel."""
         ...
 
-    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
-        """Noisy values of the answers that families need, laid out as `wanted` says; all writable."""
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
+        """Noisy values of the answers that families need, in the layout of `wanted`. The array is writable."""
         ...
 
 
 def answers_on_support(
     geolevel: str,
     queries: Sequence[QueryGroup],
-    child_begin: Int64Array,
-    offsets: Int64Array,
-    cells: Int64Array,
-    settled: Booleans,
+    child_begin: Integers,
+    offsets: Integers,
+    cells: Integers,
+    settled: Bools,
 ) -> FamilyAnswers:
-    """The answers that the supports of consecutive families reach.
+    """The answers in which the nonzero cells of the parents of consecutive families count.
 
     Args:
         geolevel: Geolevel of the children.
-        queries: What is measured there.
-        child_begin: Geounit of each family's first child; shape (F + 1,).
-        offsets: Where each parent's entries begin among `cells`, from 0; shape (F + 1,).
-        cells: Cells where the parents have people.
-        settled: Families with nothing to estimate, which need no answers; shape (F,).
+        queries: The queries that are measured there.
+        child_begin: Geounit of each family's first child, and one past the last child; shape (F + 1,).
+        offsets: Start of each parent's entries in `cells`, from 0; shape (F + 1,).
+        cells: Cells where the parents' counts are not zero.
+        settled: Families in which nothing is estimated, so that they need no answers; shape (F,).
     """
     tables = answer_tables(queries, queries[0].n_cells if queries else 0)
     sizes = np.array([group.size for group in queries], dtype=np.int64)
@@ -94,14 +95,14 @@ def answers_on_support(
     return FamilyAnswers(geolevel, tuple(queries), child_begin, answers, begin, columns, value_begin)
 
 
-def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32Array:
-    """Answer that each cell of the schema counts in, -1: none; shape (Q, n_cells), int32."""
+def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32s:
+    """For each cell of the schema, the answer in which it counts, or -1 for none; int32, shape (Q, n_cells)."""
     cells = np.arange(n_cells, dtype=np.int64)
     return np.array([group.answers_of(cells) for group in queries], np.int32).reshape(len(queries), n_cells)
 
 
-def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Int64Array:
-    """Values of all answers wanted, asked for family by family: the specification of `measure_families`."""
+def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Integers:
+    """Values of all wanted answers, requested family by family. This is the specification of `measure_families`."""
     values = np.empty(wanted.n_values, np.int64)
     for q, group in enumerate(wanted.queries):
         for f in range(len(wanted.child_begin) - 1):

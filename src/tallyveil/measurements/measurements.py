@@ -1,11 +1,11 @@
-"""Noisy measurements: what crosses the wall."""
+"""Noisy measurements, as they leave the wall."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-Int64Array = NDArray[np.int64]
+from tallyveil.arrays import Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,16 +15,16 @@ class NoisyMeasurements:
     Attributes:
         geolevel: Name of the geolevel.
         query: Name of the query group.
-        first_geounit: Index of the geounit of row 0.
-        answers: Which answer of the query each column holds, ascending; shape (n_answers,).
-        values: True answer plus noise, may be negative; int64, shape (n_geounits, n_answers).
-        variances: Variance of the noise of each geounit's values, persons squared; shape (n_geounits,). Infinite
-            where a geounit is not measured: its values are 0 then and say nothing.
+        first_geounit: Index of the geounit in row 0.
+        answers: For each column, the number of its answer, ascending; shape (n_answers,).
+        values: True answer plus noise, possibly negative; int64, shape (n_geounits, n_answers).
+        variances: For each geounit, the variance of the noise of its values, in squared counts; shape (n_geounits,).
+            Unmeasured geounits have infinite variance, and their values are 0 and carry no information.
     """
 
     geolevel: str
     query: str
     first_geounit: int
-    answers: Int64Array
-    values: Int64Array
+    answers: Integers
+    values: Integers
     variances: NDArray[np.float64]

@@ -1,12 +1,17 @@
-"""Measurement files: Parquet anyone can read, in parts of bounded size.
+"""Measurement files: Parquet files that anyone can read, divided into parts of limited size.
 
-Layout: `measurements/<geolevel>/<query>/part-00000.parquet` with columns `geocode` (text), `values` (list of
-whole numbers, one an answer; int32, or int64 in a part where they do not fit) and `variance` (persons squared);
-`measurements/answers.parquet` names the answers. A geounit that has no share of the budget is not measured and absent.
-Where only the answers on the support are kept there is a column `answers` before `values`: the numbers of the
-answers, a list as long as that of the values. Geounits that needed no measurement are absent then.
-Folders are named as `tallyveil.storage.paths.file_name` says: the `*` of a query is a `.` there. Counts that were drawn
-on a lattice stand beside those of the queries, in `measurements/<geolevel>/integer-subspace.<query>.parquet`.
+Layout: `measurements/<geolevel>/<query>/part-00000.parquet` has three columns:
+- `geocode` (text);
+- `values` (a list of integers, one for each answer; int32, or int64 in a part where they do not fit);
+- `variance` (in squared counts).
+`measurements/answers.parquet` names the answers. A geounit without a share of the budget is not measured, and is
+absent.
+
+If only the answers on the support are kept, a column `answers` precedes `values`: for each geounit, the list of the
+numbers of its answers, of the same length. Geounits that needed no measurement are then absent too.
+
+Folder names follow `tallyveil.storage.paths.file_name`, so the `*` of a query becomes `.`. Counts drawn on a lattice
+are stored next to those of the queries, in `measurements/<geolevel>/integer-subspace.<query>.parquet`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,16 +23,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import StoreError
 from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
-from tallyveil.measurements.measurements import Int64Array, NoisyMeasurements
+from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
-from tallyveil.universe.counts import NarrowArray, narrow
+from tallyveil.universe.counts import narrow
 from tallyveil.universe.query_group import QueryGroup
 
 FOLDER = "measurements"
@@ -36,22 +42,22 @@ VALUES_PER_PART = 1 << 23
 
 
 def measurement_name(geolevel: str, query: str) -> str:
-    """Folder of the parts of one query's noisy answers, relative to the release folder."""
+    """Folder with the parts of one query's noisy answers, relative to the release folder."""
     return f"{FOLDER}/{file_name(geolevel)}/{file_name(query)}"
 
 
 def measurement_folder(root: Path, geolevel: str, query: str) -> Path:
-    """The same folder in a release folder."""
+    """The folder of `measurement_name` in a release folder."""
     return inside(root, *measurement_name(geolevel, query).split("/"))
 
 
 def drawn_name(geolevel: str, query: str) -> str:
-    """File of the noisy counts that were drawn on a lattice, relative to the release folder."""
+    """File of noisy counts drawn on a lattice, relative to the release folder."""
     return f"{FOLDER}/{file_name(geolevel)}/integer-subspace.{file_name(query)}.parquet"
 
 
 def drawn_path(root: Path, geolevel: str, query: str) -> Path:
-    """The same file in a release folder."""
+    """The file of `drawn_name` in a release folder."""
     return inside(root, *drawn_name(geolevel, query).split("/"))
 
 
@@ -63,10 +69,10 @@ def write_measurements(
     group: QueryGroup,
     metadata: Mapping[str, str],
 ) -> Iterator[int]:
-    """Measure every geounit of a geolevel for one query group and write it part by part.
+    """Measure every geounit of a geolevel for one query group, and write the values part by part.
 
     Yields:
-        Number of values finished after each part.
+        Number of values of each finished part.
     Raises:
         StoreError: a part cannot be written.
     """
@@ -87,21 +93,21 @@ def write_support_measurements(
     root: Path,
     part: int,
     wanted: FamilyAnswers,
-    values: Int64Array,
+    values: Integers,
     variances: NDArray[np.float64],
     spine: Spine,
     metadata: Mapping[str, str],
 ) -> None:
-    """Write the measurements that a chunk of families needed, one file a query.
+    """Write the measurements that a chunk of families needed, one file for each query.
 
     Args:
         root: Release folder.
         part: Number of the chunk.
-        wanted: Which answers of which geounits.
-        values: Noisy answers, laid out as `wanted` says.
+        wanted: The geounits and their answers.
+        values: Noisy answers, in the layout of `wanted`.
         variances: Variance of each query's noise in each geounit; shape (queries, geounits).
         spine: The hierarchy.
-        metadata: Tags of the files.
+        metadata: Metadata of the files.
     Raises:
         StoreError: a file cannot be written.
     """
@@ -124,22 +130,22 @@ def write_support_measurements(
         write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
 
 
-def _whole_numbers(values: Int64Array) -> type[pl.DataType]:
-    """Four bytes a value where they fit, as they nearly always do: files are smaller by a quarter, and read faster."""
+def _whole_numbers(values: Integers) -> type[pl.DataType]:
+    """int32 if the values fit, as they nearly always do; files are then a quarter smaller and faster to read."""
     limits = np.iinfo(np.int32)
     fits = not values.size or (limits.min <= values.min() and values.max() <= limits.max)
     return pl.Int32 if fits else pl.Int64
 
 
-def _lists(flat: Int64Array, lengths: Int64Array, kind: type[pl.DataType]) -> pl.Series:
-    """A column of lists from their joined values and their lengths."""
+def _lists(flat: Integers, lengths: Integers, kind: type[pl.DataType]) -> pl.Series:
+    """A column of lists, from their concatenated values and their lengths."""
     rows = pl.Series("row", np.repeat(np.arange(len(lengths)), lengths)).set_sorted()
     frame = pl.DataFrame({"row": rows, "value": pl.Series(flat).cast(kind)})
     return frame.group_by("row", maintain_order=True).agg("value")["value"]
 
 
 def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapping[str, str]) -> None:
-    """Write the dictionary of answers: one row an answer with its query, its number and its label."""
+    """Write the table of answers: one row for each answer, with its query, number and label."""
     frames = [
         pl.DataFrame(
             {
@@ -160,19 +166,19 @@ class _Stored:
     Where every answer was kept, `answers` is None: answer a of a measured geounit g is at offsets[g] + a.
     """
 
-    offsets: Int64Array
-    answers: Int64Array | None
+    offsets: Integers
+    answers: Integers | None
     values: NarrowArray
     variances: NDArray[np.float64]
 
-    def at(self, geounits: Int64Array, answers: Int64Array) -> Int64Array:
+    def at(self, geounits: Integers, answers: Integers) -> Integers:
         """Value of each pair of a geounit and an answer, where every answer was kept; 0 where it is not measured."""
         found = np.zeros(len(geounits), dtype=np.int64)
         measured = np.isfinite(self.variances[geounits])
         found[measured] = self.values[self.offsets[geounits[measured]] + answers[measured]]
         return found
 
-    def rows(self, start: int, stop: int, answers: Int64Array) -> Int64Array | None:
+    def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
         if self.answers is None:
             grid = np.repeat(np.arange(start, stop), len(answers)), np.tile(answers, stop - start)
@@ -191,7 +197,7 @@ class _Stored:
 
 
 class StoredMeasurements:
-    """Measurements read back from the files of a run; holds the queries of one geolevel at a time."""
+    """Measurements read from the files of a run. The queries of one geolevel are in memory at a time."""
 
     def __init__(self, root: Path, spine: Spine, shares: GeounitShares | None = None) -> None:
         """Open the measurements of a run.
@@ -199,7 +205,7 @@ class StoredMeasurements:
         Args:
             root: Release folder.
             spine: The spine that was measured.
-            shares: Shares of its geounits, where some are not measured (`read_shares`).
+            shares: Shares of its geounits, if some geounits are not measured (`read_shares`).
         """
         self._root = root
         self._spine = spine
@@ -208,12 +214,12 @@ class StoredMeasurements:
         self._loading = Lock()
 
     def measure(
-        self, geolevel: str, query: str, start: int, stop: int, answers: Int64Array
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
     ) -> NoisyMeasurements:
-        """Noisy values as written; same signature and same values as the source that wrote them.
+        """Noisy values as written, with the signature and the values of the source that wrote them.
 
         Raises:
-            StoreError: the files are absent, of another geography, or do not hold these answers.
+            StoreError: the files are missing, belong to another geography, or do not contain these answers.
         """
         stored = self._load(geolevel, query)
         values = stored.rows(start, stop, answers)
@@ -226,7 +232,7 @@ class StoredMeasurements:
             )
         return NoisyMeasurements(geolevel, query, start, answers, values, stored.variances[start:stop])
 
-    def measure_families(self, wanted: FamilyAnswers) -> Int64Array:
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
         stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
         if any(one.answers is not None for one in stored):
@@ -284,14 +290,14 @@ class StoredMeasurements:
         return np.ones(self._spine.n_geounits(level), dtype=np.bool_)
 
 
-def _joined_lists(column: pl.Series) -> Int64Array:
+def _joined_lists(column: pl.Series) -> Integers:
     return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
 
 
 def _frame(measured: NoisyMeasurements, geocodes: Geocodes) -> pl.DataFrame:
     kept = np.flatnonzero(np.isfinite(measured.variances))
     own = measured.values[kept]
-    # A series of no rows has no shape.
+    # A polars series without rows cannot be reshaped.
     values = pl.Series("values", own.ravel()).reshape(own.shape) if len(kept) else pl.Series([])
     return pl.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Exact integer noise at addresses: certified laws, inversion tables, one keyed source."""
+"""Exact integer noise: certified probability laws, inversion tables, and one keyed source with an address per draw."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The source brings the compiler along; planning needs the laws only and should start at once.
+    # The source imports the compiler. Planning needs only the laws and should start at once.
     if name == "NoiseSource":
         from tallyveil.noise.source import NoiseSource
 

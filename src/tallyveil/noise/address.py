@@ -1,30 +1,36 @@
 """The 128-bit addresses of noise. This layout is a stability contract.
 
-The draw at (geolevel, query, geounit, answer) is a pure function of these four numbers, the key and the law.
-An address is 16 bytes, two 64-bit words, each little endian:
-
+The draw at (geolevel, query, geounit, answer) is a pure function of these four numbers, the key and the law. An address
+is 16 bytes: two 64-bit words, each little endian.
     bytes 0 to 7     low word, by kind (below)
     bytes 8 to 15    high word:  kind 4 bits | geolevel 8 | query 16 | geounit 36    (kind on top)
+    bytes 0 to 7     low word; its meaning depends on the kind (below)
+    bytes 8 to 15    high word:  kind 4 bits | geolevel 8 | query 16 | geounit 36    (the kind in the highest bits)
 
     kind 0, cells        low word = block, where block = answer // 8.
-                         AES-256 of the address is 8 lanes of 16 bits, each little endian, in byte order;
-                         lane answer % 8 holds the first 16 binary digits of the answer's uniform number.
+                         The AES-256 encryption of the address is 8 lanes of 16 bits, each little endian, in byte order.
+                         Lane answer % 8 holds the first 16 binary digits of the answer's uniform number.
     kind 1, refinement   low word = answer << 16 | pair.
-                         AES-256 of the address is 2 words of 64 bits, each little endian, in byte order;
-                         they are the digits 2 pair and 2 pair + 1 (counted in 64s) after the first 16.
-    kind 2, numbers      low word = site // 2. The geounit is the number of a draw of a vector.
-                         AES-256 of the address is 2 words of 64 bits, each little endian, in byte order;
-                         word site % 2 holds the first 64 binary digits of the uniform number of the site.
+                         The AES-256 encryption is 2 words of 64 bits, each little endian, in byte order.
+                         They are groups 2 pair and 2 pair + 1 of 64 digits, counted from the digit after the first 16.
+    kind 2, numbers      low word = site // 2. The field geounit holds the number of a draw of a vector.
+                         The AES-256 encryption is 2 words of 64 bits, each little endian, in byte order.
+                         Word site % 2 holds the first 64 binary digits of the uniform number of the site.
     kind 3, digits       low word = site << 16 | pair.
-                         Words as in kind 1: digits 2 pair and 2 pair + 1 (counted in 64s) after the first 64.
+                         As kind 1: groups 2 pair and 2 pair + 1 of 64 digits, counted from the digit after the first
+                             64.
     kinds 4 to 14        reserved.
-    kind 15, chains      of Markov chains; laid out in `tallyveil.subspace.mcmc_stream`.
+    kind 15, chains      Markov chains; `tallyveil.subspace.mcmc_stream` gives the layout.
 
-Every address is encrypted once in its own right (the electronic codebook), so no state, order or chunking
-enters. Golden vectors in the tests hold this layout fixed.
+Every address is encrypted by itself (the electronic codebook mode), so no state, order or chunking has an effect.
+Golden vectors in the tests fix this layout.
 
-Security: distinct inputs of a block cipher never collide, unlike those of a random function. What tells the
-two apart is bounded by q**2 / 2**129 for q blocks: 2**-67 for the 2**31 blocks of a national run.
+Worked case: answer 11 is in block 11 // 8 = 1, lane 11 % 8 = 3. Its first 16 digits are bytes 6 and 7 of the encryption
+of the address (kind 0, block 1).
+
+Security: distinct inputs of a block cipher never give equal outputs, but those of a random function can. This
+difference gives an observer of q blocks an advantage of at most q**2 / 2**129 in telling the two apart. It is 2**-67
+for the 2**31 blocks of a national run.
 """
 
 import struct
@@ -41,7 +47,7 @@ NUMBERS: Final = 2
 DIGITS: Final = 3
 
 LANES: Final = 8
-"""Draws in one encrypted block."""
+"""Number of draws in one encrypted block."""
 
 GEOLEVEL_BITS: Final = 8
 QUERY_BITS: Final = 16
@@ -52,11 +58,11 @@ SITE_BITS: Final = 48
 
 
 def high_word(kind: int, geolevel: int, query: int) -> np.uint64:
-    """The high word of an address, with zeros where the geounit goes.
+    """The high word of an address, with zeros in the field of the geounit.
 
     Raises:
-        GeographyError: geolevel is not in 0..255.
-        SchemaError: query is not in 0..65535.
+        GeographyError: the geolevel is not in 0..255.
+        SchemaError: the query is not in 0..65535.
     """
     if not 0 <= geolevel < 1 << GEOLEVEL_BITS:
         raise GeographyError(
@@ -76,7 +82,7 @@ def checked_geounits(geounits: range | npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Geounit numbers as a contiguous int64 array.
 
     Raises:
-        GeographyError: not a flat list of whole numbers in 0..2**36 - 1.
+        GeographyError: the numbers are not a flat list of integers in 0..2**36 - 1.
     """
     if isinstance(geounits, range):
         geounits = np.arange(geounits.start, geounits.stop, geounits.step, dtype=np.int64)
@@ -87,7 +93,7 @@ def checked_answers(answers: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Answer numbers as a contiguous int64 array.
 
     Raises:
-        SchemaError: not a flat list of whole numbers in 0..2**48 - 1.
+        SchemaError: the numbers are not a flat list of integers in 0..2**48 - 1.
     """
     return _checked(answers, "answers", ANSWER_BITS, SchemaError)
 

@@ -1,8 +1,11 @@
 """Ball arithmetic: numbers that carry a proved error bound.
 
-A ball is a midpoint and a radius that is certain to contain the true number. Whatever the working precision,
-the containment holds; precision only decides how narrow the ball is. So every answer taken from a ball here
-is either proved or refused.
+A ball is a midpoint and a radius. Each operation returns a ball that certainly contains the true result, at any working
+precision; a higher precision only makes the ball smaller. So a question about the true number (its floor, its size) is
+either answered with proof from the ball, or refused because the ball is too wide.
+
+Worked case: the ball 2.999 +- 0.002 leaves open whether the floor is 2 or 3, so `certified_floor` returns None. At a
+higher precision the ball may become 2.9994 +- 0.0001, which proves the floor 2.
 """
 
 import threading
@@ -16,19 +19,19 @@ from flint import arb, ctx, fmpq
 from tallyveil.errors import SolverError
 
 MAX_PRECISION: Final = 1 << 16
-"""Bits of working precision above which a number is reported as undecidable."""
+"""Largest working precision in bits. If it does not decide a question, an error is raised."""
 
 _FLOAT_BITS: Final = 48
 _SMALLEST_FLOAT_EXPONENT: Final = -1080
 
-# The library keeps one precision for the whole process. The lock does not protect correctness (a ball is
-# right at any precision) but keeps a thread from narrowing or widening another one's balls midway.
+# The library has one working precision for the whole process. Balls are correct at any precision. The lock only
+# prevents one thread from changing the width of another thread's balls during a computation.
 _PRECISION_LOCK: Final = threading.RLock()
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Work at `bits` bits inside the block; one thread at a time."""
+    """Use a working precision of `bits` bits inside the block; only one thread at a time can be in such a block."""
     with _PRECISION_LOCK, ctx.workprec(bits):
         yield
 
@@ -44,12 +47,12 @@ def power_of_two(exponent: int) -> arb:
 
 
 def between_zero_and(bound: arb) -> arb:
-    """A ball that contains the whole interval from zero to `bound` (which must not be negative)."""
+    """A ball that contains the whole interval from zero to `bound`, which must not be negative."""
     return bound * arb(0.5, 0.5)
 
 
 def certified_floor(ball: arb) -> int | None:
-    """The floor of the number inside `ball`, if it is certain and the number is certainly no integer."""
+    """The floor of the number in `ball`, or None unless the floor is certain and the number certainly no integer."""
     floor = ball.floor().unique_fmpz()
     if floor is None or not ball > floor:
         return None
@@ -57,10 +60,10 @@ def certified_floor(ball: arb) -> int | None:
 
 
 def certified_float(ball: arb) -> float:
-    """The number inside `ball` as a float, relative error below 2**-47 (or below 2**-1079 absolute).
+    """The number in `ball` as a float, with relative error below 2**-47 (or absolute error below 2**-1079).
 
     Raises:
-        SolverError: the ball is too wide for that.
+        SolverError: the ball is too wide.
     """
     if ball.abs_upper() < power_of_two(_SMALLEST_FLOAT_EXPONENT):
         return 0.0

@@ -1,7 +1,7 @@
-"""The two shapes of a request for noise: whole rows of a dense array, and scattered addresses.
+"""The two forms of a request for noise: whole rows of a dense array, and scattered addresses.
 
-Both write addresses, look the bits up, and write the refinement addresses of what stayed undecided, a chunk
-of blocks at a time; `NoiseSource` runs the chunks.
+Both forms do the same three things for a chunk of blocks: write the addresses, look up the encrypted bits, and write
+the refinement addresses of the draws that remain undecided. `NoiseSource` runs the chunks.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.kernels.address import (
     dense_addresses,
     dense_refinement,
@@ -21,15 +22,13 @@ from tallyveil.noise.address import LANES
 from tallyveil.noise.keystream import Workspace
 from tallyveil.noise.table import InversionTable
 
-Integers = npt.NDArray[np.int64]
-
 
 class Draws(Protocol):
-    """Draws in a fixed order, in blocks of up to 8, with a flat output."""
+    """Draws in a fixed order, in blocks of up to 8 draws, with a flat output array."""
 
     @property
     def n_blocks(self) -> int:
-        """Blocks to encrypt in all."""
+        """Number of blocks to encrypt in total."""
 
     @property
     def add(self) -> bool:
@@ -37,29 +36,29 @@ class Draws(Protocol):
 
     @property
     def out(self) -> npt.NDArray[Any]:
-        """Flat output."""
+        """The flat output array."""
 
     def write_addresses(self, work: Workspace, first: int, n_blocks: int) -> None:
-        """Address blocks first..first + n_blocks."""
+        """Write the addresses of blocks first to first + n_blocks - 1."""
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
-        """Look the encrypted blocks up; returns how many draws stay undecided, listed in work.positions."""
+        """Look the encrypted blocks up. Returns the number of undecided draws, which are listed in work.positions."""
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
-        """Address the refinement words of the undecided draws at `places` of the output."""
+        """Write the refinement addresses of the undecided draws at `places` of the output."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DenseDraws:
-    """All answers of each geounit; every row begins a block of its own.
+    """All answers of each geounit. Every row starts with a new block.
 
     Attributes:
-        high: High word of the cells' addresses, without geounit.
-        refined_high: The same of the refinement addresses.
+        high: High word of the cells' addresses, without the geounit.
+        refined_high: High word of the refinement addresses, without the geounit.
         geounits: int64 [rows].
-        n_answers: Answers in a row.
-        out: Flat, [rows * n_answers].
-        add: Add to `out` instead of storing.
+        n_answers: Number of answers in a row.
+        out: Flat array [rows * n_answers].
+        add: Whether to add to `out` instead of storing.
     """
 
     high: np.uint64
@@ -75,11 +74,11 @@ class DenseDraws:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks to encrypt in all."""
+        """Number of blocks to encrypt in total."""
         return self.geounits.size * self._per_geounit
 
     def write_addresses(self, work: Workspace, first: int, n_blocks: int) -> None:
-        """Address blocks first..first + n_blocks."""
+        """Write the addresses of blocks first to first + n_blocks - 1."""
         dense_addresses(self.high, self.geounits, self._per_geounit, first, n_blocks, work.cells.addresses)
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
@@ -97,7 +96,7 @@ class DenseDraws:
         )
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
-        """Address the refinement words of the undecided draws at `places` of the output."""
+        """Write the refinement addresses of the undecided draws at `places` of the output."""
         dense_refinement(
             self.refined_high,
             self.geounits,
@@ -112,11 +111,11 @@ class DenseDraws:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScatteredDraws:
-    """One answer of one geounit at a time, each with a block of its own.
+    """Draws of one answer of one geounit at a time, each in its own block.
 
     Attributes:
-        high: High word of the cells' addresses, without geounit.
-        refined_high: The same of the refinement addresses.
+        high: High word of the cells' addresses, without the geounit.
+        refined_high: High word of the refinement addresses, without the geounit.
         geounits: int64 [n].
         answers: int64 [n].
         out: [n].
@@ -130,16 +129,16 @@ class ScatteredDraws:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks to encrypt in all."""
+        """Number of blocks to encrypt in total."""
         return self.geounits.size
 
     @property
     def add(self) -> bool:
-        """Never: scattered draws are stored."""
+        """Always false: scattered draws are stored."""
         return False
 
     def write_addresses(self, work: Workspace, first: int, n_blocks: int) -> None:
-        """Address blocks first..first + n_blocks."""
+        """Write the addresses of blocks first to first + n_blocks - 1."""
         scattered_addresses(self.high, self.geounits, self.answers, first, n_blocks, work.cells.addresses)
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
@@ -156,7 +155,7 @@ class ScatteredDraws:
         )
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
-        """Address the refinement words of the undecided draws at `places` of the output."""
+        """Write the refinement addresses of the undecided draws at `places` of the output."""
         scattered_refinement(
             self.refined_high,
             self.geounits,

@@ -1,4 +1,4 @@
-"""Keys of 32 bytes: fresh ones, ones bound to inputs, and insecure ones for tests."""
+"""Keys of 32 bytes: random ones, ones derived from a key and digests, and insecure ones for tests."""
 
 import hashlib
 import hmac
@@ -9,18 +9,18 @@ from tallyveil.errors import ConfigError
 
 KEY_BYTES: Final = 32
 NOISE_LAW: Final = 1
-"""Raise it with every change after which a key and an address give another number: a run that was started under one
-number is never continued under another."""
+"""Version of the map from key and address to noise. Increase it with every change of that map.
+A run is never continued under another version."""
 
 _DERIVE_LABEL: Final = b"tallyveil/derive-key/1"
 _INSECURE_LABEL: Final = b"tallyveil/insecure-key/1"
 
 
 def require_key(key: bytes, name: str) -> None:
-    """Refuse anything that is not 32 bytes. The message never shows the key.
+    """Refuse anything that is not 32 bytes. The message does not show the key.
 
     Raises:
-        ConfigError: wrong type or length.
+        ConfigError: the type or the length is wrong.
     """
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         length = f"of {len(key)} bytes" if isinstance(key, bytes) else "that is not bytes"
@@ -31,25 +31,24 @@ def require_key(key: bytes, name: str) -> None:
 
 
 def new_run_key() -> bytes:
-    """32 fresh bytes from the operating system's random generator. Confidential."""
+    """32 random bytes from the operating system. Confidential."""
     return os.urandom(KEY_BYTES)
 
 
 def derive_key(run_key: bytes, purpose: str, *digests: bytes) -> bytes:
     """A key for one purpose, bound to digests (of the input, of the plan) by HMAC-SHA256.
 
-    Each part is preceded by its length in bytes (8 bytes, little endian), so no two lists of parts are
-    authenticated as the same message. Changed data or a changed plan gives an unrelated key, hence
-    unrelated noise.
+    Each part of the message is preceded by its length in bytes (8 bytes, little endian), so different lists of parts
+    are different messages. Changed data or a changed plan therefore gives an unrelated key and unrelated noise.
 
     Args:
         run_key: 32 bytes. Confidential.
-        purpose: What the key is for, such as "measure".
-        digests: What it is bound to, in an order the caller keeps.
+        purpose: Short name of the key's purpose, such as "measure".
+        digests: Digests that the key is bound to. Their order matters.
     Returns:
         32 bytes. Confidential.
     Raises:
-        ConfigError: run_key is not 32 bytes, or purpose is empty.
+        ConfigError: run_key is not 32 bytes, or the purpose is empty.
     """
     require_key(run_key, "derive_key: run_key")
     if not purpose:
@@ -61,8 +60,8 @@ def derive_key(run_key: bytes, purpose: str, *digests: bytes) -> bytes:
 
 
 def insecure_key(text: str) -> bytes:
-    """A key anyone can compute from `text`: for tests and examples only.
+    """A key that anyone can compute from `text`, for tests and examples only.
 
-    Privacy: none. Noise from this key hides nothing; mark every output it touches.
+    Privacy: none. Noise from this key protects nobody. Mark every output that uses it.
     """
     return hashlib.sha256(_INSECURE_LABEL + text.encode()).digest()

@@ -1,4 +1,4 @@
-"""Buffers in which addresses become random bits, for one call at a time."""
+"""Buffers in which addresses are encrypted into random bits, for one call at a time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,14 +13,14 @@ from tallyveil.noise.address import LANES, PAIR_BITS, pack_address
 BLOCK_BYTES: Final = 16
 
 CHUNK_BLOCKS: Final = 1 << 14
-"""Blocks encrypted at a time: addresses and bits take 256 KiB each and stay in cache."""
+"""Number of blocks encrypted at a time. Addresses and bits take 256 KiB each, and stay in cache."""
 
 REFINED_BLOCKS: Final = 1 << 12
-"""Undecided draws refined at a time."""
+"""Number of undecided draws that are refined at a time."""
 
 
 class Keystream:
-    """An encryptor and its two buffers.
+    """An encryptor with its input and output buffers.
 
     Attributes:
         addresses: uint64 [2 n], input: low and high word of each address.
@@ -33,7 +33,7 @@ class Keystream:
     def __init__(self, encryptor: CipherContext, n_blocks: int) -> None:
         self._encryptor = encryptor
         self.addresses: npt.NDArray[np.uint64] = np.empty(2 * n_blocks, dtype=np.uint64)
-        # update_into asks for room for all but one byte of a further block.
+        # update_into requires room for one byte less than a further block.
         room: npt.NDArray[np.uint64] = np.empty(2 * n_blocks + 2, dtype=np.uint64)
         self.words = room[: 2 * n_blocks]
         self.lanes = self.words.view(np.uint16)
@@ -41,14 +41,14 @@ class Keystream:
         self._output = room.data.cast("B")
 
     def encrypt(self, n_blocks: int) -> None:
-        """Turn the first `n_blocks` addresses into bits."""
+        """Encrypt the first `n_blocks` addresses into bits."""
         size = n_blocks * BLOCK_BYTES
         written = self._encryptor.update_into(self._input[:size], self._output[: size + BLOCK_BYTES - 1])
         if written != size:
             raise SolverError(f"The cipher wrote {written} bytes, wanted {size}. Reinstall `cryptography`.")
 
     def words_at(self, low: int, high: int) -> Iterator[int]:
-        """All words of one refinement address, given that of its first pair."""
+        """All words of one draw's refinement, given the address of its first pair."""
         for pair in range(1 << PAIR_BITS):
             block = self._encryptor.update(pack_address(low + pair, high))
             yield int.from_bytes(block[:8], "little")
@@ -56,14 +56,14 @@ class Keystream:
 
 
 class Workspace:
-    """What one call of a NoiseSource works in: about 1.8 MiB, of which it mostly touches 0.6.
+    """The buffers of one call of a NoiseSource: about 1.8 MiB, of which 0.6 MiB are mostly used.
 
     Attributes:
         cells: Keystream of the first 16 bits of each draw.
-        refinement: Keystream of the words of undecided draws.
-        positions: int64, places of the draws that the table left undecided.
-        refined_cells: uint16, their first 16 bits, a batch at a time.
-        still_open: int64, which of a batch stay undecided after one word.
+        refinement: Keystream of the further words of undecided draws.
+        positions: int64, output positions of the draws that the table leaves undecided.
+        refined_cells: uint16, the first 16 bits of these draws, one batch at a time.
+        still_open: int64, the draws of a batch that remain undecided after one word.
     """
 
     __slots__ = ("cells", "positions", "refined_cells", "refinement", "still_open")

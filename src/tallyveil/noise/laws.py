@@ -1,7 +1,20 @@
-"""Laws of integer noise, with certified distribution functions.
+"""Probability laws of integer noise, with certified distribution functions.
 
-Both laws are symmetric around zero with full support on the integers. All their numbers come from ball
-arithmetic (`tallyveil.noise.balls`): what they return is proved, never merely close.
+Problem. Wanted are proved binary digits of P(X <= j), for a law that is symmetric around zero with support on all
+integers. Both laws have one exact parameter: variance v of the discrete Gaussian, scale s of the discrete Laplace.
+
+Steps. Tail probabilities P(X >= x) are computed in ball arithmetic (`tallyveil.noise.balls`), so each result is an
+interval that certainly contains the true number.
+- Gaussian: weights exp(-x**2 / 2v), divided by their sum Z over the integers. The tail of 1 is (1 - 1 / Z) / 2, and
+each
+  further tail subtracts one weight. Z and the variance come from a quickly converging sum (`_lattice_sums`).
+- Laplace: with r = exp(-1 / s), P(X >= x) = r**x / (1 + r).
+
+Stopping rule. If a ball does not decide a digit, the working precision doubles, up to MAX_PRECISION bits; then an error
+is raised.
+
+Worked case. For the Laplace law with s = 1, r = 0.3679, so P(X >= 1) = 0.3679 / 1.3679 = 0.2689. By symmetry
+P(X <= -1) = 0.2689 too, and P(X = 0) = 1 - 2 x 0.2689 = 0.4621.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +38,8 @@ from tallyveil.noise.balls import (
 )
 
 SMALLEST_PARAMETER: Final = Fraction(1, 250)
-"""Below it noise is zero but once in 10**54 draws, which is no noise, and its variance leaves the range of floats."""
+"""Below this parameter, noise differs from zero at most about once in 10**54 draws, and the variance could leave the
+range of floats."""
 LARGEST_VARIANCE: Final = Fraction(10**10)
 LARGEST_SCALE: Final = Fraction(10**5)
 
@@ -48,20 +62,20 @@ def _checked_parameter(law: str, name: str, value: object, largest: Fraction) ->
 
 
 def _approximately(value: Fraction) -> str:
-    """A number of any size, which a float may not hold."""
+    """The number in short form; it may be too large or too small for a float."""
     digits = len(str(value.numerator)) - len(str(value.denominator))
     return f"{float(value):.6g}" if abs(digits) < 300 else f"10**{digits}"
 
 
 class IntegerLaw(ABC):
-    """A law on the integers, symmetric around zero, whose distribution function is certified."""
+    """A law on the integers that is symmetric around zero, with a certified distribution function."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def _guard_bits(self) -> int:
-        """Extra working precision that makes up for rounding in `_tails`."""
+        """Extra working precision that compensates for rounding in `_tails`."""
 
     @abstractmethod
     def _tails(self, unit: arb) -> Iterator[arb]:
@@ -69,22 +83,22 @@ class IntegerLaw(ABC):
 
     @abstractmethod
     def _tail_bound(self, x: int) -> arb:
-        """A ball that contains some upper bound of P(X >= x), for x >= 1; quick for any x."""
+        """A ball that contains some upper bound of P(X >= x), for x >= 1. It takes little time for any x."""
 
     @abstractmethod
     def _probability(self, x: int) -> arb:
-        """P(X = x) at the current precision, good relative accuracy."""
+        """P(X = x) at the current precision, with good relative accuracy."""
 
     @abstractmethod
     def _variance(self) -> arb:
-        """The variance at the current precision, good relative accuracy."""
+        """The variance at the current precision, with good relative accuracy."""
 
     def _tail(self, x: int, unit: arb) -> arb:
         """unit * P(X >= x) for x >= 1."""
         return next(islice(self._tails(unit), x - 1, None))
 
     def cdf(self, j: int, bits: int = 64) -> arb:
-        """P(X <= j) as a ball, computed with `bits` bits plus a guard. Time grows with abs(j)."""
+        """P(X <= j) as a ball, computed with `bits` bits plus a guard. The time grows with abs(j)."""
         with precision(bits + self._guard_bits):
             if j < 0:
                 return self._tail(-j, arb(1))
@@ -94,7 +108,7 @@ class IntegerLaw(ABC):
         """Certified floor of 2**bits * P(X >= x), for x >= 1.
 
         Raises:
-            SolverError: undecided at MAX_PRECISION bits (the number would have to be an integer).
+            SolverError: MAX_PRECISION bits do not decide the floor (the number would have to be an integer).
         """
         if self.tail_is_below(x, bits):
             return 0
@@ -111,16 +125,16 @@ class IntegerLaw(ABC):
         )
 
     def tail_is_below(self, x: int, bits: int) -> bool:
-        """Whether P(X >= x) < 2**-bits is proved by the quick bound, for x >= 1."""
+        """Whether the quick bound proves P(X >= x) < 2**-bits, for x >= 1."""
         with precision(64 + self._guard_bits):
             return bool(self._tail_bound(x) < power_of_two(-bits))
 
     def tail_floors(self, bits: int, least: int) -> list[int]:
-        """Certified floors of 2**bits * P(X >= x) for x = 1, 2, ..., ending with the first below `least`.
+        """Certified floors of 2**bits * P(X >= x) for x = 1, 2, ..., up to the first floor below `least`.
 
         Args:
-            bits: Binary digits kept.
-            least: At least 1.
+            bits: Number of binary digits.
+            least: The limit, 1 or more.
         """
         floors: list[int] = []
         with precision(bits + self._guard_bits):
@@ -134,21 +148,22 @@ class IntegerLaw(ABC):
         return floors
 
     def floor_bits(self, j: int, bits: int) -> int:
-        """Certified floor of 2**bits * P(X <= j): the first `bits` binary digits of the boundary of j.
+        """Certified floor of 2**bits * P(X <= j): the first `bits` binary digits of the upper boundary of outcome j.
 
         Raises:
-            SolverError: undecided at MAX_PRECISION bits.
+            SolverError: MAX_PRECISION bits do not decide the floor.
         """
         if j < 0:
             return self.tail_floor(-j, bits)
-        # floor(N (1 - t)) = N - 1 - floor(N t), because tail_floor has proved that N t is no integer.
+        # floor(N (1 - t)) = N - 1 - floor(N t), because tail_floor has proved that N t is not an integer.
         return (1 << bits) - 1 - self.tail_floor(j + 1, bits)
 
     def margin(self, confidence: Fraction) -> int:
         """Smallest m with P(abs(X) <= m) >= confidence: the exact two-sided quantile.
 
         Raises:
-            BudgetError: confidence is no Fraction, or not in [0, 1).
+            BudgetError: the confidence is not a Fraction, or not in [0, 1).
+            SolverError: MAX_PRECISION bits do not decide which m is the smallest.
         """
         if not isinstance(confidence, Fraction) or not 0 <= confidence < 1:
             raise BudgetError(
@@ -182,17 +197,17 @@ class IntegerLaw(ABC):
             return self._probability(x)
 
     def probability(self, x: int) -> float:
-        """P(X = x); relative error below 2**-47, or 0.0 where a float cannot hold it."""
+        """P(X = x), with relative error below 2**-47, or 0.0 if it is too small for a float."""
         with precision(_FLOAT_PRECISION + self._guard_bits):
             return certified_float(self._probability(x))
 
     def variance_float(self) -> float:
-        """The true variance of the law; relative error below 2**-47."""
+        """The variance of the law itself, with relative error below 2**-47."""
         with precision(_FLOAT_PRECISION + self._guard_bits):
             return certified_float(self._variance())
 
     def standard_deviation(self) -> float:
-        """The true standard deviation of the law; relative error below 2**-47."""
+        """The standard deviation of the law itself, with relative error below 2**-47."""
         with precision(_FLOAT_PRECISION + self._guard_bits):
             return certified_float(self._variance().sqrt())
 
@@ -202,11 +217,11 @@ class DiscreteGaussian(IntegerLaw):
     """P(X = x) proportional to exp(-x**2 / (2 variance)) on the integers.
 
     Attributes:
-        variance: The parameter, counts squared; an exact Fraction from 1/250 to 1e10. The variance of the
-            law itself is slightly smaller (`variance_float`), noticeably so only below 1.
+        variance: The parameter, in counts squared; an exact Fraction from 1/250 to 1e10. The variance of the law itself
+            is slightly smaller (`variance_float`), noticeably so only for parameters below 1.
 
     Raises:
-        BudgetError: the parameter is no Fraction or lies outside the range.
+        BudgetError: the parameter is not a Fraction or lies outside the range.
 
     Source: Canonne, Kamath, Steinke 2020, Definition 1.
     """
@@ -218,15 +233,15 @@ class DiscreteGaussian(IntegerLaw):
 
     @property
     def _guard_bits(self) -> int:
-        # Weights come from a product of products: relative error grows with x**2, and x stays within
-        # a modest multiple of the standard deviation.
+        # Weights are computed as products of products, so their relative error grows with x**2. The largest x used is
+        # a moderate multiple of the standard deviation.
         return 64 + 2 * (int(self.variance) + 1).bit_length()
 
     def _lattice_sums(self) -> tuple[arb, arb]:
-        """(Z, variance): sum of exp(-x**2 / 2v) over the integers, and the variance of the law.
+        """(Z, variance): the sum of exp(-x**2 / 2v) over the integers, and the variance of the law.
 
-        By Poisson summation Z = sqrt(2 pi v) * sum of exp(-2 pi**2 v k**2). The side that converges at once
-        is summed; the variance is 2 v**2 times the logarithmic derivative of Z.
+        By Poisson summation, Z = sqrt(2 pi v) * (sum of exp(-2 pi**2 v k**2) over the integers k). The sum that
+        converges faster is computed. The variance is 2 v**2 times the logarithmic derivative of Z by v.
         """
         v = rational(self.variance)
         if self.variance <= Fraction(1, 2):
@@ -252,7 +267,7 @@ class DiscreteGaussian(IntegerLaw):
             ratio = ratio * step
 
     def _tail_bound(self, x: int) -> arb:
-        # From x on, each weight is at most exp(-(2 x + 1) / 2v) times the one before.
+        # Beyond x, each weight is at most exp(-(2 x + 1) / 2v) times the previous one.
         return self._probability(x) / (1 - (-(2 * x + 1) / (2 * rational(self.variance))).exp())
 
     def _probability(self, x: int) -> arb:
@@ -268,10 +283,10 @@ class DiscreteLaplace(IntegerLaw):
     """P(X = x) proportional to exp(-abs(x) / scale) on the integers: the two-sided geometric law.
 
     Attributes:
-        scale: Counts; an exact Fraction from 1/250 to 1e5.
+        scale: The parameter, in counts; an exact Fraction from 1/250 to 1e5.
 
     Raises:
-        BudgetError: the parameter is no Fraction or lies outside the range.
+        BudgetError: the parameter is not a Fraction or lies outside the range.
 
     Source: Ghosh, Roughgarden, Sundararajan 2012, Definition 2.1, with alpha = exp(-1 / scale).
     """
@@ -314,8 +329,8 @@ Law = DiscreteGaussian | DiscreteLaplace
 def _quick_sums(rate: arb) -> tuple[arb, arb]:
     """Sums over k >= 1 of exp(-rate k**2) and of k**2 exp(-rate k**2), for rate >= 1.
 
-    The remainder is enclosed: from one k to the next a term of either sum shrinks at least by the factor
-    4 exp(-3) < 1/2, so what is left out is at most twice the first term left out.
+    The result includes a bound on the omitted terms. From one k to the next, a term of either sum shrinks at least by
+    the factor 4 exp(-3) < 1/2, so the omitted terms sum to at most twice the first omitted term.
     """
     total, moment = arb(0), arb(0)
     smallest = power_of_two(-MAX_PRECISION)

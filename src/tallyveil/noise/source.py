@@ -1,7 +1,19 @@
 """Noise as a pure function of key, law and address.
 
-Nothing here has a state that draws advance. Asking twice gives the same noise twice, and any chunking, order
-or number of workers gives the same noise: see `tallyveil.noise.address` for the layout that holds this fixed.
+Drawing changes no internal state. Repeating a request gives the same noise, and so does any chunking, order or number
+of workers. `tallyveil.noise.address` gives the layout that fixes this.
+
+Problem. Wanted is one integer with exactly the law, for each address (geolevel, query, geounit, answer).
+
+Steps, for a chunk of addresses:
+1. Write the 16-byte addresses and encrypt them with AES-256. The encryption of an address is the first part of the
+   binary digits of a uniform number U.
+2. Look U up in the law's inversion table. Most draws are decided here.
+3. Encrypt the refinement addresses of the remaining draws, which gives 64 more digits, and compare again.
+4. For the few draws still undecided, read further digits and compare them with boundaries in ball arithmetic.
+
+Stopping rule. Steps 2 to 4 end when the digits of U differ from those of the nearest boundaries.
+`tallyveil.noise.table` describes the comparison and gives a worked case.
 """
 
 import sys
@@ -36,20 +48,20 @@ from tallyveil.noise.laws import Law
 from tallyveil.noise.table import InversionTable
 
 TABLES_KEPT: Final = 128
-"""Inversion tables one source keeps, 0.4 MiB each for common laws; the oldest goes first."""
+"""Number of inversion tables that a source keeps (0.4 MiB each for common laws); the oldest is removed first."""
 
 
 class NoiseSource:
     """Exact integer noise at addresses (geolevel, query, geounit, answer), from a key of 32 bytes.
 
-    A table is certified the first time a law is met. Calls from several threads are safe and run side by
-    side: each works in a workspace of its own, taken from a pool that the source keeps.
+    An inversion table is certified when its law is first used. Several threads may call the same source at the same
+    time. Each call uses its own workspace, from a pool that the source keeps.
 
-    The law is no part of the address. One address must meet one law only, which holds because the key is
-    bound to the plan that fixes the laws (`derive_key`): two laws at one address would share their bits.
+    The law is not part of the address. Each address must be used with one law only, because two laws at one address
+    would share their random bits. This holds because the key is bound to the plan, which fixes the laws (`derive_key`).
 
-    Privacy: whoever holds the key can subtract the noise. It is shown by no message and no `repr`, and a
-    source refuses to be pickled.
+    Privacy: whoever has the key can subtract the noise. No message and no `repr` shows it, and a source cannot be
+    pickled.
 
     Raises:
         ConfigError: the key is not 32 bytes, or the machine is not little endian.
@@ -61,7 +73,8 @@ class NoiseSource:
         require_key(key, "NoiseSource: key")
         if sys.byteorder != "little":
             raise ConfigError("NoiseSource: this machine is big endian, and addresses are little endian.")
-        # The codebook mode is right here: every block is a distinct address, and the output is the stream.
+        # The codebook mode is right here, because every block is a distinct address and the output serves as the
+        # stream.
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())
         self._tables: dict[Law, InversionTable] = {}
         self._idle: list[Workspace] = []
@@ -82,17 +95,17 @@ class NoiseSource:
         n_answers: int,
         out: npt.NDArray[Any] | None = None,
     ) -> npt.NDArray[Any]:
-        """Noise of all answers of the geounits given.
+        """Noise of all answers of the given geounits.
 
         Args:
             law: Law of every draw.
             geolevel: 0 (root) to 255.
             query: Number of the query group in the plan, 0 to 65535.
-            geounits: [n], each 0 to 2**36 - 1, any order; one listed twice gets the same noise twice.
-            n_answers: Answers of the query group, at most 2**48.
-            out: Where to write, C-contiguous int64 or int32 [n, n_answers]; by default a new int64 array.
+            geounits: [n], each 0 to 2**36 - 1, in any order. A geounit listed twice gets the same noise twice.
+            n_answers: Number of answers of the query group, at most 2**48.
+            out: Array to write to, C-contiguous int64 or int32 [n, n_answers]; by default a new int64 array.
         Returns:
-            [n, n_answers], counts of noise.
+            [n, n_answers], the noise in counts.
         Raises:
             GeographyError, SchemaError: an address is out of range, or `out` does not fit.
         """
@@ -112,15 +125,15 @@ class NoiseSource:
         geounits: range | npt.ArrayLike,
         counts: npt.NDArray[np.int64],
     ) -> None:
-        """Add noise to counts in place: the same draws as `dense`, in one sweep of memory.
+        """Add noise to counts in place. The draws are those of `dense`, added in one pass over memory.
 
         Args:
             law: Law of every draw.
             geolevel: 0 (root) to 255.
             query: Number of the query group in the plan, 0 to 65535.
             geounits: [n], as in `dense`.
-            counts: C-contiguous int64 [n, n_answers], below 2**62 in size. Confidential. If the call is
-                interrupted, part of them stays without noise.
+            counts: C-contiguous int64 [n, n_answers], below 2**62 in absolute value. Confidential. If the call is
+                interrupted, some of them remain without noise.
         Raises:
             GeographyError, SchemaError: an address is out of range, or `counts` has the wrong layout.
         """
@@ -137,7 +150,7 @@ class NoiseSource:
         geounits: npt.ArrayLike,
         answers: npt.ArrayLike,
     ) -> npt.NDArray[np.int64]:
-        """Noise at scattered addresses: what `dense` holds at row geounits[i] and column answers[i].
+        """Noise at scattered addresses: the value of `dense` at row geounits[i] and column answers[i].
 
         Args:
             law: Law of every draw.
@@ -148,7 +161,7 @@ class NoiseSource:
         Returns:
             int64 [n].
         Raises:
-            GeographyError, SchemaError: an address is out of range, or lengths differ.
+            GeographyError, SchemaError: an address is out of range, or the lengths differ.
         """
         rows, columns = checked_geounits(geounits), checked_answers(answers)
         if rows.size != columns.size:
@@ -169,14 +182,14 @@ class NoiseSource:
     def numbers(
         self, geolevel: int, query: int, draws: range | npt.ArrayLike, first_site: int, n_sites: int
     ) -> npt.NDArray[np.uint64]:
-        """The first 64 binary digits of uniform numbers, which samplers of whole vectors decide by.
+        """The first 64 binary digits of uniform numbers, for samplers of whole vectors.
 
         Args:
             geolevel: 0 (root) to 255.
             query: Number of the query group in the plan, 0 to 65535.
-            draws: [n] numbers of draws, each 0 to 2**36 - 1.
-            first_site: The first uniform number wanted of each draw; even, at least 0.
-            n_sites: How many of each draw.
+            draws: [n], numbers of draws, each 0 to 2**36 - 1.
+            first_site: Index of the first uniform number wanted in each draw; even, at least 0.
+            n_sites: Number of uniform numbers wanted in each draw.
         Returns:
             uint64 [n, n_sites].
         Raises:
@@ -202,7 +215,7 @@ class NoiseSource:
         return out[:, :n_sites]
 
     def digits(self, geolevel: int, query: int, draw: int, site: int) -> Iterator[int]:
-        """The digits of one uniform number after its first 64, 64 at a time.
+        """The digits of one uniform number after its first 64, in groups of 64.
 
         Args:
             geolevel: 0 (root) to 255.
@@ -215,7 +228,7 @@ class NoiseSource:
         (row,) = checked_geounits([draw]).tolist()
         (checked,) = checked_answers([site]).tolist()
         high = int(high_word(DIGITS, geolevel, query)) | row
-        # An encryptor of its own: the digits are read while others draw.
+        # This iterator has its own encryptor, because its digits may be read while other calls draw.
         return Keystream(self._cipher.encryptor(), 1).words_at(checked << PAIR_BITS, high)
 
     def _fill(
@@ -272,7 +285,7 @@ class NoiseSource:
 
 
 def _refine(table: InversionTable, work: Workspace, places: npt.NDArray[np.int64], draws: Draws) -> None:
-    """Decide a batch of undecided draws: by one more word, then by ball arithmetic."""
+    """Decide a batch of undecided draws, first with one more word, then with ball arithmetic."""
     stream = work.refinement
     stream.encrypt(places.size)
     n_still_open = refine(

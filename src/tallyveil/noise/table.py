@@ -1,15 +1,21 @@
-"""Inversion tables: from uniform bits to an integer of exactly the law wanted.
+"""Inversion tables: they turn uniform bits into an integer that has exactly the wanted law.
 
-U is a uniform number in [0, 1) whose binary digits are read as needed; the outcome is the smallest x with
-U < P(X <= x). Boundaries are kept as certified binary digits, so comparing digits decides the outcome:
+Problem. U is a uniform number in [0, 1) whose binary digits are read as needed. The outcome is the smallest x with
+U < P(X <= x). The number P(X <= x) is the boundary of x. Boundaries are stored as certified binary digits, so comparing
+digits decides the outcome.
 
-1. 16 digits pick one of 65,536 cells. Where no boundary lies in the cell, the outcome is in `direct`.
-2. Else 64 further digits of the same U are compared with those of the boundaries in the cell.
-3. Else (equal digits, or U within 2**-tail_bits of 0 or 1) digits are taken 64 at a time and compared with
-   boundaries computed to as many digits in ball arithmetic, until they differ.
+Steps.
+1. The first 16 digits of U select one of 65,536 cells. If no boundary lies in the cell, `direct` holds the outcome.
+2. Otherwise 64 further digits of the same U are compared with those of the boundaries in the cell.
+3. If these digits are equal, or U is within 2**-tail_bits of 0 or 1, further digits are read 64 at a time. They are
+   compared with boundaries computed to the same number of digits in ball arithmetic.
 
-Given uniform bits the outcome has exactly the law; only the running time is random. Step 3 is needed with
-probability of about 2**(1 - tail_bits) + 2 n / 2**64, n the number of boundaries kept.
+Stopping rule. Step 3 ends at the first digits that differ. Given uniform bits the outcome has exactly the law; only the
+running time is random. Step 3 is needed with probability about 2**(1 - tail_bits) + 2 n / 2**64, where n is the number
+of stored boundaries.
+
+Worked case. Let P(X <= -1) = 1/4 and P(X <= 0) = 3/4, and take cells of two digits. U = 0.0110... lies in the cell 01,
+that is [1/4, 1/2), which has no boundary inside. All its points are at least 1/4 and below 3/4, so the outcome is 0.
 """
 
 from collections.abc import Iterator
@@ -31,17 +37,17 @@ _N_CELLS: Final = 1 << CELL_BITS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InversionTable:
-    """Certified boundaries of one law, laid out for look-up. Made by `InversionTable.build`.
+    """Certified boundaries of one law, arranged for look-up. Make it with `InversionTable.build`.
 
     Attributes:
         law: The law.
-        direct: int16 or int32 [65536]; the outcome of each cell, or `open_mark` where it is undecided.
+        direct: int16 or int32 [65536]; the outcome of each cell, or `open_mark` if the cell does not decide it.
         open_mark: The smallest number of direct's type.
-        starts: int32 [65537]; boundaries of cell c are starts[c]:starts[c + 1] of `fractions`.
-        fractions: uint64, ascending in each cell; a boundary's digits after the first 16, the first on top.
-        mask: The digits of a 64-bit word that are looked at, all by default.
-        lowest: Outcome below every boundary kept; each boundary passed adds one.
-        tail_word: Within cell 0, words up to this one (65,535: down to mask - tail_word) are undecided.
+        starts: int32 [65537]; the boundaries of cell c are starts[c]:starts[c + 1] of `fractions`.
+        fractions: uint64, ascending in each cell; a boundary's digits after the first 16, the first digit highest.
+        mask: The digits of a 64-bit word that are compared; all 64 by default.
+        lowest: Outcome below all stored boundaries. Each boundary that U reaches adds one to the outcome.
+        tail_word: In cell 0, words up to this one are undecided; in cell 65,535, words from mask - tail_word up.
     """
 
     law: Law
@@ -59,17 +65,17 @@ class InversionTable:
     def build(
         cls, law: Law, *, direct_bits: int = CELL_BITS, word_bits: int = WORD_BITS, tail_bits: int = TAIL_BITS
     ) -> "InversionTable":
-        """Certify the boundaries of `law` and lay them out.
+        """Certify the boundaries of `law` and arrange them.
 
-        Takes about 1 ms up to a variance of 1e4 and 10 ms at 1e6, then grows with the standard deviation: 1
+        This takes about 1 ms for variances up to 1e4, and 10 ms at 1e6. Beyond, it grows with the standard deviation: 1
         to 3 s and 12 to 42 MiB at the largest parameters. A common table takes 0.4 MiB.
 
         Args:
             law: The law wanted.
-            direct_bits: Digits the first step looks at, at most 16.
-            word_bits: Digits the second step adds, at most 64. Smaller numbers change no outcome; they
+            direct_bits: Number of digits that the first step uses, at most 16.
+            word_bits: Number of digits that the second step adds, at most 64. Smaller numbers change no outcome. They
                 only send more draws to the later steps, which tests need.
-            tail_bits: Boundaries this close to 0 or 1, as a power of two, are left to the third step.
+            tail_bits: Boundaries within 2**-tail_bits of 0 or 1 are left to the third step.
         """
         bits = CELL_BITS + word_bits
         least = 1 << max(bits - tail_bits, 0)
@@ -90,11 +96,11 @@ class InversionTable:
         )
 
     def resolve(self, cell: int, words: Iterator[int]) -> int:
-        """Third step: the outcome of U = 0.cell.word.word..., reading as many words as it takes.
+        """Third step: the outcome of U = 0.cell.word.word..., which reads as many words as necessary.
 
         Args:
             cell: The first 16 digits of U.
-            words: The following digits, 64 at a time.
+            words: The following digits, in groups of 64.
         """
         prefix, bits = cell, CELL_BITS
         for word in words:
@@ -108,7 +114,7 @@ class InversionTable:
         )
 
     def _compare(self, prefix: int, bits: int) -> int | None:
-        """The outcome of any U that begins with these digits, or None where more are needed."""
+        """The outcome of every U that starts with these digits, or None if they do not decide it."""
         reach = self._reach(bits)
         low, high = -reach, reach
         while low < high:
@@ -123,7 +129,7 @@ class InversionTable:
         return low
 
     def _reach(self, bits: int) -> int:
-        """Some x with P(X >= x) < 2**-bits: boundaries beyond it have no digit yet that tells them apart."""
+        """Some x with P(X >= x) < 2**-bits. With this many digits, boundaries beyond look like 0 or 1."""
         reach = self._reaches.get(bits)
         if reach is None:
             reach = 1
@@ -140,9 +146,9 @@ class InversionTable:
 
 
 def _boundaries(kept: list[int], shift: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
-    """Cells and fractions of all boundaries, ascending, from the lower half in descending order.
+    """Cells and fractions of all boundaries, ascending, computed from the lower half in descending order.
 
-    The upper half mirrors the lower one: its digits are the complement (`IntegerLaw.floor_bits`).
+    The upper half mirrors the lower one. Its digits are the complement (`IntegerLaw.floor_bits`).
     """
     packed = b"".join((floor << shift).to_bytes(16, "little") for floor in reversed(kept))
     words = np.frombuffer(packed, dtype="<u8").astype(np.uint64).reshape(-1, 2)
@@ -155,7 +161,7 @@ def _boundaries(kept: list[int], shift: int) -> tuple[npt.NDArray[np.int64], npt
 def _direct(
     cells: npt.NDArray[np.int64], lowest: int, direct_bits: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-    """(direct, starts) from the cell of each boundary."""
+    """(direct, starts), computed from the cell of each boundary."""
     inside = np.bincount(cells, minlength=_N_CELLS)
     starts = np.zeros(_N_CELLS + 1, dtype=np.int32)
     np.cumsum(inside, out=starts[1:])

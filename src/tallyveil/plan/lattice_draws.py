@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.geography.spine import Spine
 from tallyveil.plan.constraints import Invariant
@@ -17,7 +18,6 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.noise_plan import NoisePlan
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -43,7 +43,7 @@ class SubspaceDraw:
     item: SubspaceQuery
     number: int
     level: int
-    places: Int64Array
+    places: Integers
     noise: NoisePlan
     sampler: "VectorSampler"
     expected_trials: float
@@ -78,11 +78,11 @@ def _prepared(plan: ReleasePlan, spine: Spine, item: SubspaceQuery, number: int)
 
 
 def _system(
-    plan: ReleasePlan, spine: Spine, level: int, group: QueryGroup, places: Int64Array
+    plan: ReleasePlan, spine: Spine, level: int, group: QueryGroup, places: Integers
 ) -> ConstraintSystem:
     """Rows: every answer of an invariant that the query's answers add up to, at the finest geolevel it is exact at."""
-    rows: list[Int64Array] = []
-    columns: list[Int64Array] = []
+    rows: list[Integers] = []
+    columns: list[Integers] = []
     names: list[str] = []
     for query, at in _finest(plan.invariants, spine, level).items():
         answers = _adding_up(plan.schema, group, plan.query(query))
@@ -116,7 +116,7 @@ def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[s
     return found
 
 
-def _adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Int64Array:
+def _adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Integers:
     """Answer of `other` that each answer of `group` is a part of; -1 where that answer is no sum of `group`'s."""
     cells = np.arange(schema.size, dtype=np.int64)
     cells = cells[schema.possible(cells)]
@@ -138,7 +138,7 @@ def _reached(schema: Schema, group: QueryGroup) -> "np.ndarray[tuple[int], np.dt
     return reached
 
 
-def _ancestors(spine: Spine, level: int, above: int) -> Int64Array:
+def _ancestors(spine: Spine, level: int, above: int) -> Integers:
     """Number of the geounit at level `above` that holds each geounit of `level`."""
     found = np.arange(spine.n_geounits(level), dtype=np.int64)
     for finer in range(level, above, -1):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
@@ -21,7 +22,6 @@ from tallyveil.release.columns import code_expression, enum_column
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet_chunks
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -113,7 +113,7 @@ def _missing_upper(bounds: Mapping[str, Any]) -> int:
 
 def _read(
     path: Path, query: QueryGroup, spine: Spine, level: int
-) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+) -> tuple[Integers, Integers, Integers, Integers]:
     """Geounit, answer, lower and upper bound of every row."""
     if not path.is_file():
         raise StoreError(

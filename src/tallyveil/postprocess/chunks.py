@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Integers, NarrowArray
 from tallyveil.estimation.solution import EstimateStatus, FamilySolution, RoundingMethod
 from tallyveil.kernels.family.chunk import (
     CERTIFIED,
@@ -19,11 +20,10 @@ from tallyveil.kernels.family.chunk import (
     Rules,
     estimate_chunk,
 )
-from tallyveil.kernels.family.program import Booleans, Floats
 from tallyveil.measurements.family_answers import FamilyAnswers
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
-from tallyveil.universe.counts import Int64Array, NarrowArray, PublicCounts, narrow
+from tallyveil.universe.counts import PublicCounts, narrow
 
 CHUNKS_WANTED = 24
 SMALLEST, LARGEST = 1 << 15, 1 << 21
@@ -63,7 +63,7 @@ class ChunkOutcome:
     """
 
     span: Span
-    lengths: Int64Array
+    lengths: Integers
     cells: NarrowArray
     counts: NarrowArray
     statuses: tuple[EstimateStatus, ...]
@@ -72,7 +72,7 @@ class ChunkOutcome:
     residual_persons: float
 
 
-def cut(above: PublicCounts, child_begin: Int64Array) -> list[Span]:
+def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
     """Cut the families of a geolevel into chunks of consecutive ones, which are subtrees side by side.
 
     Args:
@@ -93,7 +93,7 @@ def cut(above: PublicCounts, child_begin: Int64Array) -> list[Span]:
 
 def estimate_span(
     builder: FamilyBuilder, rules: Rules, span: Span, above: PublicCounts, unsolved: Path | None
-) -> tuple[ChunkOutcome, FamilyAnswers, Int64Array]:
+) -> tuple[ChunkOutcome, FamilyAnswers, Integers]:
     """Measure and estimate one chunk.
 
     Args:
@@ -123,19 +123,19 @@ def estimate_span(
 class _Found:
     """What the kernel returned."""
 
-    ended: Int64Array
-    chosen: Booleans
+    ended: Integers
+    chosen: Bools
     residuals: Floats
-    lengths: Int64Array
+    lengths: Integers
     cells: np.ndarray
-    counts: Int64Array
+    counts: Integers
 
 
 def _with_left(
     span: Span,
     found: _Found,
     left: dict[int, FamilySolution],
-    child_begin: Int64Array,
+    child_begin: Integers,
     above: PublicCounts,
 ) -> ChunkOutcome:
     """The kernel's answers, with those of the families it left put in their places."""

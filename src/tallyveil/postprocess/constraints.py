@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
 from tallyveil.geography.spine import Spine
@@ -19,7 +20,7 @@ from tallyveil.intervals.model import Zeros
 from tallyveil.plan.constraints import Bounds
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.storage.read import read_table
-from tallyveil.universe.counts import Int64Array, NarrowArray, row_ranges
+from tallyveil.universe.counts import row_ranges
 from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -51,7 +52,7 @@ class ConstraintTable:
         for side in ("lower", "upper"):
             object.__setattr__(self, side, tuple(narrowed[id(array)] for array in getattr(self, side)))
 
-    def bounds_of(self, level: int, start: int, stop: int) -> tuple[Int64Array, Int64Array]:
+    def bounds_of(self, level: int, start: int, stop: int) -> tuple[Integers, Integers]:
         """Lower and upper bounds of geounits start..stop as int64, with `UNBOUNDED` where there is none."""
         return widen_limits(self.lower[level][start:stop]), widen_limits(self.upper[level][start:stop])
 
@@ -67,7 +68,7 @@ class ConstraintTable:
         """Whether the constraint holds at geolevel number `level`."""
         return level < len(self.lower)
 
-    def on_support(self, level: int, start: int, stop: int, support: Int64Array) -> LinearConstraint:
+    def on_support(self, level: int, start: int, stop: int, support: Integers) -> LinearConstraint:
         """The constraint for geounits start..stop, with only the answers that matter on a support."""
         found = self.query.answers_of(support)
         lower, upper = self.bounds_of(level, start, stop)
@@ -178,9 +179,9 @@ def bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> ConstraintT
 def filled(
     n_geounits: int,
     query: QueryGroup,
-    rows: Int64Array,
-    answers: Int64Array,
-    values: Int64Array,
+    rows: Integers,
+    answers: Integers,
+    values: Integers,
     missing: int,
 ) -> NarrowArray:
     """Bounds of every geounit and answer, narrow from the start: as int64 they would be the largest array."""
@@ -192,7 +193,7 @@ def filled(
 
 def _read_bounds(
     bounds: Bounds, query: QueryGroup, spine: Spine, level: int
-) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+) -> tuple[Integers, Integers, Integers, Integers]:
     names = query.factor_names
     table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
     rows = spine.locate(level, table["geocode"].cast(pl.String))
@@ -219,13 +220,15 @@ def _read_bounds(
     return rows, answers, _limits(bounds, table["lower"], 0), _limits(bounds, table["upper"], UNBOUNDED)
 
 
-def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Int64Array:
+def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
     """A column of bounds; a null is `missing`.
 
     Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.
     """
-    # A number that is not whole becomes null, and would pass for a missing one.
+    # Text that is no whole number becomes null, and would pass for a missing bound; a fraction would be cut off.
     whole = column.cast(pl.Int64, strict=False)
+    if column.dtype.is_float():
+        whole = whole.set((whole.cast(pl.Float64) != column).fill_null(value=False), None)
     if whole.null_count() != column.null_count() or not bool(
         whole.is_between(0, LARGEST_COUNT).fill_null(value=True).all()
     ):
@@ -237,7 +240,7 @@ def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Int64Array:
     return whole.fill_null(missing).to_numpy()
 
 
-def _answers(table: pl.DataFrame, query: QueryGroup) -> Int64Array:
+def _answers(table: pl.DataFrame, query: QueryGroup) -> Integers:
     """Answer of each row of labels, -1 where a label is none of its factor's; every combination is read once."""
     names = list(query.factor_names)
     if not names:
@@ -271,7 +274,7 @@ def summed_upward(values: NarrowArray, level: int, spine: Spine) -> tuple[Narrow
     return tuple(reversed(sums))
 
 
-def _sum_children(values: NarrowArray, child_offsets: Int64Array) -> NarrowArray:
+def _sum_children(values: NarrowArray, child_offsets: Integers) -> NarrowArray:
     summed = np.zeros((len(child_offsets) - 1, values.shape[1]), dtype=np.int64)
     for start, stop in row_ranges(child_offsets, GEOUNITS_AT_ONCE):
         begin, end = int(child_offsets[start]), int(child_offsets[stop])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
@@ -26,7 +27,7 @@ from tallyveil.run.executor import Threads
 from tallyveil.run.observer import Observer
 from tallyveil.run.product import Run
 from tallyveil.run.stopwatch import Stopwatch
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -185,7 +186,7 @@ class Estimation:
         """Writes the measurements of a chunk, under the chunk's number."""
         tags = run.tags
 
-        def keep(number: int, wanted: FamilyAnswers, values: Int64Array) -> None:
+        def keep(number: int, wanted: FamilyAnswers, values: Integers) -> None:
             variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
             write_support_measurements(run.path, number, wanted, values, variances, self.spine, tags)
 

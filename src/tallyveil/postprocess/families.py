@@ -7,14 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
-from tallyveil.estimation.problem import (
-    EstimationPass,
-    FamilyProblem,
-    FloatArray,
-    MeasuredQuery,
-    RoundingStage,
-)
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.family.chunk import Chunk, Rules
 from tallyveil.measurements.family_answers import (
@@ -25,7 +20,7 @@ from tallyveil.measurements.family_answers import (
 )
 from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -99,14 +94,14 @@ class FamilyBuilder:
             nearest=np.full(len(self.rounding), settings.target == "nearest"),
         )
 
-    def weights(self, start: int, stop: int) -> FloatArray:
+    def weights(self, start: int, stop: int) -> Floats:
         """1 / variance of each query's answers in geounits start..stop, shape (queries, stop - start).
 
         Zero where a geounit is not measured.
         """
         return 1.0 / self.variances(start, stop)
 
-    def variances(self, start: int, stop: int) -> FloatArray:
+    def variances(self, start: int, stop: int) -> Floats:
         """The same, as variances in persons squared; infinite where a geounit is not measured."""
         each = [self.allocation.variances(self.geolevel, group.name, start, stop) for group in self.queries]
         return np.array(each, dtype=np.float64).reshape(len(self.queries), stop - start)
@@ -120,7 +115,7 @@ class FamilyBuilder:
         return answers_on_support(self.geolevel, self.queries, child_begin.copy(), offsets, cells, settled)
 
     def chunk(
-        self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Int64Array
+        self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Integers
     ) -> Chunk:
         """The families of parents first..last, with their measurements."""
         offsets, cells, persons = counts.slice(first, last)
@@ -146,8 +141,8 @@ class FamilyBuilder:
         parent: tuple[int, int],
         start: int,
         stop: int,
-        support: Int64Array,
-        parent_counts: Int64Array | None,
+        support: Integers,
+        parent_counts: Integers | None,
     ) -> FamilyProblem:
         parent_level, parent_geounit = parent
         settings = self.plan.estimation_of(self.geolevel)
@@ -177,14 +172,14 @@ class FamilyBuilder:
         )
 
     def _measured(
-        self, group: QueryGroup, variances: FloatArray, start: int, stop: int, support: Int64Array
+        self, group: QueryGroup, variances: Floats, start: int, stop: int, support: Integers
     ) -> MeasuredQuery:
         labels, answers = _labels(group, support)
         noisy = self.source.measure(self.geolevel, group.name, start, stop, answers)
         return MeasuredQuery(group.name, labels, noisy.values, variances)
 
 
-def _labels(group: QueryGroup, support: Int64Array) -> tuple[np.ndarray, Int64Array]:
+def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]:
     """Column of each support cell among the answers the support reaches, and those answers."""
     found = group.answers_of(support)
     answers, column = np.unique(found, return_inverse=True)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns
@@ -16,7 +17,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.interval_model import FinishedRelease
 from tallyveil.release.geography import read_areas
 from tallyveil.storage.read import read_table, text_columns
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.names import check_areas
 from tallyveil.universe.query_group import QueryGroup
 
@@ -106,7 +107,7 @@ def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] |
     return list(entities_from_columns(spine, columns, names))
 
 
-def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[QueryGroup]) -> Int64Array:
+def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[QueryGroup]) -> Integers:
     """Published answers of every entity, the queries' one after the other; shape (n_entities, answers)."""
     ones = np.ones(len(family.members), np.int64)
     member = sparse.csr_matrix(

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 import tallyveil
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
@@ -66,7 +67,7 @@ from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import file_digest
-from tallyveil.universe.counts import Int64Array, PublicCounts
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS_FORMAT = 1
@@ -345,7 +346,7 @@ class _Work:
         tables: Sequence[IntervalTable],
         n_rows: int,
         codes: pl.Series,
-        published: Int64Array,
+        published: Integers,
         answers: Answers,
     ) -> None:
         """Add some of an area's `n_rows` geounits or entities to its tables."""

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers, Numbers
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows
-from tallyveil.intervals.rows import AnswerArray, narrowed
+from tallyveil.intervals.rows import narrowed
 from tallyveil.measurements.store import drawn_path
 from tallyveil.plan.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
@@ -27,7 +28,6 @@ from tallyveil.release.columns import code_expression
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -68,14 +68,14 @@ class DrawnRows:
         self, rows: AnswerRows, root: Path, items: Sequence[SubspaceQuery], schema: Schema, spine: Spine
     ) -> None:
         self._rows = rows
-        self._drawn: Mapping[tuple[int, str], AnswerArray] = {
+        self._drawn: Mapping[tuple[int, str], Numbers] = {
             (spine.level_index(item.geolevel), _renamed(schema, item).name): narrowed(
                 read_drawn(root, item, schema, spine)
             )
             for item in items
         }
 
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> AnswerArray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop, the queries' one after the other."""
         own = [group for group in queries if (level, group.name) not in self._drawn]
         drawn = [self._drawn[level, group.name] for group in queries if (level, group.name) in self._drawn]
@@ -98,7 +98,7 @@ def drawn_items(plan: Mapping[str, Any]) -> tuple[SubspaceQuery, ...]:
     )
 
 
-def drawn_constraint(item: SubspaceQuery, schema: Schema, spine: Spine, noisy: Int64Array) -> ConstraintTable:
+def drawn_constraint(item: SubspaceQuery, schema: Schema, spine: Spine, noisy: Integers) -> ConstraintTable:
     """The constraint that holds every answer to its drawn count, and coarser geolevels to their sums."""
     values = summed_upward(noisy, spine.level_index(item.geolevel), spine)
     return ConstraintTable(item.name, schema.query(item.query), values, values)
@@ -109,7 +109,7 @@ def write_drawn(
     item: SubspaceQuery,
     schema: Schema,
     spine: Spine,
-    noisy: Int64Array,
+    noisy: Integers,
     tags: Mapping[str, str],
 ) -> None:
     """Write drawn counts beside the other measurements.
@@ -136,7 +136,7 @@ def write_drawn(
     write_parquet(drawn_path(root, item.geolevel, item.query), frame, tags)
 
 
-def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Int64Array:
+def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Integers:
     """Drawn counts as they were written; shape (geounits of the geolevel, answers).
 
     Raises:

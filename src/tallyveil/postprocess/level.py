@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from tallyveil.arrays import Integers
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.measurements.family_answers import FamilyAnswers
 from tallyveil.postprocess.chunks import ChunkOutcome, cut, estimate_span
@@ -17,11 +18,11 @@ from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
 from tallyveil.run.executor import Executor, Threads, gathered
 from tallyveil.run.observer import Observer
-from tallyveil.universe.counts import Int64Array, PublicCounts, compress_rows, narrow
+from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
 
 ONE_THREAD: Final = Threads()
 
-KeepMeasurements = Callable[[int, FamilyAnswers, Int64Array], None]
+KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.intervals import Answers, Intervals
 from tallyveil.release.columns import enum_column
@@ -34,7 +35,6 @@ from tallyveil.storage.write import (
     write_parquet,
     write_text,
 )
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS = "intervals"
@@ -107,7 +107,7 @@ class IntervalTable:
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
     _errors: list[NDArray[np.float32]] = field(default_factory=list)
 
-    def add(self, codes: pl.Series, published: Int64Array, answers: Answers, intervals: Intervals) -> None:
+    def add(self, codes: pl.Series, published: Integers, answers: Answers, intervals: Intervals) -> None:
         """Add some geounits or entities; arrays of shape (len(codes), group.size).
 
         Raises:
@@ -155,7 +155,7 @@ class IntervalTable:
         self._frames.clear()
         self._parts += 1
 
-    def _tally(self, published: Int64Array, answers: Answers, intervals: Intervals) -> None:
+    def _tally(self, published: Integers, answers: Answers, intervals: Intervals) -> None:
         errors = answers.standard_errors
         exact, known = errors < 10.0**-DECIMALS, np.isfinite(errors)
         masks = (known, exact, ~known, published < intervals.low, published > intervals.high)

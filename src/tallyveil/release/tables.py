@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.geography.spine import Spine
 from tallyveil.release.columns import enum_column
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_parquet
-from tallyveil.universe.counts import Int64Array, PublicCounts, row_ranges, sum_triplets
+from tallyveil.universe.counts import PublicCounts, row_ranges, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 
 TABLES = "tables"
@@ -48,7 +49,7 @@ def table_size(counts: PublicCounts, group: QueryGroup) -> int:
 
 def table_rows(
     counts: PublicCounts, group: QueryGroup, start: int, stop: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+) -> tuple[Integers, Integers, Integers]:
     """What a table holds for geounits start..stop: row (counted from `start`), answer and count, in order."""
     if has_zeros(group):
         answers = group.apply(*counts.rows(start, stop), stop - start)

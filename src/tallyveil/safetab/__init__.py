@@ -1,4 +1,4 @@
-"""SafeTab, public half: population groups, iterations, the adaptive plan, estimates and outputs."""
+"""The public half of SafeTab: population groups, iterations, the adaptive plan, estimates and outputs."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Where SafeTab's noise lives among the addresses of `tallyveil.noise.address`. A stability contract.
+"""The addresses of SafeTab's noise, within those of `tallyveil.noise.address`. This layout is a stability contract.
 
     geolevel   the geography: USA 0, STATE 1, COUNTY 2, TRACT 3, PLACE 4, AIANNH 5,
                PR-STATE 6, PR-COUNTY 7, PR-TRACT 8, PR-PLACE 9
@@ -9,11 +9,11 @@
                3, 4, 5  stage 2, details 1, 2, 3: sex by age      answer = 64 * iteration + cell
                6 to 9   households, T3, details 0 to 3            answer = 64 * iteration + cell
                10, 11   households, T4, details 0 and 1           answer = 64 * iteration + cell
-    geounit    position of the region among those of its geography, by number
+    geounit    position of the region among the regions of its geography, sorted by number
     answer     as above; iterations are numbered as in `View.iterations`
 
-Each group uses the addresses of its chosen detail alone; what the others would have held is never published. The key
-is bound to the geography, the iterations and the config, so positions cannot come to mean another group.
+Each group uses only the addresses of its chosen detail. The noise at the other addresses is never published. The key is
+bound to the geography, the iterations and the config, so a position cannot be used for another group.
 """
 
 from typing import Final
@@ -31,5 +31,5 @@ GEOLEVELS: Final = {name: n for n, name in enumerate(name for run in GEOGRAPHIES
 
 
 def query_number(level: int, measured: int) -> int:
-    """The query of an iteration level and what is measured."""
+    """The query number for an iteration level and what is measured."""
     return 16 * level + measured

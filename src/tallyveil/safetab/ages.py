@@ -1,7 +1,7 @@
-"""Sex by age, in the four details a population group can be tabulated in.
+"""Sex by age, in the details in which a population group can be tabulated.
 
-The finest detail has 46 cells, sex by 23 age groups: cell = 23 * sex + age group, male first. The coarser ones
-are unions of these.
+The finest detail has 46 cells, sex by 23 age groups: cell = 23 * sex + age group, with males first. The cells of
+coarser details are unions of these.
 """
 
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ STARTS_23: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One detail: age groups by their first year, by sex.
+    """One detail: sex by age groups, which are given by their first years.
 
     Attributes:
-        starts: First year of each age group; the last ends at 115.
+        starts: First year of each age group. The last group ends at 115.
     """
 
     starts: tuple[int, ...]
 
     @property
     def n_cells(self) -> int:
-        """Sex by age groups."""
+        """Number of cells, sex by age group."""
         return 2 * len(self.starts)
 
     @property
@@ -44,17 +44,17 @@ class Detail:
         return tuple(zip(self.starts, ends, strict=True))
 
     def cell_of_finest(self) -> NDArray[np.int64]:
-        """Cell of this detail that each of the 46 finest cells lies in."""
+        """For each of the 46 finest cells, the cell of this detail that contains it."""
         age = np.searchsorted(self.starts, STARTS_23, side="right") - 1
         return np.concatenate([age, len(self.starts) + age]).astype(np.int64)
 
     def cells_in(self, coarser: "Detail") -> NDArray[np.int64]:
-        """Cell of a coarser detail that each cell of this one lies in."""
+        """For each cell of this detail, the cell of a coarser detail that contains it."""
         age = np.searchsorted(coarser.starts, self.starts, side="right") - 1
         return np.concatenate([age, len(coarser.starts) + age]).astype(np.int64)
 
     def collapse(self, finest: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tables of this detail, [groups, n_cells], from finest ones, [groups, 46]."""
+        """Tables of this detail, [groups, n_cells], from tables of the finest detail, [groups, 46]."""
         tables = np.zeros((len(finest), self.n_cells), np.int64)
         for cell, into in enumerate(self.cell_of_finest()):
             tables[:, into] += finest[:, cell]
@@ -62,9 +62,9 @@ class Detail:
 
 
 DETAILS: Final = (Detail(STARTS_4), Detail(STARTS_9), Detail(STARTS_23))
-"""Details 1, 2 and 3; detail 0 is the total alone."""
+"""Details 1, 2 and 3. Detail 0 is the total alone."""
 
 
 def cells_by_age() -> NDArray[np.int8]:
-    """Finest age group of each year 0..115."""
+    """The finest age group of each year 0..115."""
     return (np.searchsorted(STARTS_23, np.arange(OLDEST + 1), side="right") - 1).astype(np.int8)

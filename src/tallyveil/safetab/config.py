@@ -1,4 +1,4 @@
-"""config.json of the published format: budgets, thresholds and switches, in exact numbers."""
+"""Reads config.json of the published format: budgets, thresholds and switches, in exact numbers."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ GEOGRAPHIES: Final = MappingProxyType(
     }
 )
 NATIONWIDE: Final = frozenset({"USA", "STATE", "PR-STATE"})
-"""Where Detailed iterations are tabulated and nothing is suppressed; all others are sub-state."""
+"""Geographies with Detailed iterations and without suppression. All other geographies are sub-state."""
 
 LEVELS: Final = (1, 2)
 STATES: Final = tuple(f"{n:02d}" for n in range(1, 57) if n not in (3, 7, 14, 43, 52))
@@ -51,16 +51,16 @@ Level = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SafetabConfig:
-    """What a run is asked to do.
+    """The configuration of the runs.
 
     Attributes:
-        max_race_codes: Race codes of a person that are read, 1 to 8.
+        max_race_codes: Number of race codes of a person that are read, 1 to 8.
         mechanism: Discrete Gaussian (budgets are rho) or discrete Laplace (budgets are epsilon).
         stage_1_fraction: Share of a group's budget for the count that chooses its detail; between 0 and 1.
-        budgets: Budget of each geography and iteration level, for all groups of it together; 0: not tabulated.
-        thresholds: Three non-decreasing counts for each of the same.
-        suppression: Chance that the noise of an empty sub-state group keeps it unpublished; None: no suppression.
-        allow_negative: Whether negative counts stay; else every noisy cell is raised to 0.
+        budgets: Budget of each geography and iteration level, for all of its groups together; 0 if not tabulated.
+        thresholds: Three non-decreasing counts for each geography and iteration level.
+        suppression: Probability that an empty sub-state group remains unpublished; None for no suppression.
+        allow_negative: Whether negative counts remain. Otherwise every negative noisy cell is raised to 0.
         runs: "US", "PR" or both.
         states: States of the US run, 2 digits each.
     """
@@ -86,19 +86,19 @@ def budget_key(geography: str, level: int, table: str = "p") -> str:
 
 
 def read_config(folder: Path) -> SafetabConfig:
-    """Read and check config.json; all mistakes are told at once.
+    """Read and check config.json. One error reports all mistakes.
 
     Raises:
-        ConfigError: keys that are missing or unknown, values of the wrong type or range.
+        ConfigError: keys are missing or unknown, or values have the wrong type or range.
     """
     return parse_config(*read_values(folder))
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], str]:
-    """The keys and values of config.json, unchecked, and the name of the file.
+    """The unchecked keys and values of config.json, and the name of the file.
 
     Raises:
-        ConfigError: the file is absent or no JSON object.
+        ConfigError: the file is missing or is not a JSON object.
     """
     path = folder / CONFIG
     try:
@@ -120,10 +120,10 @@ def read_values(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def parse_config(values: Mapping[str, Any], where: str = CONFIG) -> SafetabConfig:
-    """Check the values of a config; numbers are integers or fractions.
+    """Check the values of a config. Numbers are integers or fractions.
 
     Raises:
-        ConfigError: as `read_config`.
+        ConfigError: see `read_config`.
     """
     reading = ConfigReading(values)
     runs = reading.runs()
@@ -168,7 +168,7 @@ def _is_number(value: Any) -> bool:
 
 
 class ConfigReading:
-    """One pass over the values that notes every mistake and goes on."""
+    """One pass over the values. It notes every mistake and continues."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -183,10 +183,10 @@ class ConfigReading:
         return self.values[key]
 
     def finish(self, fixed: Sequence[str], tables: Sequence[str], where: str) -> None:
-        """Raise what was noted, keys that do not exist included.
+        """Raise an error with all noted mistakes and unknown keys, if there are any.
 
         Args:
-            fixed: Keys besides budgets.
+            fixed: Keys other than those of budgets.
             tables: Names of tables in the keys of budgets.
             where: Name of the file.
         Raises:
@@ -204,7 +204,7 @@ class ConfigReading:
         raise ConfigError(f"{where} has {len(self.problems)} mistake(s):{lines}", code="safetab-config")
 
     def whole(self, key: str, least: int, most: int) -> int:
-        """A whole number in a range."""
+        """An integer in a range."""
         value = self._value(key)
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
@@ -212,7 +212,7 @@ class ConfigReading:
         return least
 
     def flag(self, key: str) -> bool:
-        """True or false."""
+        """A truth value."""
         value = self._value(key)
         if not isinstance(value, bool):
             self._wrong(key, value, "true or false")
@@ -227,13 +227,13 @@ class ConfigReading:
         return Fraction(1, 2)
 
     def suppression(self) -> Fraction | None:
-        """The chance of suppression, if there is one."""
+        """The probability of suppression, or None."""
         if "zero_suppression_chance" not in self.values:
             return None
         return self.share("zero_suppression_chance", least_allowed=True) or None
 
     def mechanism(self) -> Mechanism:
-        """The noise."""
+        """The mechanism of the noise."""
         value = self._value("privacy_defn")
         if isinstance(value, str) and value in _MECHANISMS:
             return _MECHANISMS[value]
@@ -242,7 +242,7 @@ class ConfigReading:
 
     def runs(self) -> tuple[str, ...]:
         """The runs that are switched on."""
-        # The reader is checked and otherwise passed over: data are always read in the published layout.
+        # The reader is checked but not used, because data are always read in the published layout.
         if (reader := self._value("reader")) not in ("csv", "cef"):
             self._wrong("reader", reader, "'csv' or 'cef'")
         runs = tuple(run for run, key in (("US", "run_us"), ("PR", "run_pr")) if self.flag(key))
@@ -265,7 +265,7 @@ class ConfigReading:
         return tuple(sorted(value))
 
     def budgets(self, runs: tuple[str, ...], table: str = "p") -> dict[Level, Fraction]:
-        """Budgets of all levels of the runs, 0 or more, one at least above 0."""
+        """Budgets of all levels of the runs: each 0 or more, and in each run at least one above 0."""
         found: dict[Level, Fraction] = {}
         for run in runs:
             for geography in GEOGRAPHIES[run]:
@@ -290,12 +290,12 @@ class ConfigReading:
         return Fraction(1)
 
     def thresholds(self, runs: tuple[str, ...]) -> dict[Level, tuple[int, int, int]]:
-        """Three thresholds of every level of the runs."""
+        """The three thresholds of every level of the runs."""
         found = self.threshold_lists(runs, "thresholds_p", 3)
         return {place: (three[0], three[1], three[2]) for place, three in found.items()}
 
     def threshold_lists(self, runs: tuple[str, ...], name: str, n: int) -> dict[Level, tuple[int, ...]]:
-        """So many non-decreasing thresholds of every level of the runs, under a key."""
+        """The `n` non-decreasing thresholds of every level of the runs, under a key."""
         given = self._value(name)
         wanted = {
             f"({geography}, {level})": (geography, level)
@@ -325,7 +325,7 @@ class ConfigReading:
             words = {1: "exactly one number", 3: "exactly three non-decreasing numbers"}[n]
             self._wrong(key, value, f"{words} (another one would add a detail that does not exist)")
             return (0,) * n
-        # A count is at least x where it is at least ceil(x).
+        # An integer count is at least x exactly if it is at least ceil(x).
         return tuple(-int(-x // 1) for x in value)
 
     def _wrong(self, key: str, value: Any, wanted: str) -> None:

@@ -1,7 +1,8 @@
-"""Optional consistency of published totals, as post-processing: it reads the tables alone and costs nothing.
+"""Optional consistency of published totals. It is post-processing: it reads only the tables and costs no privacy.
 
-Production enforces none, and neither does a run. Two rules that hold among true counts can be imposed on the estimates
-of T1, one at a time: the nation is the sum of its states, and who is in an iteration alone is in it in combination.
+Production does not enforce consistency, and a run does not either. Two rules that hold for true counts can be imposed
+on the estimates of T1, one at a time. First, the nation is the sum of its states. Second, a race alone is not larger
+than the same race alone or in combination.
 """
 
 from typing import Final
@@ -15,16 +16,16 @@ CONSISTENT_VARIANCE: Final = "CONSISTENT_VARIANCE"
 
 
 def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
-    """Totals of nation and states that add up, by least squares.
+    """Totals of the nation and the states that add up, by least squares.
 
-    What the nation and the sum of its states disagree about is divided among them in proportion to their variances.
-    Iterations that are not published for all states of the table, and other geographies, stay as they are. So does a
-    nation of one state where the two are one measurement, published twice: there is nothing to combine.
+    The difference between the nation and the sum of its states is divided among them in proportion to their variances.
+    Iterations that are not published for all states of the table remain unchanged, and so do other geographies. A
+    nation with one state remains unchanged too if both are one measurement that is published twice.
 
     Args:
         t1: T1 of the US run with quality columns.
     Returns:
-        The same rows with `CONSISTENT` and `CONSISTENT_VARIANCE`; no variance is larger than before.
+        The same rows with `CONSISTENT` and `CONSISTENT_VARIANCE`. No variance is larger than before.
     """
     is_state, is_nation = pl.col("REGION_TYPE") == "STATE", pl.col("REGION_TYPE") == "USA"
     n_states = t1.filter(is_state)["REGION_ID"].n_unique()
@@ -56,15 +57,15 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
 
 
 def consistent_alone(t1: pl.DataFrame, files: IterationFiles) -> pl.DataFrame:
-    """Totals in which no Alone iteration is larger than the same one in combination.
+    """Totals in which no Alone iteration is larger than the same iteration in combination.
 
-    Where it is, both get their mean weighted by inverse variance, which is the least-squares projection.
+    If one is larger, both get their mean weighted by inverse variances, which is the least-squares projection.
 
     Args:
         t1: T1 with quality columns.
-        files: Codes and iterations; a pair has the same level and the same codes.
+        files: Codes and iterations. The iterations of a pair have the same level and the same codes.
     Returns:
-        The same rows with `CONSISTENT`. Variances are as before: an inequality has none of its own.
+        The same rows with `CONSISTENT`. Variances are unchanged, because an inequality adds no measured information.
     """
     keys = ["REGION_ID", "REGION_TYPE", "PAIR"]
     paired = t1.join(_pairs(files), on="ITERATION_CODE", how="left", maintain_order="left")
@@ -89,7 +90,7 @@ def consistent_alone(t1: pl.DataFrame, files: IterationFiles) -> pl.DataFrame:
 
 
 def _pairs(files: IterationFiles) -> pl.DataFrame:
-    """Iteration code, number of its pair, whether it is the Alone one."""
+    """Iteration code, number of its pair, and whether it is the Alone iteration of the pair."""
     codes: dict[str, set[str]] = {}
     for code, iteration in files.mapping:
         codes.setdefault(iteration, set()).add(code)

@@ -1,14 +1,14 @@
-"""Regions that cover the same blocks: measured once, published under each of their names.
+"""Regions that cover the same blocks are measured once and published under each of their names.
 
 The District of Columbia is a state, a county and a place. Three sets of noisy counts of the same people would differ.
-Of such regions the one whose level has the largest budget is measured (the earlier geography where budgets are equal),
-and the others take its numbers.
+Of such regions, the one whose level has the largest budget is measured (the earlier geography if budgets are equal).
+The others take its numbers.
 
-Production measures each by itself, and each chooses its detail with thresholds of its own. Here the measured stage-1
-count is held against the thresholds of each region that takes its numbers. Where these choose a coarser detail than
-was measured, the region's cells are sums of measured cells. A finer one than was measured cannot be made; so a region
-takes numbers only of one that has all its iterations with the same total-only ones, and no threshold above its own.
-Any other region is measured by itself, with its own budget and thresholds, as in production.
+Production measures each region by itself, and each region chooses its detail with its own thresholds. Here the measured
+stage-1 count is compared with the thresholds of each region that takes its numbers. If these choose a coarser detail
+than was measured, the region's cells are sums of measured cells. A finer detail than was measured cannot be made. So a
+region takes numbers only from a region that has all its iterations, with the same ones total-only, and no threshold
+above its own. Any other region is measured by itself, with its own budget and thresholds, as in production.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ OWN: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Twin:
-    """A region that takes the numbers of another.
+    """A region that takes the numbers of another region.
 
     Attributes:
         geography: Geography of the region.
         region: Its position.
-        measured: Position of the region that is measured, in the geography of the level set measured.
-        thresholds: Noisy counts from which a group of it gets details 1, 2 and 3.
+        measured: Position of the measured region, in the geography of the measured level set.
+        thresholds: Noisy counts from which a group of the region gets details 1, 2 and 3.
     """
 
     geography: str
@@ -43,10 +43,11 @@ class Twin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tabulation:
-    """Which regions of each level set are measured, and which take their numbers.
+    """Which regions of each level set are measured, and which regions take their numbers.
 
     Attributes:
-        measured: For each level set (geography, level), the positions of the regions it measures; int64, ascending.
+        measured: For each level set (geography, level), the positions of the regions that it measures; int64,
+            ascending.
         twins: For each level set, the regions of other sets of the level that take numbers of its regions.
     """
 
@@ -55,22 +56,22 @@ class Tabulation:
 
     @property
     def n_twins(self) -> int:
-        """Regions, by level, that are not measured themselves."""
+        """Number of regions, counted by level, that are not measured themselves."""
         return sum(len(twins) for twins in self.twins.values())
 
 
 def tabulate_all(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
-    """Every region of every level set is measured by itself, as in production."""
+    """Measure every region of every level set by itself, as in production."""
     measured = {_key(one): np.arange(len(regions.ids[one.geography]), dtype=np.int64) for one in sets}
     return Tabulation(measured, {_key(one): () for one in sets})
 
 
 def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
-    """Regions with the same blocks are measured once a level.
+    """Measure regions with the same blocks once for each level.
 
     Args:
         sets: Level sets of one run.
-        regions: Its geography.
+        regions: The geography of the run.
     """
     order = sorted(range(len(sets)), key=lambda n: (-sets[n].budget, n))
     measured: dict[tuple[str, int], NDArray[np.int64]] = {}
@@ -100,7 +101,7 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
 
 
 def _covers(larger: LevelSet, smaller: LevelSet) -> bool:
-    """Whether a level set has all iterations of another, in at least the detail that its thresholds choose."""
+    """Whether a level set has all iterations of another, in at least the detail that the other's thresholds choose."""
     finer = all(own <= wanted for own, wanted in zip(larger.thresholds, smaller.thresholds, strict=True))
     return finer and set(smaller.view.iterations) <= set(larger.view.iterations)
 

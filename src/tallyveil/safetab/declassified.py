@@ -1,4 +1,4 @@
-"""True counts of population groups once they are declassified, and their place in the tables of a run."""
+"""Declassified true counts of population groups, in the layout of the tables of a run."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ TRUE = "TRUE"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrueGroups:
-    """Groups of one level set that somebody is in. No privacy covers them.
+    """Nonempty groups of one level set. No privacy protects these counts.
 
     Attributes:
         regions, iterations: Positions; int64, shape (groups,).
-        totals: People of each; int64.
+        totals: Number of people in each group; int64.
         cells: Sex by 23 age groups, zeros for total-only groups; int32, shape (groups, 46).
     """
 
@@ -34,13 +34,13 @@ class TrueGroups:
 
 
 def joined_groups(parts: Sequence[TrueGroups]) -> TrueGroups:
-    """Several parts of a level set as one; at least one part."""
+    """Several parts of a level set joined into one. There must be at least one part."""
     names = ("regions", "iterations", "totals", "cells")
     return TrueGroups(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def true_totals(one: LevelSet, regions: Regions, groups: TrueGroups) -> pl.DataFrame:
-    """T1 as it would be without noise: groups that somebody is in, with their true count."""
+    """T1 as it would be without noise: nonempty groups with their true count."""
     return pl.DataFrame(
         {
             "REGION_ID": regions.names(one.geography).gather(groups.regions),
@@ -55,7 +55,7 @@ def true_tables(totals: pl.DataFrame, groups: TrueGroups, chosen: pl.DataFrame) 
     """T2 as it would be without noise, for the groups and details of a published T1.
 
     Args:
-        totals: Of `true_totals`.
+        totals: The result of `true_totals`.
         groups: The same groups.
         chosen: Published T1, with DETAIL.
     """
@@ -79,6 +79,6 @@ def true_tables(totals: pl.DataFrame, groups: TrueGroups, chosen: pl.DataFrame) 
 
 
 def with_truth(published: pl.DataFrame, truth: Iterable[pl.DataFrame], keys: list[str]) -> pl.DataFrame:
-    """Published rows with a column TRUE; groups that nobody is in have 0."""
+    """Published rows with a column TRUE. Empty groups have the value 0."""
     joined = published.join(pl.concat(truth), on=keys, how="left", maintain_order="left")
     return joined.with_columns(pl.col(TRUE).fill_null(0))

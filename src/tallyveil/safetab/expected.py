@@ -1,4 +1,4 @@
-"""What the numbers of a SafeTab run will be worth, from the plan alone: margins by detail, error by group size."""
+"""The expected accuracy of a SafeTab run, from the plan alone: margins by detail, and errors by group size."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from tallyveil.safetab.plan import LevelSet, SafetabPlan
 from tallyveil.safetab.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
 
 SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
-"""True group sizes that errors are foretold for."""
+"""True group sizes for which errors are predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class DetailError:
     """95 % margins of the numbers of one detail of a level set, in persons.
 
     Attributes:
-        run, geography, level: Which level set.
-        detail: What a group of it gets.
-        from_count: Stage-1 count from which it is chosen; None: no such bound.
+        run, geography, level: The level set.
+        detail: The detail of its groups.
+        from_count: Stage-1 count from which this detail is chosen; None for no such bound.
         total: Margin of T1's COUNT.
-        total_estimate: Margin of T1's ESTIMATE, where stage 1 enters in full.
-        cell: Margin of one cell of T2; None where there is no table.
-        cell_estimate: The same of its ESTIMATE.
+        total_estimate: Margin of T1's ESTIMATE, if stage 1 has its full weight.
+        cell: Margin of one cell of T2; None if there is no table.
+        cell_estimate: Margin of its ESTIMATE.
         total_variance, total_estimate_variance: Variances of the two totals.
     """
 
@@ -42,7 +42,7 @@ class DetailError:
     total_estimate_variance: float
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The same values as plain data."""
         return asdict(self)
 
 
@@ -51,12 +51,12 @@ class SizeError:
     """What a group of adaptive detail with a given true size can expect.
 
     Attributes:
-        run, geography, level: Which level set.
+        run, geography, level: The level set.
         size: True size.
-        chances: Of the four details.
-        published: Chance that T1 shows it.
-        count_rmse, estimate_rmse: Root mean squared errors of T1's COUNT and ESTIMATE, over the details; those of
-            totals that the suppression selects are of the noise.
+        chances: Probabilities of the four details.
+        published: Probability that T1 shows the group.
+        count_rmse, estimate_rmse: Root mean squared errors of T1's COUNT and ESTIMATE, averaged over the details. They
+            do not include the effect of suppression, which selects among totals.
     """
 
     run: str
@@ -69,7 +69,7 @@ class SizeError:
     estimate_rmse: float
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The same values as plain data."""
         return asdict(self)
 
 
@@ -79,7 +79,7 @@ def expected_errors(plan: SafetabPlan) -> tuple[DetailError, ...]:
 
 
 def errors_by_size(plan: SafetabPlan) -> tuple[SizeError, ...]:
-    """What groups of several sizes can expect, without data."""
+    """Expected errors of groups of several sizes, without data."""
     return tuple(_of_size(run.run, one, size) for run in plan.runs for one in run.sets for size in SIZES)
 
 
@@ -121,13 +121,13 @@ def _of_set(run: str, one: LevelSet) -> Iterator[DetailError]:
 
 
 def detail_chances(one: LevelSet, size: int) -> tuple[float, float, float, float]:
-    """Chances of the four details of a group of a true size."""
+    """Probabilities of the four details, for a group of a given true size."""
     below = [_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds]
     return below[0], below[1] - below[0], below[2] - below[1], 1 - below[2]
 
 
 def publication_chance(one: LevelSet, size: int) -> float:
-    """Chance that T1 shows a group of adaptive detail and a true size."""
+    """Probability that T1 shows a group of adaptive detail with a given true size."""
     if one.keep_above is None:
         return 1.0
     return 1 - detail_chances(one, size)[0] * _at_most(one.stage_2, one.keep_above - size)

@@ -1,9 +1,9 @@
-"""The published file formats: which columns in which order, and what each may hold.
+"""The published file formats: the columns in order, and their allowed values.
 
-Every table is either text (`.txt`: UTF-8, `|` between columns, a header line, no quoting) or Parquet under the
-same name, whose columns hold text too. Validation has three phases: columns and formats of each file by itself
-(here), domains taken from the data (codes, iterations, states), and membership in them (`iterations`,
-`regions`, and behind the wall the person records).
+Every table is a text file (`.txt`: UTF-8, `|` between columns, a header line, no quoting) or a Parquet file with the
+same name, whose columns are text too. Validation has three phases. The first checks the columns and formats of each
+file by itself (in this module). The second derives domains from the data (codes, iterations, states). The third checks
+that values are in these domains (`iterations`, `regions`, and behind the wall the person records).
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ FLAG_OR_NULL: Final = r"^(True|False|Null)$"
 
 
 class Word(IntEnum):
-    """Words that a column of numbers may hold too, and the numbers they stand for."""
+    """Words that a column of numbers may also contain, and the numbers that they denote."""
 
     NONE = 0
     NULL = 1
-    """Null: 0."""
+    """Null denotes 0."""
     FLAG = 2
-    """False: 0; True: 1."""
+    """False denotes 0, and True denotes 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class NumberRule:
     """A column's pattern for the compiled reader of records: digits in a range, or a word.
 
     Attributes:
-        least_digits, most_digits: How many; 0: only words.
-        least, most: Their number.
-        word: Words allowed beside them.
+        least_digits, most_digits: Number of digits; 0 if only words are allowed.
+        least, most: Range of the number.
+        word: Words that are allowed in addition.
     """
 
     least_digits: int
@@ -53,13 +53,13 @@ class NumberRule:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """What a column may hold.
+    """The allowed values of a column.
 
     Attributes:
-        name: Column.
-        pattern: Regular expression every value matches.
-        wanted: The same in words.
-        number: The same for the compiled reader; columns of records have one.
+        name: Name of the column.
+        pattern: Regular expression that every value must match.
+        wanted: The same rule in words.
+        number: The same rule for the compiled reader. Columns of records have one.
     """
 
     name: str
@@ -70,13 +70,13 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """One published file.
+    """One published file format.
 
     Attributes:
         stem: File name without its ending.
-        rules: Columns, in order.
-        extra: Whether further columns are passed over (the geography only).
-        confidential: Whether its first line must not be shown: if its header is missing, that is a record.
+        rules: Rules of the columns, in order.
+        extra: Whether further columns are allowed and ignored (only in the geography).
+        confidential: Whether the first line must not be shown. If the header is missing, that line is a record.
     """
 
     stem: str
@@ -95,12 +95,12 @@ def _digits(name: str, n: int) -> ColumnRule:
 
 
 def digit_of(name: str, most: int) -> ColumnRule:
-    """One digit from 1 to another."""
+    """A rule for one digit from 1 to `most`."""
     return ColumnRule(name, rf"^[1-{most}]$", f"1 to {most}", NumberRule(1, 1, 1, most))
 
 
 def race_summary(name: str) -> ColumnRule:
-    """CENRACE and HHRACE: two digits from 01 to 63."""
+    """The rule for CENRACE and HHRACE: two digits from 01 to 63."""
     pattern = r"^(0[1-9]|[1-5][0-9]|6[0-3])$"
     return ColumnRule(name, pattern, "2 digits from 01 to 63", NumberRule(2, 2, 1, 63))
 
@@ -111,7 +111,7 @@ BLOCK: Final = (
     _digits("TABTRACTCE", 6),
     _digits("TABBLK", 4),
 )
-"""Columns of a block."""
+"""Columns that identify a block."""
 
 _CODE_OR_NULL = r"^([1-9][0-9]{3}|Null)$"
 _CODE = "4 digits, the first 1 to 9"
@@ -125,7 +125,7 @@ RECORD_CODES: Final = (
     ),
     ColumnRule("QSPAN", FOUR_DIGITS, _CODE, _CODE_NUMBER),
 )
-"""Columns of a record's race and ethnicity codes."""
+"""Columns with a record's race and ethnicity codes."""
 
 PERSONS: Final = FileFormat(
     "person-records",
@@ -180,10 +180,10 @@ CODE_TO_ITERATION: Final = FileFormat(
 
 
 def find_file(folder: Path, form: FileFormat) -> Path:
-    """The file of a format in a folder: text, or Parquet.
+    """The file of a format in a folder, as text or Parquet.
 
     Raises:
-        StoreError: neither or both are there.
+        StoreError: neither file or both files exist.
     """
     found = [path for end in (".txt", ".parquet") if (path := folder / (form.stem + end)).is_file()]
     if len(found) == 1:
@@ -196,11 +196,12 @@ def find_file(folder: Path, form: FileFormat) -> Path:
 
 
 def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
-    """Open a file lazily, all columns as text, after checking its header.
+    """Open a file lazily with all columns as text, after a check of its header.
 
     Raises:
-        ConfigError: columns are missing, unexpected or out of order, or hold no text.
+        ConfigError: columns are missing, unexpected, out of order, or not text.
         StoreError: the file cannot be read.
+        SchemaError: the file is empty.
     """
     try:
         frame = scan_parquet(path) if path.suffix == ".parquet" else scan_text(path, "|", None)
@@ -220,22 +221,22 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
     own = frame.select(pl.col(name).cast(pl.String) for name in form.columns)
     if path.suffix == ".parquet":
         return own
-    # A blank line, such as the published files have at their end, is no row.
+    # A blank line, such as at the end of the published files, is not a row.
     return own.select(pl.all().fill_null("")).filter(pl.any_horizontal(pl.all() != ""))
 
 
 def read_file(folder: Path, form: FileFormat) -> tuple[Path, pl.DataFrame]:
-    """Read a public file whole, checking columns and formats (phase 1).
+    """Read a public file, with a check of its columns and formats (phase 1).
 
     Raises:
-        ConfigError, SchemaError, StoreError: what the file breaks, all of its columns at once.
+        ConfigError, SchemaError, StoreError: the file breaks rules; one error reports all columns.
     """
     path = find_file(folder, form)
     return path, read_rows(path, form)
 
 
 def read_rows(path: Path, form: FileFormat) -> pl.DataFrame:
-    """Read one public file; as `read_file`."""
+    """Read one public file. It raises the errors of `read_file`."""
     if path.suffix != ".parquet":
         check_utf8(path)
     frame = collect_file(scan_file(path, form), path)
@@ -246,10 +247,10 @@ def read_rows(path: Path, form: FileFormat) -> pl.DataFrame:
 
 
 def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
-    """Run a query on a file; a failure never quotes a value of the file.
+    """Run a query on a file. An error never quotes a value of the file.
 
     Raises:
-        StoreError: the file's bytes are damaged, or lines differ in their number of columns.
+        StoreError: the file is damaged, or lines have different numbers of columns.
     """
     try:
         return frame.collect(engine="streaming")
@@ -258,10 +259,10 @@ def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
 
 
 def check_utf8(path: Path) -> None:
-    """Refuse a text file that is not UTF-8, saying where.
+    """Refuse a text file that is not UTF-8. The message says where.
 
     Raises:
-        StoreError: a byte that no UTF-8 text has, or the file cannot be read.
+        StoreError: a byte is not UTF-8, or the file cannot be read.
     """
     place = 0
     try:
@@ -281,7 +282,7 @@ def check_utf8(path: Path) -> None:
 
 
 def unreadable(path: Path, error: BaseException) -> StoreError:
-    """The error of a file that cannot be read; it names the kind of failure only."""
+    """The error for a file that cannot be read. It names only the kind of failure."""
     return StoreError(
         f"{path} cannot be read: {type(error).__name__}. Expected text with '|' between columns, the same number on "
         "every line, or Parquet.",

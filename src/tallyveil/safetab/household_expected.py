@@ -1,4 +1,4 @@
-"""What the numbers of a SafeTab-H run will be worth, from the plan alone: margins by table, level set and detail."""
+"""The expected accuracy of a SafeTab-H run, from the plan alone: margins by table, level set and detail."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,11 +12,11 @@ class HouseholdError:
     """95 % margins of one detail of a household set, in households.
 
     Attributes:
-        run, table, geography, level: Which set.
+        run, table, geography, level: The household set.
         detail: Name of the published table.
-        from_count: T1 count from which it is chosen; None: no such bound.
+        from_count: T1 count from which this detail is chosen; None for no such bound.
         cell, cell_variance: Margin and variance of a measured cell.
-        total, total_variance: The same of the total, which is the sum of the cells.
+        total, total_variance: Margin and variance of the total, which is the sum of the cells.
     """
 
     run: str
@@ -31,7 +31,7 @@ class HouseholdError:
     total_variance: float
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The same values as plain data."""
         return asdict(self)
 
 

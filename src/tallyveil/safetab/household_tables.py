@@ -1,4 +1,4 @@
-"""SafeTab-H: which groups a published T1 asks for and in what detail, and tables T3 and T4 from their measurements."""
+"""SafeTab-H: the groups that a published T1 lists, their detail, and tables T3 and T4 from their measurements."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ KEYS: Final = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedGroups:
-    """Groups of one household set that T1 lists.
+    """The groups of one household set that T1 lists.
 
     Attributes:
         regions, iterations: Positions, ascending; int64.
-        detail: Chosen by the published count; int64.
+        detail: The detail that the published count chooses; int64.
     """
 
     regions: NDArray[np.int64]
@@ -44,12 +44,12 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
     """Read the published totals that choose the detail: pop-group-totals, or T1 of a SafeTab run.
 
     Args:
-        data: Folder of pop-group-totals, passed over where `published` is given.
+        data: Folder of pop-group-totals. It is ignored if `published` is given.
         published: Folder of a SafeTab run, or None.
-        plan: Says which runs are read.
+        plan: Plan with the runs to read.
     Raises:
-        ConfigError, SchemaError, StoreError: the file is absent, breaks its format, lists a group twice, or an
-            iteration that the iteration files lack.
+        ConfigError, SchemaError, StoreError: the file is missing, breaks its format, lists a group twice, or lists an
+            iteration that the iteration files do not have.
     """
     if published is None:
         path = find_file(data, GROUP_TOTALS)
@@ -85,13 +85,13 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
 
 
 def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Regions) -> ListedGroups:
-    """Groups of a set that T1 lists, with the detail its counts choose.
+    """Groups of a set that T1 lists, with the detail that its counts choose.
 
-    Iterations that are not tabulated at this geography are passed over, as production does: T1 may list them for
-    regions that took the numbers of one with the same blocks.
+    Iterations that are not tabulated at this geography are ignored, as in production. T1 may list them for regions that
+    took the numbers of a region with the same blocks.
 
     Raises:
-        SchemaError: T1 lists a region that the geography lacks, such as that of other states.
+        SchemaError: T1 lists a region that the geography does not have, such as a region of another state.
     """
     own = totals.filter(
         pl.col("REGION_TYPE") == one.geography, pl.col("ITERATION_CODE").is_in(one.view.codes)
@@ -117,10 +117,10 @@ def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Re
 
 
 def require_groups(run: str, n_groups: int) -> None:
-    """Refuse totals that list no group of a run: most likely they are of the other one.
+    """Refuse totals without groups of a run. Most likely they belong to the other run.
 
     Raises:
-        SchemaError: there is none.
+        SchemaError: there is no group.
     """
     if not n_groups:
         raise SchemaError(
@@ -131,7 +131,7 @@ def require_groups(run: str, n_groups: int) -> None:
 
 
 def totals_digest(totals: pl.DataFrame) -> bytes:
-    """SHA-256 of the published totals, whatever their order."""
+    """SHA-256 of the published totals; it does not depend on their order."""
     text = totals.select(*KEYS, "COUNT").sort(KEYS).write_csv(separator="|")
     return hashlib.sha256(text.encode()).digest()
 
@@ -144,14 +144,14 @@ def household_rows(
     *,
     allow_negative: bool,
 ) -> pl.DataFrame:
-    """Published rows of a set, with variance and margin.
+    """Published rows of a set, with variances and margins.
 
     Args:
         one: The set.
         regions: The geography.
-        groups: Its groups.
-        cells: Noisy cells of the groups of each detail, in order; int64, shape (groups, n_cells).
-        allow_negative: Whether negative cells stay.
+        groups: The groups of the set.
+        cells: For each detail in order, the noisy cells of its groups; int64, shape (groups, n_cells).
+        allow_negative: Whether negative cells remain.
     """
     names, codes = regions.names(one.geography), pl.Series(one.view.codes, dtype=pl.String)
     frames = []
@@ -182,7 +182,7 @@ def household_rows(
 
 
 def quality_of_sum(one: HouseholdSet, n: int) -> Quality:
-    """Variance and margin of a sum of so many measured cells."""
+    """Variance and margin of a sum of n measured cells."""
     return Quality(n * one.law.variance_float(), float(margin_of_sum(noise_sum(one.law, n))))
 
 
@@ -196,7 +196,7 @@ def household_table_paths(run: str) -> list[str]:
 def write_household_tables(
     out: Path, run: str, table: HouseholdTable, frame: pl.DataFrame, tags: Mapping[str, str]
 ) -> None:
-    """Write a table in the published layout, a folder a detail, and as Parquet with variance and margin.
+    """Write a table in the published layout, with a folder for each detail, and as Parquet with variance and margin.
 
     Raises:
         StoreError: a file cannot be written.
@@ -215,13 +215,13 @@ def write_household_tables(
 def check_household_tables(
     out: Path, run: str, table: HouseholdTable, groups: int, *, allow_negative: bool
 ) -> tuple[OutputCheck, ...]:
-    """Read every published sub-table back: layout, cells, sums, signs, and that every group is there once.
+    """Read every published sub-table and check layout, cells, sums, signs, and that every group is there once.
 
     Args:
         out: Output folder.
         run: "US" or "PR".
         table: T3 or T4.
-        groups: How many groups the published totals ask for.
+        groups: Number of groups that the published totals list.
         allow_negative: Whether negative counts are allowed.
     """
     checks, seen = [], 0

@@ -1,14 +1,15 @@
-"""SafeTab-H, public half: tables T3 (household type) and T4 (tenure) of groups that a published T1 lists.
+"""The public half of SafeTab-H: tables T3 (household type) and T4 (tenure) of the groups that a published T1 lists.
 
-How much detail a group of households gets follows from its published T1 count, which costs nothing; each of the two
-tables is then counted with a budget of its own. A household is in the groups of its householder's codes.
+The detail of a group of households follows from its published T1 count, which costs no privacy. Each of the two tables
+is then measured with its own budget. A household is in the groups of its householder's codes.
 
     T3  household type: 1 married couple, 2 and 3 other family (male, female householder), 4 living alone,
         5 not living alone (nonfamily)
         T03001 total; T03002 family or not; T03003 four cells; T03004 all five
     T4  tenure: 1 owned with a mortgage, 2 owned clear, 3 and 4 rented (with and without payment)
         T04001 total; T04002 three cells
-Every table shows its measured cells and their sums, the total among them, as the production code does.
+
+Every table shows its measured cells and their sums, including the total, as the production code does.
 """
 
 import json
@@ -64,8 +65,8 @@ class HouseholdDetail:
 
     Attributes:
         folder: Name of its published table.
-        cell_of: The measured cell of each finest cell.
-        sums: Published cells: their number, and the measured cells they sum.
+        cell_of: For each finest cell, the measured cell that contains it.
+        sums: For each published cell, its number and the measured cells that it sums.
     """
 
     folder: str
@@ -74,20 +75,20 @@ class HouseholdDetail:
 
     @property
     def n_cells(self) -> int:
-        """Measured cells."""
+        """Number of measured cells."""
         return max(self.cell_of) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class HouseholdTable:
-    """T3 or T4.
+    """Table T3 or T4.
 
     Attributes:
         name: "t3" or "t4".
-        column: Column of the published cell.
-        record: Column of the household records.
-        finest_of: Finest cell of each value of that column, 1 first.
-        details: From the total to the finest.
+        column: Name of the column with the published cell.
+        record: Name of the column in the household records.
+        finest_of: For each value of that column, starting with 1, its finest cell.
+        details: Details, from the total to the finest.
     """
 
     name: TableName
@@ -147,7 +148,7 @@ class HouseholdSet:
         geography, level, view, stability: As in `LevelSet`.
         budget: Rho or epsilon of all its groups together.
         thresholds: T1 counts from which each finer detail is chosen.
-        law: Noise of every measured cell.
+        law: Law of the noise of every measured cell.
     """
 
     table: HouseholdTable
@@ -161,7 +162,7 @@ class HouseholdSet:
 
     @property
     def name(self) -> str:
-        """Such as "t3 COUNTY level 2"."""
+        """A name such as "t3 COUNTY level 2"."""
         return f"{self.table.name} {self.geography} level {self.level}"
 
 
@@ -171,7 +172,7 @@ class HouseholdRun:
 
     Attributes:
         run: "US" or "PR".
-        sets: Those with a budget, T3 first.
+        sets: Sets with a budget, T3 first.
     """
 
     run: str
@@ -183,7 +184,7 @@ class HouseholdRun:
         return sum((one.budget for one in self.sets), Fraction(0))
 
     def event(self) -> PrivacyEvent:
-        """One household's record is in one cell of each of its groups in every set; the detail is public."""
+        """The privacy event. A household's record is in one cell of each of its groups in every set."""
         return SequentialEvent(
             tuple(ParallelEvent((release_of(one.law),), one.stability.groups) for one in self.sets)
         )
@@ -191,10 +192,10 @@ class HouseholdRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HouseholdPlan:
-    """What a SafeTab-H run is asked for.
+    """The plan of a SafeTab-H release.
 
     Attributes:
-        config: What it shares with SafeTab: runs, states, codes, mechanism.
+        config: The settings in common with SafeTab: runs, states, codes, mechanism.
         files: Codes and iterations.
         runs: The runs.
     """
@@ -205,21 +206,21 @@ class HouseholdPlan:
 
     @property
     def budget_unit(self) -> Literal["rho", "epsilon"]:
-        """ "rho" or "epsilon"."""
+        """Unit of the budgets: "rho" or "epsilon"."""
         return "rho" if self.config.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
 
     def event(self) -> PrivacyEvent:
-        """Both runs: every household is in one of them."""
+        """The event of both runs. Every household is in one of them."""
         return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
 
     def digest(self) -> bytes:
-        """SHA-256 of all that the noise's meaning depends on, the published T1 apart."""
+        """SHA-256 of everything that determines the meaning of the noise, except the published T1."""
         import hashlib
 
         return hashlib.sha256(json.dumps(self.to_mapping(), sort_keys=True).encode()).digest()
 
     def to_mapping(self) -> dict[str, Any]:
-        """The plan as plain data, budgets as exact text."""
+        """The plan as plain data, with budgets as exact text."""
         return {
             "format": 1,
             "kind": "safetab-households",
@@ -240,7 +241,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
     """Read a parameter folder of SafeTab-H: config.json with its keys, and the four code files.
 
     Raises:
-        ConfigError, SchemaError, BudgetError, StoreError: what is wrong with it.
+        ConfigError, SchemaError, BudgetError, StoreError: the folder has an error.
     """
     values, where = read_values(folder)
     reading = ConfigReading(values)

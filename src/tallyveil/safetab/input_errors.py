@@ -1,4 +1,4 @@
-"""What is wrong with public inputs, all of it told at once."""
+"""Errors in public inputs, all reported at once."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from tallyveil.errors import TallyveilError
 
 SHOWN = 8
 LONGEST = 60
-"""Characters of a value that are shown."""
+"""Number of characters of a value that are shown."""
 
 
 def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
-    """Raise one error that shows every problem, of the first problem's kind; nothing where there is none."""
+    """Raise one error with all problems, with the type of the first one; do nothing if there are none."""
     if not problems:
         return
     if len(problems) == 1:

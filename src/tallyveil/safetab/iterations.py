@@ -1,4 +1,4 @@
-"""Characteristic iterations: their files, and which iterations a code counts in at one level."""
+"""Characteristic iterations: their files, and the iterations in which a code counts at one level."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Int16s
 from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.safetab.files import (
     CODE_TO_ITERATION,
@@ -18,11 +18,9 @@ from tallyveil.safetab.files import (
 )
 from tallyveil.safetab.input_errors import raise_all, some
 
-Shorts = NDArray[np.int16]
-
 
 class Membership(IntEnum):
-    """How the codes of a record decide whether it is in an iteration."""
+    """How the codes of a record determine whether it is in an iteration."""
 
     ALONE = 0
     COMBINATION = 1
@@ -30,7 +28,7 @@ class Membership(IntEnum):
 
 
 class Detailing(IntEnum):
-    """Where an iteration is tabulated: everywhere; nation and state, total only; or below the state only."""
+    """Where an iteration is tabulated: everywhere; for nation and state as a total only; or below the state only."""
 
     COMMON = 0
     TOTAL_ONLY = 1
@@ -43,10 +41,10 @@ class Iteration:
 
     Attributes:
         code: Four digits.
-        name: For readers.
-        level: 1 regional, 2 detailed.
+        name: Name for readers.
+        level: 1 for regional, 2 for detailed.
         membership: Race alone, race alone or in combination, or ethnicity.
-        detailing: Where it is tabulated, and whether as a total only.
+        detailing: Where it is tabulated, and whether only as a total.
     """
 
     code: str
@@ -56,7 +54,7 @@ class Iteration:
     detailing: Detailing
 
     def tabulated(self, *, nationwide: bool) -> bool:
-        """Whether it is tabulated at nation and state (nationwide), or below."""
+        """Whether it is tabulated for nation and state (nationwide), or below the state."""
         return self.detailing is not (Detailing.COARSE_ONLY if nationwide else Detailing.TOTAL_ONLY)
 
 
@@ -66,20 +64,20 @@ class View:
 
     Attributes:
         level: 1 or 2.
-        nationwide: Nation and state, or sub-state.
-        iterations: Those with adaptive detail by code, then the total-only ones by code.
-        n_adaptive: How many have adaptive detail.
-        alone_of, combination_of, ethnicity_of: Position in `iterations` that each code maps to, -1: none;
-            int16, shape (n_codes,).
+        nationwide: True for nation and state, false for sub-state geographies.
+        iterations: Iterations with adaptive detail, sorted by code, then total-only iterations, sorted by code.
+        n_adaptive: Number of iterations with adaptive detail.
+        alone_of, combination_of, ethnicity_of: For each code, the position in `iterations` that it maps to, or -1 for
+            none; int16, shape (n_codes,).
     """
 
     level: int
     nationwide: bool
     iterations: tuple[Iteration, ...]
     n_adaptive: int
-    alone_of: Shorts
-    combination_of: Shorts
-    ethnicity_of: Shorts
+    alone_of: Int16s
+    combination_of: Int16s
+    ethnicity_of: Int16s
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -92,8 +90,8 @@ class IterationFiles:
     """The four public lists, checked against each other.
 
     Attributes:
-        codes: Race and ethnicity codes, ascending; records hold their positions.
-        iterations: Tabulated iterations by code; level 0 is left out.
+        codes: Race and ethnicity codes, ascending. Records store positions in this list.
+        iterations: Tabulated iterations, sorted by code, without level 0.
         mapping: Pairs (code, iteration code) of tabulated iterations.
     """
 
@@ -102,11 +100,7 @@ class IterationFiles:
     mapping: tuple[tuple[str, str], ...]
 
     def view(self, level: int, *, nationwide: bool) -> View:
-        """The iterations of a level nationwide or below the state.
-
-        Raises:
-            SchemaError: no such iteration is tabulated.
-        """
+        """The iterations of a level nationwide, or below the state. There may be none."""
         own = [i for i in self.iterations if i.level == level and i.tabulated(nationwide=nationwide)]
         total_only = [i for i in own if i.detailing is Detailing.TOTAL_ONLY]
         ordered = [i for i in own if i.detailing is not Detailing.TOTAL_ONLY] + total_only
@@ -125,7 +119,7 @@ def read_iterations(folder: Path) -> IterationFiles:
     """Read and check the four code files (all three phases).
 
     Raises:
-        ConfigError, SchemaError, StoreError: what the files break.
+        ConfigError, SchemaError, StoreError: the files break rules.
     """
     codes_path, codes = read_file(folder, CODES)
     race_path, race = read_file(folder, RACE_ITERATIONS)
@@ -188,7 +182,7 @@ def _repeated(path: Path, frame: pl.DataFrame, columns: list[str]) -> list[Tally
 
 
 def _flags(path: Path, frame: pl.DataFrame) -> list[TallyveilError]:
-    """Both flags are Null at level 0 and only there; elsewhere not both True."""
+    """Both flags must be Null at level 0 and only there. At other levels they must not both be True."""
     detailed, coarse, level = pl.col("DETAILED_ONLY"), pl.col("COARSE_ONLY"), pl.col("LEVEL")
     nulls = (detailed == "Null").cast(pl.Int8) + (coarse == "Null").cast(pl.Int8)
     wanted = pl.when(level == "0").then(2).otherwise(0)
@@ -238,7 +232,7 @@ def _unknown(
 
 
 def _several(path: Path, files: IterationFiles) -> list[TallyveilError]:
-    """A code maps to at most one iteration of a kind at a level, nationwide and, apart from that, below."""
+    """A code may map to at most one iteration of a kind at a level, nationwide and separately below the state."""
     by_code = {iteration.code: iteration for iteration in files.iterations}
     problems: list[TallyveilError] = []
     for nationwide in (True, False):

@@ -1,4 +1,4 @@
-"""Noisy measurements of population groups: what crosses the wall."""
+"""Noisy measurements of population groups, as they leave the wall."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,56 +7,55 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.safetab.plan import LevelSet
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableMeasurements:
-    """Noisy sex-by-age tables of the groups of one chosen detail.
+    """Noisy sex-by-age tables of the groups with one chosen detail.
 
     Attributes:
-        places: Flat place of each group among (rows, adaptive iterations); int64, ascending.
+        places: Flat position of each group in the array (rows, adaptive iterations); int64, ascending.
         values: Noisy cells; int64, shape (groups, cells).
     """
 
-    places: Int64Array
-    values: Int64Array
+    places: Integers
+    values: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMeasurements:
-    """Noisy measurements of all population groups of some regions of one level set, empty groups included.
+    """Noisy measurements of all population groups of some regions of one level set, including empty groups.
 
     Attributes:
         regions: Position of each row's region; int64, shape (rows,).
         stage_1: Totals that chose the detail; int64, shape (rows, adaptive iterations).
-        detail: Detail chosen, 0 to 3; int8, the same shape.
-        totals: Totals of stage 2 where detail is 0, else 0; int64, the same shape.
-        listed: Flat places of the groups of detail 0 whose total is above the suppression bound; int64, ascending.
+        detail: The chosen detail, 0 to 3; int8, the same shape.
+        totals: Totals of stage 2 if the detail is 0, otherwise 0; int64, the same shape.
+        listed: Flat positions of the groups of detail 0 whose total is above the suppression bound; int64, ascending.
         tables: Tables of details 1, 2 and 3.
         total_only: Totals of the total-only groups; int64, shape (rows, total-only iterations).
     """
 
-    regions: Int64Array
-    stage_1: Int64Array
+    regions: Integers
+    stage_1: Integers
     detail: NDArray[np.int8]
-    totals: Int64Array
-    listed: Int64Array
+    totals: Integers
+    listed: Integers
     tables: tuple[TableMeasurements, TableMeasurements, TableMeasurements]
-    total_only: Int64Array
+    total_only: Integers
 
     @property
     def n_counts(self) -> int:
-        """Noisy counts these measurements are made of: two a group, or one and its cells."""
+        """Number of noisy counts in these measurements: two for a group, or one and its cells, or one if total-only."""
         in_tables = sum(table.values.size - table.places.size for table in self.tables)
         return 2 * self.stage_1.size + in_tables + self.total_only.size
 
 
 class GroupSource(Protocol):
-    """Where measurements of groups come from: behind the wall."""
+    """A source of measurements of groups, behind the wall."""
 
-    def measure(self, one: LevelSet, regions: Int64Array) -> Iterator[GroupMeasurements]:
-        """Measurements of the regions given, in order, in parts of bounded size."""
+    def measure(self, one: LevelSet, regions: Integers) -> Iterator[GroupMeasurements]:
+        """Measurements of the given regions, in order, in parts of limited size."""
         ...

@@ -1,8 +1,8 @@
-"""The published layout of T1 and T2, the same tables as Parquet, and the checks on what was written.
+"""The published layout of T1 and T2, the same tables as Parquet, and checks of the written files.
 
 t1/us.csv, t1/pr.csv, t1/headers.csv      REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT
 t2/us.csv, t2/pr.csv, t2/headers.csv      REGION_ID|REGION_TYPE|ITERATION_CODE|AGESTART|AGEEND|SEX|COUNT
-t1-us.parquet, t2-us.parquet, ...         the same rows with variance, margin, estimate and how it was made
+t1-us.parquet, t2-us.parquet, ...         the same rows with variance, margin, estimate and its method
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def table_paths(run: str) -> list[str]:
 
 
 def write_headers(out: Path) -> None:
-    """Write the columns of both tables, which the files of the runs share; raises as `write_tables` does."""
+    """Write the headers of both tables, which all runs share. It raises the errors of `write_tables`."""
     for path, columns in zip(HEADERS, TABLES.values(), strict=True):
         write_text(out / path, "|".join(columns))
 
@@ -45,7 +45,7 @@ def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: 
     Args:
         out: Output folder.
         run: "US" or "PR".
-        t1, t2: With quality columns, as `SetTables` makes them.
+        t1, t2: Tables with quality columns, as `SetTables` makes them.
         tags: Metadata of the Parquet files.
     Raises:
         StoreError: a file cannot be written.
@@ -65,12 +65,12 @@ def _write_text_table(path: Path, frame: pl.DataFrame) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """One promise about the written files, and whether they keep it.
+    """One promise about the written files, and whether it is kept.
 
     Attributes:
-        name: What is promised.
-        passed: Whether it holds.
-        found: What was seen where it does not.
+        name: The promise.
+        passed: Whether it is kept.
+        found: What was found if it is not kept.
     """
 
     name: str
@@ -79,7 +79,7 @@ class OutputCheck:
 
 
 def check_outputs(out: Path, plan: SafetabPlan) -> tuple[OutputCheck, ...]:
-    """Read the published tables back and hold them against the plan.
+    """Read the published tables and compare them with the plan.
 
     Raises:
         StoreError: a table is missing or cannot be read.
@@ -103,7 +103,7 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
     """Refuse outputs that break a promise.
 
     Raises:
-        SolverError: at least one check failed; the message lists them.
+        SolverError: at least one check failed; the message lists all that failed.
     """
     failed = [f"{check.name}: {check.found}" for check in checks if not check.passed]
     if failed:
@@ -132,7 +132,7 @@ def _read(path: Path, name: str) -> pl.DataFrame:
 
 
 def _common(frame: pl.DataFrame, columns: tuple[str, ...], run: str, plan: SafetabPlan) -> list[OutputCheck]:
-    """Formats, regions inside the run's states, known iterations, whole counts of the sign allowed."""
+    """Checks of formats, regions in the run's states, known iterations, and integer counts of the allowed sign."""
     kind, region = pl.col("REGION_TYPE"), pl.col("REGION_ID")
     digits = {name: ID_DIGITS[base_name(name)] for name in GEOGRAPHIES[run]}
     known = frame.filter(kind.is_in(list(digits)))
@@ -161,7 +161,7 @@ def _twice(frame: pl.DataFrame, columns: tuple[str, ...]) -> list[OutputCheck]:
 
 
 def _cells(t2: pl.DataFrame) -> list[OutputCheck]:
-    """Age groups of one detail, and both sexes."""
+    """Checks of age groups, sexes, and the number of rows of each group."""
     spans = {(ANY, ANY)} | {(str(a), str(b)) for detail in DETAILS for a, b in detail.spans}
     known = pl.DataFrame([*spans], schema=["AGESTART", "AGEEND"], orient="row")
     unknown = t2.join(known, on=["AGESTART", "AGEEND"], how="anti")
@@ -174,7 +174,7 @@ def _cells(t2: pl.DataFrame) -> list[OutputCheck]:
 
 
 def _agree(t1: pl.DataFrame, t2: pl.DataFrame) -> list[OutputCheck]:
-    """Sexes and totals are the sums of the cells."""
+    """Checks that sexes and totals are the sums of the cells."""
     keys = list(T2_COLUMNS[:3])
     counts = pl.col("COUNT").cast(pl.Int64, strict=False)
     cells = t2.filter(pl.col("AGESTART") != ANY).group_by([*keys, "SEX"]).agg(counts.sum().alias("cells"))

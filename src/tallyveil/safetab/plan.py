@@ -1,4 +1,4 @@
-"""The plan of a SafeTab run: level sets with their budgets, laws of noise and events, before any record is read."""
+"""The plan of a SafeTab run: level sets with budgets, laws of noise and events, before any record is read."""
 
 import hashlib
 import json
@@ -28,15 +28,15 @@ from tallyveil.safetab.iterations import IterationFiles, View, read_iterations
 from tallyveil.safetab.stability import Stability, common_record, stability_of
 
 NEIGHBOURS = Neighbours.UNBOUNDED
-"""One person's record is added or removed."""
+"""Neighbouring populations differ by adding or removing one person's record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSet:
-    """The population groups of one geography and iteration level, with a budget of their own.
+    """The population groups of one geography and iteration level, with their own budget.
 
     Attributes:
-        geography: Such as "COUNTY".
+        geography: A name such as "COUNTY".
         level: Iteration level, 1 or 2.
         view: Its iterations.
         stability: Largest number of its groups that a record can be in.
@@ -45,7 +45,7 @@ class LevelSet:
         stage_1: Law of the noise that chooses the detail.
         stage_2: Law of the noise of the total (detail 0) or of each cell.
         total_only: Law of the noise of a total-only group.
-        keep_above: A total of detail 0 is published if it is larger; None: always.
+        keep_above: A total of detail 0 is published only if it is above this; None to publish always.
     """
 
     geography: str
@@ -61,7 +61,7 @@ class LevelSet:
 
     @property
     def name(self) -> str:
-        """Such as "COUNTY level 2"."""
+        """A name such as "COUNTY level 2"."""
         return f"{self.geography} level {self.level}"
 
 
@@ -72,8 +72,8 @@ class RunPlan:
     Attributes:
         run: "US" or "PR".
         sets: Its level sets with a budget.
-        witness: Race codes and ethnicity code of a record that is in as many groups of every set as any record can
-            be, or None: the sum of the stabilities is then an upper bound that no record was seen to attain.
+        witness: Race codes and ethnicity code of a record that attains the stability of every set. None if no such
+            record was found; the sum of the stabilities is then an upper bound.
     """
 
     run: str
@@ -82,17 +82,18 @@ class RunPlan:
 
     @property
     def budget(self) -> Fraction:
-        """Sum of the level budgets: rho, or pure epsilon."""
+        """Sum of the level budgets, in rho or pure epsilon."""
         return sum((one.budget for one in self.sets), Fraction(0))
 
     def event(self, *, total_only: bool = True) -> PrivacyEvent:
-        """What is done to the people of the run, as a privacy event.
+        """The privacy event of the run.
 
         Args:
-            total_only: Count total-only groups as a case of their own; without, every group counts as split, which
-                is no bound but has one loss law.
-        Source: SafeTab (Haney et al.), Theorems 1 to 3. A record is in the same iterations at every geography
-            of a view, so its groups there go together: each is split at all of them, or total-only at all.
+            total_only: Whether total-only groups are a separate case. If not, every group counts as split, which is not
+                a bound but has a single loss law.
+        Source: SafeTab (Haney et al.), Theorems 1 to 3. A record is in the same iterations at every geography of a
+        view.
+            So its groups of an iteration are either all split or all total-only.
         """
         by_view: dict[tuple[int, bool], list[LevelSet]] = {}
         for one in self.sets:
@@ -105,12 +106,12 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SafetabPlan:
-    """What is asked for, from public files alone.
+    """The plan of a SafeTab release, from public files alone.
 
     Attributes:
         config: The config.
         files: Codes and iterations.
-        runs: The runs; their people are disjoint.
+        runs: The runs. No person is in two of them.
     """
 
     config: SafetabConfig
@@ -119,24 +120,24 @@ class SafetabPlan:
 
     @property
     def budget_unit(self) -> Literal["rho", "epsilon"]:
-        """ "rho" or "epsilon"."""
+        """Unit of the budgets: "rho" or "epsilon"."""
         return "rho" if self.config.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
 
     def event(self) -> PrivacyEvent:
-        """Both runs: every person is in one of them, so the costlier one counts."""
+        """The event of both runs. Every person is in one of them, so the more expensive run determines the cost."""
         return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
 
     def run(self, name: str) -> RunPlan:
-        """The run of a name."""
+        """The run with a given name."""
         return next(run for run in self.runs if run.run == name)
 
     def digest(self) -> bytes:
-        """SHA-256 of all that the noise's meaning depends on: config, codes and iterations."""
+        """SHA-256 of everything that determines the meaning of the noise: config, codes and iterations."""
         text = json.dumps(self.to_mapping(), sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
     def to_mapping(self) -> dict[str, Any]:
-        """The plan as plain data, budgets as exact text."""
+        """The plan as plain data, with budgets as exact text."""
         config = self.config
         return {
             "format": 1,
@@ -166,17 +167,17 @@ def read_plan(folder: Path) -> SafetabPlan:
     """Read a parameter folder (config.json and the four code files) into a plan.
 
     Raises:
-        ConfigError, SchemaError, BudgetError, StoreError: what is wrong with it.
+        ConfigError, SchemaError, BudgetError, StoreError: the folder has an error.
     """
     return make_plan(read_config(folder), read_iterations(folder))
 
 
 def make_plan(config: SafetabConfig, files: IterationFiles) -> SafetabPlan:
-    """The plan of a config and its code files.
+    """Make the plan of a config and its code files.
 
     Raises:
         SchemaError: a level with a budget has no iterations.
-        BudgetError: a budget so small or large that its noise is out of range.
+        BudgetError: a budget is so small or large that its noise is out of range.
     """
     views: dict[tuple[int, bool], tuple[View, Stability]] = {}
     for level in LEVELS:
@@ -187,7 +188,7 @@ def make_plan(config: SafetabConfig, files: IterationFiles) -> SafetabPlan:
 
 
 def with_budgets(plan: SafetabPlan, budgets: Mapping[tuple[str, int], Fraction]) -> SafetabPlan:
-    """The same plan with other budgets at the geographies and levels given."""
+    """The same plan with other budgets at the given geographies and levels."""
     old = plan.config
     config = SafetabConfig(
         old.max_race_codes,
@@ -204,7 +205,7 @@ def with_budgets(plan: SafetabPlan, budgets: Mapping[tuple[str, int], Fraction])
 
 
 def suppression_bound(law: Law, chance: Fraction) -> int:
-    """Smallest x with P(noise <= x) >= chance: an empty group's count is above it with the chance left."""
+    """Smallest x with P(noise <= x) >= chance. An empty group exceeds it with probability at most 1 - chance."""
     if chance >= Fraction(1, 2):
         return law.margin(2 * chance - 1)
     x = 0
@@ -214,7 +215,7 @@ def suppression_bound(law: Law, chance: Fraction) -> int:
 
 
 def law_of(mechanism: Mechanism, budget: Fraction) -> Law:
-    """The noise of one count with a budget of its own: rho (Gaussian) or epsilon (Laplace)."""
+    """The law of noise of one count with a given budget: rho (Gaussian) or epsilon (Laplace)."""
     if mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return DiscreteGaussian(1 / (2 * budget))
     return DiscreteLaplace(1 / budget)
@@ -275,7 +276,7 @@ def _level_set(
 
 
 def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent]:
-    """Events of the sets of one view; a record is in at most `groups` iterations, `total_only` of them total-only."""
+    """Events of one view's sets. A record is in at most `groups` iterations, of which `total_only` are total-only."""
     split = SequentialEvent(tuple(_split_event(one) for one in sets))
     stability = sets[0].stability
     n_only = stability.total_only if total_only else 0
@@ -289,13 +290,13 @@ def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent
 
 
 def _split_event(one: LevelSet) -> PrivacyEvent:
-    """Stage 1, then one of four tabulations; a record is in one cell of each."""
+    """Stage 1, then one of four tabulations. A record is in one cell of each."""
     table = release_of(one.stage_2)
     return SequentialEvent((release_of(one.stage_1), AdaptiveEvent((table,) * (1 + len(DETAILS)))))
 
 
 def release_of(law: Law) -> Release:
-    """One count with noise of a law, as an event."""
+    """The event of one count with noise of a given law."""
     if isinstance(law, DiscreteGaussian):
         return GaussianRelease(law.variance)
     return LaplaceRelease(law.scale)

@@ -1,8 +1,9 @@
-"""What a SafeTab run guarantees, exactly and by the paper's accountants; and budgets for an accuracy or a guarantee."""
+"""The guarantee of a SafeTab run, exactly and by the paper's accountants; budgets for an accuracy or a guarantee."""
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
@@ -17,7 +18,7 @@ from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, law_of, wit
 from tallyveil.safetab.sums import CONFIDENCE
 
 DIGITS: Final = 9
-"""Significant decimal digits of a budget found by calibration."""
+"""Significant decimal digits of a calibrated budget."""
 
 Recipe = Literal["exact", "printed"]
 LN_20: Final = Fraction("2.995732273553990993435223576142540775676601622989028")
@@ -25,19 +26,19 @@ LN_20: Final = Fraction("2.995732273553990993435223576142540775676601622989028")
 
 @dataclass(frozen=True, slots=True)
 class RunPrivacy:
-    """Epsilon at a delta of one run, by every accountant; each is an upper bound, the exact one the least.
+    """Epsilon of one run at a given delta, by every accountant. Each is an upper bound; the exact one is the smallest.
 
     Attributes:
         run: "US" or "PR".
         budget: Sum of the level budgets, in rho (Gaussian) or pure epsilon (Laplace); exact.
         delta: The delta.
-        exact: Epsilon from the exact loss law, total-only groups in their worst case; rounded up.
-        exact_lower: Lower bound of the same: how tightly it is known.
-        pure: Pure epsilon (delta 0), Laplace noise only.
-        renyi: From the (corrected) Renyi divergence.
-        zcdp: From rho by the optimal conversion; Gaussian noise only.
-        zcdp_textbook: From rho by rho + 2 sqrt(rho ln(1 / delta)); Gaussian noise only.
-        changed, changed_lower: Bounds of the exact epsilon where a record is changed within the run (`changed_event`).
+        exact: Epsilon from the exact loss law, with total-only groups in their worst case; rounded up.
+        exact_lower: Lower bound on the same epsilon, which shows how precisely it is known.
+        pure: Pure epsilon (delta 0); only for Laplace noise.
+        renyi: Epsilon from the (corrected) Renyi divergence.
+        zcdp: Epsilon from rho by the optimal conversion; only for Gaussian noise.
+        zcdp_textbook: Epsilon from rho by rho + 2 sqrt(rho ln(1 / delta)); only for Gaussian noise.
+        changed, changed_lower: Bounds on the exact epsilon if a record is changed within the run (`changed_event`).
     """
 
     run: str
@@ -53,7 +54,7 @@ class RunPrivacy:
     changed_lower: float
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The same values as plain data."""
         return {
             "run": self.run,
             "budget": str(self.budget),
@@ -70,43 +71,48 @@ class RunPrivacy:
 def privacy_of(plan: SafetabPlan, delta: Fraction) -> tuple[RunPrivacy, ...]:
     """The guarantee of each run, between populations that differ by one person's record.
 
-    A person is in one run, so the guarantee of both together is the worse of the two.
+    A person is in one run, so the guarantee of both runs together is the weaker of the two.
 
     Args:
-        plan: What is done.
+        plan: The plan.
         delta: Between 0 and 1.
     Raises:
         BudgetError: the delta is out of range.
     """
-    return tuple(_run_privacy(run, plan.config.mechanism, delta) for run in plan.runs)
+    mechanism = plan.config.mechanism
+    return tuple(_run_privacy(run.run, run.budget, run.event(), mechanism, delta) for run in plan.runs)
 
 
 def changed_event(event: PrivacyEvent) -> PrivacyEvent:
-    """What is done to a record that changes its value: it leaves its groups and enters as many others.
+    """The event for a record that changes its value: it leaves its groups and enters at most as many others.
 
-    The groups it leaves and those it enters have noise of their own, so the loss is the sum of two independent losses,
-    each that of one record removed or added. Where the two records share a group, its totals do not move and less is
-    lost. So this is an upper bound, and it is attained where they share none.
+    The groups that it leaves and those that it enters have independent noise. So the loss is the sum of two independent
+    losses, each that of one record removed or added. If the two records share a group, its totals do not change, and
+    the loss is smaller. So this event is an upper bound, which is attained if they share no group.
     """
     return SequentialEvent((event, event))
 
 
 def changed_mapping(budget: Fraction, lower: float, upper: float) -> dict[str, Any]:
-    """What a run guarantees a record that changes its value, as plain data: twice the budget, and epsilon."""
+    """The guarantee for a record that changes its value, as plain data: twice the budget, and epsilon."""
     return {"budget": str(2 * budget), "epsilon": {"lower": lower, "upper": upper}}
 
 
-def _run_privacy(run: RunPlan, mechanism: Mechanism, delta: Fraction) -> RunPrivacy:
+@lru_cache(
+    maxsize=16
+)  # a plan is often described more than once in a process, and the exact epsilons take seconds
+def _run_privacy(
+    name: str, budget: Fraction, event: PrivacyEvent, mechanism: Mechanism, delta: Fraction
+) -> RunPrivacy:
     from tallyveil.accounting.composition import compose
 
-    event = run.event()
     exact = compose(event, neighbours=NEIGHBOURS).epsilon(delta)
     changed = compose(changed_event(event), neighbours=NEIGHBOURS).epsilon(delta)
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
     rho = rho_of(event) if gaussian else None
     return RunPrivacy(
-        run=run.run,
-        budget=run.budget,
+        run=name,
+        budget=budget,
         delta=delta,
         exact=exact.upper,
         exact_lower=exact.lower,
@@ -127,18 +133,18 @@ def budget_for_margin(
     stage_1_fraction: Fraction,
     recipe: Recipe = "exact",
 ) -> Fraction:
-    """Budget of a level at which a count of stage 2 has a 95 % margin of error.
+    """Budget of a level at which a stage-2 count has a given 95 % margin of error.
 
     Args:
-        mechanism: The budget is rho (Gaussian) or epsilon (Laplace).
+        mechanism: Determines whether the budget is rho (Gaussian) or epsilon (Laplace).
         margin: Wanted margin in counts, at least 1.
-        stability: Groups a record can be in.
+        stability: Number of groups that a record can be in.
         stage_1_fraction: Share of stage 1.
-        recipe: "exact": the least budget, rounded up to nine digits, whose noise lies within the margin with
-            probability of 95 % or more. "printed": the paper's rho = 1.92 / M**2 and epsilon = ln 20 / (M + 1), which
-            cover a little more (Gaussian) and less (Laplace) than 95 %.
+        recipe: "exact" gives the smallest budget, rounded up to nine digits, whose noise lies within the margin with
+            probability of 95 % or more. "printed" gives the paper's rho = 1.92 / M**2 and epsilon = ln 20 / (M + 1),
+            which cover slightly more (Gaussian) and less (Laplace) than 95 %.
     Raises:
-        BudgetError: the margin is not a whole number of 1 or more.
+        BudgetError: the margin is not an integer of 1 or more.
     Source: SafeTab (Haney et al.), section F.1, with 1 / (1 - gamma) where its text has 1 / gamma.
     """
     if not isinstance(margin, int) or margin < 1:
@@ -152,15 +158,16 @@ def budget_for_margin(
 
 
 def calibrate_plan(plan: SafetabPlan, *, epsilon: Fraction | str, delta: Fraction | str) -> SafetabPlan:
-    """The plan with all budgets multiplied by one factor, as large as an (epsilon, delta) allows to every run.
+    """The plan with budgets scaled to be as large as an (epsilon, delta) target allows in every run.
 
-    The proportions of the budgets stay; each run gets a factor of its own, for no person is in both.
+    The proportions of the budgets within a run do not change. Each run has its own factor, because no person is in
+    both.
 
     Args:
-        plan: Sets the proportions.
+        plan: Gives the proportions.
         epsilon, delta: The target.
     Raises:
-        BudgetError: a target out of range.
+        BudgetError: the target is out of range.
     """
     budgets: dict[tuple[str, int], Fraction] = {}
     for run in plan.runs:
@@ -170,10 +177,11 @@ def calibrate_plan(plan: SafetabPlan, *, epsilon: Fraction | str, delta: Fractio
 
 
 def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) -> Fraction:
-    """Factor on every variance or scale of a run that meets the target, certified for all its cases.
+    """Factor on every variance or scale of a run that meets the target, certified for all cases of the run.
 
-    Gaussian groups of both kinds cost almost the same, so the one law without total-only groups finds the factor, and
-    the many cases with them certify it. The cases of Laplace noise differ, so they take part in the search.
+    With Gaussian noise, split and total-only groups cost almost the same. So the single law without total-only groups
+    determines the factor, and all cases with them certify it. With Laplace noise the cases differ, so all of them are
+    used in the search.
     """
     from tallyveil.accounting.calibration import calibrate, scaled
     from tallyveil.accounting.composition import compose
@@ -192,10 +200,10 @@ def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) 
 
 
 def _least_base(mechanism: Mechanism, margin: int) -> Fraction:
-    """Least budget of one count whose margin is at most the one wanted, to nine digits, rounded up."""
+    """Smallest budget of one count whose margin is at most the wanted margin, to nine digits, rounded up."""
     guess = 1.92 / margin**2 if mechanism is Mechanism.DISCRETE_GAUSSIAN else math.log(20) / (margin + 1)
     step = Fraction(10) ** (math.floor(math.log10(guess)) + 1 - DIGITS)
-    # The printed budget is within a factor of two of the least one.
+    # The printed budget is within a factor of two of the smallest one.
     low, high = int(Fraction(guess) / 2 / step), int(Fraction(guess) * 2 / step) + 1
     while high - low > 1:
         middle = (low + high) // 2

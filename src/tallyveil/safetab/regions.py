@@ -1,4 +1,4 @@
-"""Blocks and the regions they lie in, and regions that cover the same blocks."""
+"""Blocks, the regions that contain them, and regions that cover the same blocks."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,24 +10,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Int32s, Integers
 from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.kernels.records.safetab_groups import order_by_region
 from tallyveil.safetab.config import GEOGRAPHIES, SafetabConfig
 from tallyveil.safetab.files import GEOGRAPHY, read_file
 from tallyveil.safetab.input_errors import some
 
-Int64Array = NDArray[np.int64]
-Int32Array = NDArray[np.int32]
-BlocksOf = tuple[Int64Array, Int32Array]
+BlocksOf = tuple[Integers, Int32s]
 
 NO_PLACE = 99999
 NO_AIANNH = 9999
 ID_DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
-"""Digits of a region's id; those of Puerto Rico are as long."""
+"""Number of digits of a region's id. Ids in Puerto Rico have the same numbers of digits."""
 
 
 def base_name(geography: str) -> str:
-    """`COUNTY` for `PR-COUNTY`, and for itself."""
+    """The name of a geography without "PR-", such as `COUNTY` for `PR-COUNTY` and for `COUNTY`."""
     return geography.removeprefix("PR-")
 
 
@@ -39,21 +38,21 @@ class Regions:
         run: "US" or "PR".
         blocks: Block numbers (state, county, tract, block: 15 digits), ascending; int64.
         ids: For each geography, its region numbers, ascending; int64.
-        region_of: For each geography, the position in `ids` of each block's region, -1: none; int32.
+        region_of: For each geography, the position in `ids` of each block's region, or -1 for none; int32.
     """
 
     run: str
-    blocks: Int64Array
-    ids: Mapping[str, Int64Array]
-    region_of: Mapping[str, Int32Array]
+    blocks: Integers
+    ids: Mapping[str, Integers]
+    region_of: Mapping[str, Int32s]
 
     def names(self, geography: str) -> pl.Series:
-        """Region ids as published: digits with their leading zeros."""
+        """Region ids as published: digits with leading zeros."""
         digits = ID_DIGITS[base_name(geography)]
         return pl.Series(self.ids[geography]).cast(pl.String).str.zfill(digits)
 
     def blocks_of(self, geography: str) -> BlocksOf:
-        """The blocks of each region: where a region's begin, int64, and the blocks region by region, int32."""
+        """The blocks of each region: the start of each region's blocks (int64), and the blocks by region (int32)."""
         first, blocks = np.zeros(len(self.ids[geography]) + 1, np.int64), np.empty(len(self.blocks), np.int32)
         order_by_region(self.region_of[geography], len(first) - 1, first, blocks)
         return first, blocks
@@ -72,8 +71,8 @@ def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
     """Read GRF-C and make the regions of each run of the config.
 
     Raises:
-        ConfigError, SchemaError, StoreError: the file breaks its format, or has a block twice.
-        GeographyError: a run has no block, or a state of the filter has none.
+        ConfigError, SchemaError, StoreError: the file breaks its format, or has a repeated block.
+        GeographyError: a run or a state of the filter has no block.
     """
     path, frame = read_file(folder, GEOGRAPHY)
     state, county, tract, block = GEOGRAPHY.columns[:4]
@@ -126,10 +125,10 @@ def _regions(run: str, frame: pl.DataFrame) -> Regions:
     return Regions(run, _frozen(np.array(blocks)), ids, region_of)
 
 
-def same_blocks(regions: Regions, geography: str, other: str) -> Int32Array:
-    """For each region of a geography, the region of another one that has exactly the same blocks, or -1.
+def same_blocks(regions: Regions, geography: str, other: str) -> Int32s:
+    """For each region of a geography, the region of another geography with exactly the same blocks, or -1.
 
-    Public: it reads the geography alone, empty blocks included.
+    It uses only the public geography, including empty blocks.
     """
     mine, theirs = regions.region_of[geography], regions.region_of[other]
     n = len(regions.ids[geography])
@@ -139,7 +138,7 @@ def same_blocks(regions: Regions, geography: str, other: str) -> Int32Array:
     np.maximum.at(highest, mine[inside], theirs[inside])
     size = np.bincount(mine[inside], minlength=n)
     other_size = np.bincount(theirs[theirs >= 0], minlength=len(regions.ids[other]))
-    # All blocks of a region lie in one region of the other geography, which has no further ones.
+    # All blocks of the region lie in one region of the other geography, and that region has no other blocks.
     one = (lowest == highest) & (lowest >= 0)
     found = np.where(one, lowest, 0)
     same = one & (other_size[found] == size) if len(other_size) else np.zeros(n, bool)
@@ -147,7 +146,7 @@ def same_blocks(regions: Regions, geography: str, other: str) -> Int32Array:
 
 
 def first_block_in_all(regions: Regions, geographies: Sequence[str]) -> int | None:
-    """A block that lies in a region of every geography given, or None."""
+    """A block that lies in a region of every given geography, or None."""
     inside = np.ones(len(regions.blocks), bool)
     for geography in geographies:
         inside &= regions.region_of[geography] >= 0

@@ -1,4 +1,4 @@
-"""Short-form code lists to the long form: `ITERATION_CODE|1000:1999, 5010` to one row a code."""
+"""Converts short-form code lists to the long form: `ITERATION_CODE|1000:1999, 5010` becomes one row for each code."""
 
 import re
 from pathlib import Path
@@ -16,16 +16,16 @@ _HEADER = "ITERATION_CODE|RACE_ETH_CODE"
 def convert_short_form(short_form: Path, codes: Path, output: Path) -> int:
     """Write the long form of a short-form file.
 
-    Ranges may name codes that do not exist; codes that are not in the codes file are left out.
+    Ranges may contain codes that do not exist. Codes that are not in the codes file are omitted.
 
     Args:
-        short_form: Lines of an iteration code, `|`, and codes or ranges `first:last` between commas.
+        short_form: Each line has an iteration code, `|`, and codes or ranges `first:last` separated by commas.
         codes: The race and ethnicity codes file.
         output: The long-form file to write, complete or absent.
     Returns:
-        Rows written.
+        Number of rows written.
     Raises:
-        SchemaError: a line breaks the grammar, a range runs backwards, or the codes file has no codes.
+        SchemaError: a line breaks the grammar, a range decreases, or the codes file lacks its column.
         StoreError: a file cannot be read or written.
     """
     known = _known_codes(codes)

@@ -1,17 +1,25 @@
-"""How many population groups of one level a record can be in: the exact maximum, with a record that attains it.
+"""The largest number of population groups of one level that a record can be in, exactly, and a record that attains it.
 
-Where a code maps to at most one iteration of each kind (which the files are checked for), a record with race
-codes C, at most k of them, and ethnicity code e is in
+Problem. A record has at most k race codes and one ethnicity code. Wanted is the largest number of groups of a region
+that it can be in.
+
+The files are checked so that a code maps to at most one iteration of each kind. So a record with race codes C and
+ethnicity code e is in
 
     |{combination(c) : c in C}| + [all of C share one Alone iteration] + [e has an ethnicity iteration]
 
-groups of a region. If the record is in no Alone iteration, the best C has k codes with distinct combinations. If it is
-in the Alone iteration A, C lies within the codes of A, and the best has k of those with distinct combinations. So the
-maximum over all records is the larger of n(all codes) and 1 + n(codes of A), over every A, where n counts distinct
-combinations up to k; plus one if any code has an ethnicity iteration. Every case is looked at, so the number is exact.
+groups of a region.
 
-The published formula, h_r max(2, k) + h_e, agrees where the Alone and the combination iterations have the same codes;
-where a single Alone iteration spans k different combinations it is one too small, and no bound.
+Steps. If the record is in no Alone iteration, the best C has k codes with distinct combinations. If it is in the Alone
+iteration A, C consists of codes of A, and the best C has k of these with distinct combinations. Let n count distinct
+combinations, up to k. The maximum over all records is the larger of n(all codes) and 1 + n(codes of A), over every A;
+plus one if any code has an ethnicity iteration. All cases are examined, so the number is exact.
+
+Worked case. k = 2. An Alone iteration has two codes, with different combination iterations. A record with both codes is
+in two combination iterations and the Alone iteration: three race groups.
+
+The published formula, h_r max(2, k) + h_e, agrees if the Alone and the combination iterations have the same codes. If a
+single Alone iteration contains k different combinations, as in the worked case, it is one too small and not a bound.
 """
 
 from collections.abc import Sequence
@@ -20,9 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Int16s
 from tallyveil.safetab.iterations import View
-
-Shorts = NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class Stability:
         groups: The maximum, exact.
         race_codes: Positions of the race codes of a record that attains it.
         ethnicity_code: Position of its ethnicity code.
-        total_only: An upper bound on how many of a record's groups can be total-only ones.
+        total_only: Upper bound on the number of a record's groups that are total-only.
         formula: The published formula, for comparison.
     """
 
@@ -49,7 +56,7 @@ def stability_of(view: View, max_race_codes: int) -> Stability:
 
     Args:
         view: Iterations of one level, nationwide or sub-state.
-        max_race_codes: Race codes of a record, at most.
+        max_race_codes: Largest number of race codes of a record.
     """
     codes = np.arange(len(view.alone_of))
     groups, chosen = _most(codes, view.alone_of, view.combination_of, max_race_codes)
@@ -68,7 +75,7 @@ def stability_of(view: View, max_race_codes: int) -> Stability:
 
 
 def groups_of(view: View, race_codes: Sequence[int], ethnicity_code: int) -> int:
-    """Groups of one region that a record is in."""
+    """Number of groups of one region that a record is in."""
     alone = {int(view.alone_of[code]) for code in race_codes}
     found = {int(view.combination_of[code]) for code in race_codes} | (alone if len(alone) == 1 else set())
     return len((found | {int(view.ethnicity_of[ethnicity_code])}) - {-1})
@@ -77,10 +84,10 @@ def groups_of(view: View, race_codes: Sequence[int], ethnicity_code: int) -> int
 def common_record(
     views: Sequence[View], stabilities: Sequence[Stability], max_race_codes: int
 ) -> tuple[tuple[int, ...], int] | None:
-    """One record that attains the stability of every view at once, or None where the search finds none.
+    """One record that attains the stability of every view at once, or None if the search finds none.
 
-    With such a record the sum of the views' stabilities is what a record can be in altogether; without one it
-    is an upper bound.
+    With such a record, the sum of the views' stabilities is the largest number of groups of a record in all views
+    together. Without one, the sum is an upper bound.
     """
     ethnic = [code for code in range(len(views[0].ethnicity_of)) if _ethnic_everywhere(views, code)]
     ethnicity = ethnic[0] if ethnic else stabilities[0].ethnicity_code
@@ -93,9 +100,9 @@ def common_record(
 
 
 def _most(
-    codes: NDArray[np.int64], alone_of: Shorts, combination_of: Shorts, k: int
+    codes: NDArray[np.int64], alone_of: Int16s, combination_of: Int16s, k: int
 ) -> tuple[int, tuple[int, ...]]:
-    """Largest number of race iterations of at most k codes, and such codes."""
+    """Largest number of race iterations that at most k codes can be in, and such codes."""
     best = _distinct(codes, combination_of, k)
     most = len(best)
     best = best or (0,)
@@ -107,7 +114,7 @@ def _most(
     return most, best
 
 
-def _distinct(codes: NDArray[np.int64], combination_of: Shorts, k: int) -> tuple[int, ...]:
+def _distinct(codes: NDArray[np.int64], combination_of: Int16s, k: int) -> tuple[int, ...]:
     """Up to k of the codes, with distinct combinations."""
     own = codes[combination_of[codes] >= 0]
     _, first = np.unique(combination_of[own], return_index=True)
@@ -115,7 +122,7 @@ def _distinct(codes: NDArray[np.int64], combination_of: Shorts, k: int) -> tuple
 
 
 def _distinct_everywhere(views: Sequence[View], k: int) -> tuple[int, ...]:
-    """Codes taken in order whose combinations are new in every view; fewer than k where they run out."""
+    """Up to k codes, taken in order, whose combinations are new in every view."""
     chosen: list[int] = []
     taken: list[set[int]] = [set() for _ in views]
     for code in range(len(views[0].combination_of)):

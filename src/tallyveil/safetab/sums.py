@@ -1,8 +1,11 @@
 """Laws of sums of independent integer noise, and exact margins of error of their combinations.
 
-Probabilities are doubles from the closed form of each law; convolutions add positive numbers. A margin is accepted
-only if its coverage is above the confidence by more than the error of these sums, so it is rounded up where the two
-cannot be told apart.
+Probabilities are floats, from the closed form of each law. Convolutions use the fast Fourier transform. A margin is
+accepted only if its coverage exceeds the confidence by more than a tolerance for the errors of these computations. So a
+margin is rounded up if floats cannot decide.
+
+Worked case. Let X be -1, 0 or 1 with probabilities 0.02, 0.96, 0.02. The margin of one draw is 0, since 0.96 is above
+0.95. The sum of two draws is 0 with probability 0.96**2 + 2 x 0.02**2 = 0.9224, so its margin is 1.
 """
 
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ class NoiseSum:
     """Law of a sum of independent symmetric integer noise.
 
     Attributes:
-        reach: Largest value kept; what lies beyond has probability below 1e-15.
+        reach: Largest value stored. The probability beyond it is below 1e-15.
         probabilities: P(X = x) for x = -reach..reach; float64.
     """
 
@@ -35,7 +38,7 @@ class NoiseSum:
     probabilities: NDArray[np.float64]
 
     def plus(self, other: "NoiseSum") -> "NoiseSum":
-        """Law of the sum of the two, independent."""
+        """Law of the sum of two independent sums."""
         n = len(self.probabilities) + len(other.probabilities) - 1
         size = 1 << (n - 1).bit_length()
         both = np.fft.irfft(
@@ -44,7 +47,7 @@ class NoiseSum:
         return _trimmed(np.maximum(both[:n], 0.0))
 
     def within(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
-        """P(lowest <= X <= highest) for pairs of bounds; 0 where they cross."""
+        """P(lowest <= X <= highest) for pairs of bounds; 0 if lowest is above highest."""
         below = np.concatenate([[0.0], np.cumsum(self.probabilities)])
         n = len(self.probabilities)
         low = np.clip(lowest + self.reach, 0, n)
@@ -70,9 +73,9 @@ class NoisePair:
     """The weighted sum (a X + b W) / scale of two independent sums of noise.
 
     Attributes:
-        a, b: Whole weights; a above 0.
+        a, b: Integer weights; a is above 0.
         first, second: Laws of X and W.
-        scale: What the weights are divided by.
+        scale: Divisor of the weights.
     """
 
     a: int
@@ -89,7 +92,7 @@ class NoisePair:
         return float(self.second.probabilities @ self.first.within(low, high))
 
     def margin(self) -> float:
-        """Smallest multiple m of 1/64 with at least 95 % of the weighted sum in [-m, m]."""
+        """Smallest multiple m of 1/64 for which at least 95 % of the weighted sum is in [-m, m]."""
         wanted = float(CONFIDENCE) + _TOLERANCE
         high = 1
         while self.coverage(high) < wanted:
@@ -107,7 +110,7 @@ def coverage_of_sum(law: NoiseSum, margin: int) -> float:
 
 
 def margin_of_sum(law: NoiseSum) -> int:
-    """Smallest whole m with P(|X| <= m) >= 95 %."""
+    """Smallest integer m with P(|X| <= m) >= 95 %."""
     middle = law.reach
     tail = np.cumsum(law.probabilities[::-1])[:middle][::-1]  # P(X >= x) for x = 1, 2, ...
     enough = np.flatnonzero(2 * tail <= float(1 - CONFIDENCE) - _TOLERANCE)
@@ -117,11 +120,11 @@ def margin_of_sum(law: NoiseSum) -> int:
 def raised_margin(plain: NDArray[np.int64], count: NDArray[np.int64], margin: float) -> NDArray[np.float64]:
     """Margins of sums whose negative cells were raised to 0 before they were added.
 
-    The true sum lies within `margin` of the sum before cells were raised, with the coverage of `margin`, and it is 0 or
-    more. The distance of the farthest such number from the published sum therefore has at least the same coverage.
+    The true sum is not negative. It lies within `margin` of the sum of the measured cells, with the coverage of
+    `margin`. The published sum's distance to the farthest such number therefore has at least the same coverage.
 
     Args:
-        plain: Sums of the noisy cells as they were measured.
+        plain: Sums of the noisy cells as measured.
         count: The same sums after negative cells were raised.
         margin: Margin of the noise of such a sum.
     """
@@ -130,7 +133,7 @@ def raised_margin(plain: NDArray[np.int64], count: NDArray[np.int64], margin: fl
 
 
 def quantile_of_sum(law: NoiseSum, chance: Fraction) -> int:
-    """Smallest whole x with P(X <= x) >= chance; x + 1 where the two cannot be told apart."""
+    """Smallest integer x with P(X <= x) >= chance; or x + 1 if floats cannot decide between the two."""
     enough = np.cumsum(law.probabilities) >= float(chance) + _TOLERANCE
     return (int(np.argmax(enough)) if enough.any() else 2 * law.reach) - law.reach
 
@@ -148,7 +151,7 @@ def _one(law: Law) -> NoiseSum:
 
 
 def _trimmed(probabilities: NDArray[np.float64]) -> NoiseSum:
-    """Drop symmetric ends whose probability is negligible."""
+    """The law without its symmetric ends of negligible probability."""
     middle = len(probabilities) // 2
     beyond = np.cumsum(probabilities[:middle] + probabilities[:middle:-1])
     cut = int(np.searchsorted(beyond, _TAIL))

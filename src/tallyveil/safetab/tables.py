@@ -1,7 +1,7 @@
-"""Tables T1 and T2 from noisy measurements: the production counts, better estimates beside them, and their margins.
+"""Tables T1 and T2 from noisy measurements: the production counts, better estimates next to them, and margins of both.
 
-T1 holds the total of a population group, T2 its sex by age and its sexes. COUNT is what production publishes: a noisy
-count, or the sum of noisy cells. ESTIMATE is the least-squares estimate of the same number (`estimates`).
+T1 has the total of each population group. T2 has its sex by age and its sexes. COUNT is what production publishes: a
+noisy count, or a sum of noisy cells. ESTIMATE is the least-squares estimate of the same number (`estimates`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.safetab.ages import DETAILS, SEXES
 from tallyveil.safetab.config import NATIONWIDE, SafetabConfig
 from tallyveil.safetab.coterminous import Twin
@@ -24,7 +25,6 @@ from tallyveil.safetab.plan import LevelSet, suppression_bound
 from tallyveil.safetab.regions import Regions
 from tallyveil.safetab.sums import noise_sum, quantile_of_sum, raised_margin
 
-Int64Array = NDArray[np.int64]
 _Worth = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
 """Quality of a measured number; variance and margin of its estimate."""
 
@@ -46,12 +46,12 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """Published groups of one detail of a level set, with the measurements the tables are made of.
+    """Published groups of one detail of a level set, with the measurements that their tables are made from.
 
     Attributes:
-        detail: 0 to 3, or 4: total only.
-        measured: The detail that was measured, at least as fine; finer only for a region with the same blocks.
-        bounds: Stage-1 counts that choose both: lowest <= count < highest; None: no bound.
+        detail: 0 to 3, or 4 for total-only groups.
+        measured: The measured detail. It is finer than `detail` only for a region with the same blocks as another.
+        bounds: Stage-1 counts that choose both details: lowest <= count < highest. None means no bound.
         regions, iterations: Positions; int64, shape (groups,).
         stage_1: Counts that chose the detail; int64; zeros for total-only groups.
         cells: Noisy cells as measured, one column for a total; int64, shape (groups, n).
@@ -60,10 +60,10 @@ class _Groups:
     detail: int
     measured: int
     bounds: tuple[int | None, int | None]
-    regions: Int64Array
-    iterations: Int64Array
-    stage_1: Int64Array
-    cells: Int64Array
+    regions: Integers
+    iterations: Integers
+    stage_1: Integers
+    cells: Integers
 
     def kept(self, rows: NDArray[np.bool_]) -> "_Groups":
         """Some of the groups."""
@@ -76,9 +76,9 @@ class SetTables:
 
     Args:
         one: The level set.
-        regions: The run's geography.
+        regions: The geography of the run.
         config: The config.
-        exact: Whether the measurements have no noise; then no estimate is made, and every margin is 0.
+        exact: Whether the measurements have no noise. Then no estimate is made, and every margin is 0.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SetTables:
         self._parts: list[list[_Groups]] = [[] for _ in DETAIL_NAMES]
 
     def add(self, part: GroupMeasurements) -> None:
-        """Take the published groups of one part of the measurements."""
+        """Add the published groups of one part of the measurements."""
         width = self.set.view.n_adaptive
         self.n_counts += part.n_counts
         self._add(part, 0, part.listed, part.totals.reshape(-1)[part.listed][:, None], width)
@@ -106,19 +106,19 @@ class SetTables:
             )
 
     def t1(self, twins: Sequence[Twin] = ()) -> pl.DataFrame:
-        """T1 with variances and margins, of the regions measured and of their twins."""
+        """T1 with variances and margins, for the measured regions and their twins."""
         frames = [self._t1(*groups) for groups in self._groups(twins)]
         return pl.concat(frames) if frames else _empty(T1_COLUMNS, ("DETAIL", "SAME_AS"))
 
     def t2(self, twins: Sequence[Twin] = ()) -> pl.DataFrame:
-        """T2 with variances and margins, of the regions measured and of their twins."""
+        """T2 with variances and margins, for the measured regions and their twins."""
         frames = [
             self._t2(*groups) for groups in self._groups(twins) if 0 < groups[0].detail < TOTAL_ONLY_DETAIL
         ]
         return pl.concat(frames) if frames else _empty(T2_COLUMNS, ("SAME_AS",))
 
     def _add(
-        self, part: GroupMeasurements, detail: int, places: Int64Array, cells: Int64Array, width: int
+        self, part: GroupMeasurements, detail: int, places: Integers, cells: Integers, width: int
     ) -> None:
         if not len(places):
             return
@@ -134,24 +134,25 @@ class SetTables:
         )
 
     def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[_Groups, str, pl.Series, bool]]:
-        """Groups of every detail: (groups, geography, region ids by position, whether they are a twin's)."""
+        """Groups of every detail: (groups, geography, region ids by position, whether they belong to twins)."""
         own = self.set.geography
+        names = self.regions.names(own)
         for parts in self._parts:
             if not parts:
                 continue
             groups = _joined(parts)
-            yield groups, own, self.regions.names(own), False
+            yield groups, own, names, False
             for geography in dict.fromkeys(twin.geography for twin in twins):
                 of_geography = [twin for twin in twins if twin.geography == geography]
                 for copied in self._copied(groups, of_geography):
                     yield copied, geography, self.regions.names(geography), True
 
     def _copied(self, groups: _Groups, twins: Sequence[Twin]) -> Iterator[_Groups]:
-        """The groups of regions that have a twin in one geography, at the twin's position and in its detail.
+        """The groups of regions with a twin in one geography, at the twin's position and in the twin's detail.
 
-        The detail is what the twin's own thresholds make of the measured stage-1 count. It is at most as fine as
-        the measured one (`coterminous`), so its cells are sums of measured cells. Below the state, total-only groups
-        are not tabulated and small totals are suppressed, whoever measured.
+        The twin's own thresholds and the measured stage-1 count choose the detail. It is at most as fine as the
+        measured detail (`coterminous`), so its cells are sums of measured cells. Below the state, total-only groups are
+        not tabulated and small totals are suppressed, whichever region was measured.
         """
         twin_of = np.full(len(self.regions.ids[self.set.geography]), -1, np.int64)
         twin_of[[twin.measured for twin in twins]] = [twin.region for twin in twins]
@@ -173,7 +174,7 @@ class SetTables:
                 yield replace(groups.kept(kept), detail=detail, bounds=bounds)
 
     def _bound(self, n: int, chance: Fraction) -> int:
-        """What a total that sums n cells has to be larger than to be published."""
+        """The bound that a total from n cells must exceed to be published."""
         law = self.set.stage_2
         return suppression_bound(law, chance) if n == 1 else quantile_of_sum(noise_sum(law, n), chance)
 
@@ -188,7 +189,7 @@ class SetTables:
         return pl.DataFrame(columns)
 
     def _t2(self, groups: _Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
-        """Rows of a group: its two sexes, then its cells."""
+        """Rows of each group: its two sexes, then its cells."""
         detail, measured = DETAILS[groups.detail - 1], DETAILS[groups.measured - 1]
         size, into = len(groups.regions), measured.cells_in(detail)
         half = measured.n_cells // 2
@@ -206,8 +207,8 @@ class SetTables:
         }
         return pl.DataFrame(columns)
 
-    def _numbers(self, groups: _Groups, sums: Sequence[Int64Array]) -> dict[str, Any]:
-        """COUNT and quality columns of several sums of cells of each group, a group's sums beside one another."""
+    def _numbers(self, groups: _Groups, sums: Sequence[Integers]) -> dict[str, Any]:
+        """COUNT and quality columns for several sums of cells of each group. The sums of a group are adjacent rows."""
         size = len(groups.regions)
         shifts, methods = np.zeros(size, np.int64), np.full(size, Method.MEASURED, np.int64)
         if self._exact:
@@ -231,13 +232,11 @@ class SetTables:
         }
         return found | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
 
-    def _number(
-        self, groups: _Groups, cells: Int64Array, shifts: Int64Array, worth: _Worth
-    ) -> dict[str, Any]:
+    def _number(self, groups: _Groups, cells: Integers, shifts: Integers, worth: _Worth) -> dict[str, Any]:
         """COUNT and its quality for the sum of some of the cells of each group."""
         plain = groups.cells[:, cells].sum(axis=1)
         count = self._raised(groups.cells[:, cells]).sum(axis=1)
-        # A whole number below 2**53 over a power of two is exact.
+        # An integer below 2**53 divided by a power of two is exact.
         estimates = (plain * UNIT + len(cells) * shifts) / UNIT
         measured, variances, margins = worth
         raised = not self.allow_negative and not self._exact
@@ -269,7 +268,7 @@ class SetTables:
             "ITERATION_CODE": codes.gather(iterations),
         }
 
-    def _raised(self, cells: Int64Array) -> Int64Array:
+    def _raised(self, cells: Integers) -> Integers:
         return cells if self.allow_negative else np.maximum(cells, 0)
 
 
@@ -286,14 +285,14 @@ def _bounds(thresholds: Sequence[int], detail: int) -> tuple[int | None, int | N
 def _narrower(
     one: tuple[int | None, int | None], other: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
-    """Bounds of what keeps to both."""
+    """The bounds that satisfy both pairs of bounds."""
     lowest = [x for x in (one[0], other[0]) if x is not None]
     highest = [x for x in (one[1], other[1]) if x is not None]
     return max(lowest, default=None), min(highest, default=None)
 
 
 def _worth(one: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
-    """Quality of the sum of so many cells, and variances and margins of its estimate in groups with these totals."""
+    """Quality of a sum of `parts` cells, and variances and margins of its estimate in groups with these totals."""
     variances, margins, _ = quality_arrays(one, parts, estimates)
     return one.measured(parts), variances, margins
 
@@ -305,7 +304,7 @@ def _joined(parts: list[_Groups]) -> _Groups:
 
 
 def _constant(text: str, n: int) -> pl.Series:
-    return pl.select(pl.repeat(text, n, dtype=pl.String)).to_series()
+    return pl.Series([text], dtype=pl.String).new_from_index(0, n)
 
 
 def _tiled(values: list[str], times: int) -> pl.Series:

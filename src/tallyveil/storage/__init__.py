@@ -1,1 +1,1 @@
-"""Files: tables read whole or lazily, and writes that are complete or absent."""
+"""Files: reads tables as a whole or lazily, and writes files that are either complete or absent."""

@@ -1,4 +1,4 @@
-"""Reading JSON files that somebody may have changed: every kind of damage becomes an error with a path."""
+"""Reads JSON files that somebody may have changed. Every kind of damage becomes an error that names the path."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from tallyveil.errors import StoreError
 from tallyveil.storage.text_files import read_text_file
 
 Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each"
-"""A type; several types; [the shape of every item]; {key: the shape of its value}; or `Each`."""
+"""A type, several types, [shape of every item], {key: shape of its value}, or `Each`."""
 
 
 Json: TypeAlias = Any
@@ -23,13 +23,13 @@ JsonObject: TypeAlias = dict[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """An object of any keys, all of whose values have one shape."""
+    """An object with any keys whose values all have the same shape."""
 
     shape: Any
 
 
 class RepeatedKeyError(ValueError):
-    """A JSON object has a key twice, so that readers may differ on what it says."""
+    """A JSON object has the same key twice, so that different readers may take different values."""
 
 
 def read_json_object(path: Path, mend: str) -> JsonObject:
@@ -37,10 +37,10 @@ def read_json_object(path: Path, mend: str) -> JsonObject:
 
     Args:
         path: The file.
-        mend: A sentence that says what to do if the file is damaged.
+        mend: A sentence that tells the user what to do if the file is damaged.
     Raises:
-        StoreError: the file cannot be read, is no JSON, is nested too deeply, has a key twice, or holds another
-            value than an object.
+        StoreError: the file cannot be read, is not JSON, is nested too deeply, has a repeated key, or contains a value
+            other than an object.
     """
     content = read_json(path, mend)
     if not isinstance(content, dict):
@@ -49,7 +49,7 @@ def read_json_object(path: Path, mend: str) -> JsonObject:
 
 
 def read_json(path: Path, mend: str) -> Any:
-    """The JSON value of a file; raises as `read_json_object` does."""
+    """The JSON value of a file. It raises the errors of `read_json_object`, except for values of other kinds."""
     try:
         return json.loads(read_text_file(path), object_pairs_hook=_without_repeats)
     except (OSError, ValueError, RecursionError) as error:
@@ -59,10 +59,10 @@ def read_json(path: Path, mend: str) -> Any:
 
 
 def read_shaped(path: Path, shape: Any, mend: str) -> Any:
-    """The JSON value of a file, which must have a shape.
+    """The JSON value of a file, which must have a given shape.
 
     Raises:
-        StoreError: as `read_json`; or a part of it is missing or of another type.
+        StoreError: see `read_json`; or a part of the value is missing or has another type.
     """
     value = read_json(path, mend)
     if (place := misfit(value, shape)) is not None:
@@ -71,7 +71,7 @@ def read_shaped(path: Path, shape: Any, mend: str) -> Any:
 
 
 def damaged(path: Path, place: str, mend: str) -> StoreError:
-    """The error of a file whose content at one place is not what was written."""
+    """The error for a file whose content at one place is not what was written."""
     return StoreError(
         f"{path} is damaged: '{place}' is missing or is not what the run wrote. {mend}",
         code="release-damaged",
@@ -79,7 +79,7 @@ def damaged(path: Path, place: str, mend: str) -> StoreError:
 
 
 def misfit(value: Any, shape: Any, place: str = "") -> str | None:
-    """The first place, such as "sizes.persons", where a JSON value does not have a shape; None where it has."""
+    """The first place, such as "sizes.persons", where a JSON value does not have a shape; None if there is none."""
     if isinstance(shape, dict | Each):
         if not isinstance(value, dict):
             return place or "the whole"
@@ -96,7 +96,7 @@ def misfit(value: Any, shape: Any, place: str = "") -> str | None:
 
 
 def digest_of(mapping: Mapping[str, Any]) -> bytes:
-    """SHA-256 of a mapping as JSON; the order of keys counts, for it numbers queries and answers."""
+    """SHA-256 of a mapping as JSON. The order of keys matters, because it numbers queries and answers."""
     text = json.dumps(mapping, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).digest()
 

@@ -1,4 +1,4 @@
-"""Where a command may write: never over an input, and never over files that it did not write."""
+"""Where a command may write: never over an input, and never over files that it did not write itself."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,17 +12,17 @@ from tallyveil.storage.read import parquet_metadata
 from tallyveil.storage.write import FORMAT_TAG, write_text
 
 MARKER: Final = ".tallyveil-output"
-"""The file by which a command knows a folder that it wrote to before."""
+"""The file that marks a folder to which a command wrote before."""
 
 
 def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
-    """Refuse an output that is an input, or a folder of outputs that holds one.
+    """Refuse an output path that is an input, or a folder that contains an input.
 
     Args:
         out: The file or folder that will be written.
         inputs: Files that are read.
     Raises:
-        StoreError: an input is `out` itself or lies below it, also by way of symbolic links.
+        StoreError: an input is `out` itself or lies below it, possibly through symbolic links.
     """
     written = real(out)
     for path in inputs:
@@ -35,13 +35,13 @@ def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
 
 
 def refuse_taken(folder: Path, what: str) -> None:
-    """Refuse a folder that holds anything at all.
+    """Refuse a folder that contains anything.
 
     Args:
-        folder: Where files will be written; it need not exist.
+        folder: Where files will be written. It need not exist.
         what: What will be written, for the message.
     Raises:
-        StoreError: it is a file, or a folder with something in it.
+        StoreError: it is a file, or a folder that is not empty.
     """
     if folder.is_symlink() or folder.exists():
         if folder.is_dir() and not any(folder.iterdir()):
@@ -54,13 +54,13 @@ def refuse_taken(folder: Path, what: str) -> None:
 
 
 def claim_folder(folder: Path, command: str) -> None:
-    """Take a folder for the outputs of a command: new, empty, or written to by the same command before.
+    """Take a folder for the outputs of a command: a new or empty folder, or one that the same command wrote to before.
 
     Args:
         folder: Where files will be written.
-        command: The command, such as "study".
+        command: Name of the command, such as "study".
     Raises:
-        StoreError: the folder holds files of somebody else, or cannot be written to.
+        StoreError: the folder contains files that the command did not write, or cannot be written to.
     """
     marker = folder / MARKER
     text = f"Written by `tallyveil {command}`, which may replace the files of this folder.\n"
@@ -71,13 +71,13 @@ def claim_folder(folder: Path, command: str) -> None:
 
 
 def claim_file(path: Path, inputs: Iterable[Path]) -> None:
-    """Take one file for an output: absent, or a Parquet file that Tallyveil wrote before.
+    """Take one file for an output: a file that does not exist, or a Parquet file that Tallyveil wrote before.
 
     Args:
         path: The file.
-        inputs: Files that are read for it.
+        inputs: Files that are read to make it.
     Raises:
-        StoreError: it is an input, a folder, or a file of somebody else.
+        StoreError: it is an input, a folder, or a file that Tallyveil did not write.
     """
     refuse_inputs(path, inputs)
     if not (path.is_symlink() or path.exists()):

@@ -1,12 +1,12 @@
-"""The one module that turns names into file names, and that checks that a path lies inside its folder.
+"""The only module that turns names into file names, and that checks that a path lies inside its folder.
 
 The encoding of names is injective: different names have different file names. Letters, digits, spaces, hyphens and
-underscores stand for themselves, so that a geolevel `County` is the file `County.parquet`. A `*`, which joins the
-factors of a query, is written `.`. Every other character is written as its UTF-8 bytes, `%2F` for a slash. So no name
-can climb out of a folder, and a recode `a.b` (`a%2Eb`) is not the query `a*b` (`a.b`).
+underscores are unchanged, so a geolevel `County` becomes the file `County.parquet`. A `*`, which joins the factors of a
+query, becomes `.`. Every other character becomes its UTF-8 bytes, for example `%2F` for a slash. So no name can lead
+out of a folder, and a recode `a.b` (`a%2Eb`) is different from the query `a*b` (`a.b`).
 
-A file system that ignores case would still take `Age` for `age`. Names that differ in nothing but case are refused
-with the configuration (`tallyveil.universe.names.check_apart`).
+A file system that ignores case would still treat `Age` and `age` as the same file. The check of the configuration
+refuses names that differ only in case (`tallyveil.universe.names.check_apart`).
 """
 
 import hashlib
@@ -19,22 +19,22 @@ from typing import Final
 from tallyveil.errors import StoreError
 
 LONGEST_FILE_NAME: Final = 120
-"""Characters of an encoded name. File systems allow 255 bytes; endings such as `.parquet.partial` come on top."""
+"""Characters of an encoded name. File systems allow 255 bytes; endings such as `.parquet.partial` are added to it."""
 
 _KEPT_OF_LONG: Final = 80
 _ORDINARY: Final = re.compile(r"[A-Za-z0-9 _-]")
 
 
 def file_name(name: str) -> str:
-    """The file name that stands for a name.
+    """The file name for a name.
 
-    A name whose encoding is too long is cut; its SHA-256, after `%~`, keeps it apart from all others.
+    A name whose encoding is too long is shortened. Its SHA-256 digest, after `%~`, then distinguishes it from others.
 
     Args:
-        name: Any text, also an empty one.
+        name: Any text, including the empty text.
     """
     encoded = "".join(_encoded(character) for character in name)
-    if not encoded.strip("."):  # empty, or names such as `.`, which mean folders
+    if not encoded.strip("."):  # an empty name, or a name such as `.` that would mean a folder
         encoded = f"%{encoded}"
     if len(encoded) <= LONGEST_FILE_NAME:
         return encoded
@@ -43,18 +43,18 @@ def file_name(name: str) -> str:
 
 
 def real(path: Path) -> Path:
-    """The path without symbolic links. Unlike `Path.resolve` it fails for none, not even for a link to itself."""
+    """The path without symbolic links. Unlike `Path.resolve` it never fails, even for a link to itself."""
     return Path(os.path.realpath(path))
 
 
 def inside(root: Path, *parts: str) -> Path:
-    """The path of a file or folder below `root`, once it is proved to lie there.
+    """The path of a file or folder below `root`, after a check that it lies there.
 
     Args:
         root: The folder of a release, of a study, or of any other output.
-        parts: Names of folders and of the file, each made of constants, numbers and `file_name`.
+        parts: Names of folders and of the file. Each consists of constants, numbers and results of `file_name`.
     Raises:
-        StoreError: a part leads out of `root`, by its text or by a symbolic link on the way.
+        StoreError: a part leads out of `root`, by its text or through a symbolic link.
     """
     path = root.joinpath(*parts)
     plain = all(part not in {"", ".", ".."} and not re.search(r"[/\0]", part) for part in parts)
@@ -68,20 +68,20 @@ def inside(root: Path, *parts: str) -> Path:
 
 
 def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
-    """Refuse a folder whose path leaves too little room for the files that will be written below it.
+    """Refuse a folder whose path is too long for the files that will be written below it.
 
     Args:
-        root: Folder of the outputs; it need not exist.
+        root: Folder of the outputs. It need not exist.
         relative: The files, as paths below `root`.
-        ending: Ending that the name of a file has while it is written.
+        ending: Ending of a file's name while the file is being written.
     Raises:
-        StoreError: the system allows no path, or no file name, as long as one of them.
+        StoreError: a path or file name would be longer than the system allows.
     """
     longest = [*relative]
     here = next(parent for parent in (root.absolute(), *root.absolute().parents) if parent.exists())
     try:
         path_limit, name_limit = os.pathconf(here, "PC_PATH_MAX"), os.pathconf(here, "PC_NAME_MAX")
-    except OSError:  # the system does not say; a path that it then refuses is a failed write
+    except OSError:  # The system does not report a limit. If it refuses a path later, that is a failed write.
         return
     whole = [os.fsencode(f"{real(root)}/{path}{ending}") for path in longest]
     parts = [os.fsencode(part) for path in longest for part in f"{path}{ending}".split("/")]

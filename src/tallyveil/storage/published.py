@@ -1,4 +1,4 @@
-"""Reading the Parquet files of a release. Somebody may have damaged them, and every fault becomes one kind of error."""
+"""Reads the Parquet files of a release. They may be damaged, and every fault becomes one kind of error."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,35 +18,35 @@ def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataF
     """A Parquet file of a release, or some of its columns.
 
     Raises:
-        StoreError: it is missing, is damaged, or lacks a column.
+        StoreError: the file is missing or damaged, or lacks a column.
     """
     with _readable(path):
         return read_parquet(path, columns)
 
 
 def published_columns(path: Path) -> tuple[str, ...]:
-    """Names of the columns; raises as `read_published` does."""
+    """Names of the columns. It raises the errors of `read_published`."""
     with _readable(path):
         return tuple(parquet_columns(path))
 
 
 def published_tags(path: Path) -> dict[str, str]:
-    """What the file says of itself, such as its run; raises as `read_published` does."""
+    """The file's metadata, such as the name of its run. It raises the errors of `read_published`."""
     with _readable(path):
         return parquet_metadata(path)
 
 
 def published_height(path: Path) -> int:
-    """Number of rows; raises as `read_published` does."""
+    """Number of rows. It raises the errors of `read_published`."""
     with _readable(path):
         return int(scan_parquet(path).select(pl.len()).collect().item())
 
 
 def names_of_tag(path: Path, text: str) -> tuple[str, ...]:
-    """The list of names that a tag of a file holds as JSON.
+    """The list of names that a metadata entry of a file contains as JSON.
 
     Raises:
-        StoreError: it holds something else.
+        StoreError: the entry contains something else.
     """
     try:
         names = json.loads(text)

@@ -1,4 +1,4 @@
-"""Reading input tables: Parquet or CSV, by column, with errors that say what to mend."""
+"""Reads input tables, Parquet or CSV, by column. Errors say what to correct."""
 
 import csv
 import difflib
@@ -12,27 +12,28 @@ import polars as pl
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-"""What polars raises for a file that it cannot read as asked. The words of these errors may quote the file."""
+"""What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
 
 LONGEST_HEADER: Final = 1 << 20
-"""Bytes."""
+"""Largest number of bytes read as the header line of a CSV file."""
 
 ROWS_AT_ONCE = 1 << 20
-"""Rows of a file that are held at a time, where it is read in batches."""
+"""Number of rows that are in memory at a time if a file is read in batches."""
 
 
 def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: bool = False) -> pl.LazyFrame:
-    """Open a Parquet or CSV file lazily, keeping only the named columns.
+    """Open a Parquet or CSV file lazily, with only the named columns.
 
     Args:
-        path: A `.parquet` file, or a `.csv` file with a header (read as text, so that codes keep their zeros).
-        columns: Columns wanted.
-        what: The file's part in the run ("records", "geography"), for messages.
-        confidential: Whether what stands in the file must not be shown, its header included: a file without a header
-            line has the first person's values in that place.
+        path: A `.parquet` file, or a `.csv` file with a header. CSV columns are read as text, so that codes keep their
+            leading zeros.
+        columns: Wanted columns.
+        what: The role of the file in the run ("records", "geography"), for messages.
+        confidential: Whether no content of the file may be shown. This includes its header: if a file has no header
+            line, the values of its first record are in that place.
     Raises:
-        StoreError: the file is absent, unreadable or neither Parquet nor CSV.
-        ConfigError: a column is absent, or there twice.
+        StoreError: the file is missing, unreadable, or neither Parquet nor CSV.
+        ConfigError: a column is missing or occurs twice.
     """
     frame = _opened(path, what)
     present = frame.collect_schema().names()
@@ -50,7 +51,7 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
 
 
 def _header(path: Path) -> list[str]:
-    """Names in the first line of a CSV file, as they stand there; of Parquet, which has each name once, none."""
+    """Column names in the first line of a CSV file. Empty for Parquet, whose column names are unique."""
     if path.suffix != ".csv":
         return []
     with path.open("rb") as stream:
@@ -60,12 +61,12 @@ def _header(path: Path) -> list[str]:
 
 
 def text_columns(path: Path, what: str) -> list[str]:
-    """Names of the columns of text of a table; raises as `scan_table` does."""
+    """Names of the text columns of a table. It raises StoreError as `scan_table` does."""
     return [name for name, kind in _opened(path, what).collect_schema().items() if kind == pl.String]
 
 
 def _opened(path: Path, what: str) -> pl.LazyFrame:
-    """A table, lazily, of which at least the columns can be read."""
+    """A table, lazily, after a check that its columns can be read."""
     if not path.is_file():
         raise StoreError(
             f"the {what} file {path} does not exist. Paths in a release file are relative to that file.",
@@ -84,15 +85,15 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
 
 
 def read_table(path: Path, columns: Sequence[str], what: str) -> pl.DataFrame:
-    """Read the named columns of a public table whole; raises as `scan_table` does."""
+    """Read the named columns of a public table. It raises the errors of `scan_table` and `collect`."""
     return collect(scan_table(path, columns, what), path, what)
 
 
 def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
-    """Run a query on a file; a failure never quotes a value of the file.
+    """Run a query on a file. An error never quotes a value of the file.
 
     Raises:
-        StoreError: the file's bytes are damaged or a column has the wrong type.
+        StoreError: the file is damaged, or a column has the wrong type.
     """
     try:
         return frame.collect(engine="streaming")
@@ -101,14 +102,14 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
 
 
 def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.DataFrame]:
-    """Run a query on a file a million rows at a time, in the file's order; raises as `collect` does.
+    """Run a query on a file in batches, in the file's order. It raises the errors of `collect`.
 
     Args:
         frame: A query that works row by row.
-        path: The file: Parquet, or CSV.
+        path: The file, Parquet or CSV.
         what: As in `scan_table`.
     Yields:
-        Frames of a bounded number of rows, none of them empty.
+        Frames with a limited number of rows, about a million. None is empty.
     """
     try:
         batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
@@ -118,21 +119,22 @@ def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.D
 
 
 def _slices(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """Parquet is read from any row on, so that nothing is read ahead of its use."""
+    """Parquet can be read from any row, so nothing is read before it is used."""
     n_rows = int(frame.select(pl.len()).collect().item())
     for start in range(0, n_rows, ROWS_AT_ONCE):
         yield frame.slice(start, ROWS_AT_ONCE).collect(engine="streaming")
 
 
 def _csv_batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """CSV is read once from its start; polars reads ahead some hundred MiB of it."""
+    """CSV is read once from its start. Polars reads some hundred MiB ahead."""
     yield from frame.collect_batches(chunk_size=ROWS_AT_ONCE, maintain_order=True, engine="streaming")
 
 
 def scan_parquet(*paths: Path) -> pl.LazyFrame:
-    """Open Parquet files of the same columns lazily, one after the other, each under exactly its own name.
+    """Open Parquet files with the same columns lazily, one after the other, from exactly these paths.
 
-    Polars would read `[1]`, `*` and `?` in a path as a pattern, `~` as a home folder and `s3:` as a service.
+    Without this, polars would interpret `[1]`, `*` and `?` in a path as patterns, `~` as the home folder and `s3:` as a
+    service.
     """
     return pl.scan_parquet([path.absolute() for path in paths], glob=False)
 
@@ -148,26 +150,26 @@ def parquet_columns(path: Path) -> list[str]:
 
 
 def parquet_metadata(path: Path) -> dict[str, str]:
-    """Texts that a Parquet file says of itself, from exactly this path."""
-    with path.open("rb") as stream:  # of a path, polars would take some characters for a pattern
+    """The key-value metadata of a Parquet file, from exactly this path."""
+    with path.open("rb") as stream:  # given a path, polars would interpret some characters as a pattern
         return pl.read_parquet_metadata(stream)
 
 
 def scan_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.LazyFrame:
-    """Open a file of text with a header line lazily, all columns as text, from exactly this path."""
+    """Open a text file with a header line lazily, from exactly this path. All columns are text."""
     return pl.scan_csv(path.absolute(), separator=separator, quote_char=quote, infer_schema=False, glob=False)
 
 
 def read_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.DataFrame:
-    """Read a file of text with a header line, all columns as text, from exactly this path."""
+    """Read a text file with a header line, from exactly this path. All columns are text."""
     return scan_text(path, separator, quote).collect()
 
 
 def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
-    """Refuse a geocode column that is not text: numbers have already lost their leading zeros.
+    """Refuse a geocode column that is not text, because numbers have already lost their leading zeros.
 
     Raises:
-        ConfigError: the column holds anything but text.
+        ConfigError: the column contains anything other than text.
     """
     dtype = frame.collect_schema()[column]
     if dtype not in (pl.String, pl.Categorical, pl.Enum):
@@ -179,10 +181,12 @@ def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> Non
 
 
 def require_counts(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
-    """Refuse a column of counts that holds neither numbers nor text: a date, say, would be read as a number of days.
+    """Refuse a column of counts that contains neither numbers nor text.
+
+    A date, for example, would become a number of days.
 
     Raises:
-        SchemaError: the column holds anything else.
+        SchemaError: the column contains anything else.
     """
     dtype = frame.collect_schema()[column]
     if not (dtype.is_numeric() or dtype == pl.String):
@@ -194,10 +198,10 @@ def require_counts(frame: pl.LazyFrame, column: str, path: Path, what: str) -> N
 
 
 def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what: str) -> None:
-    """Refuse columns of levels that hold no single words or numbers, such as lists.
+    """Refuse columns of levels whose values are not simple texts or numbers.
 
     Raises:
-        SchemaError: a column holds lists, structures or bytes.
+        SchemaError: a column contains lists, structures or bytes.
     """
     schema = frame.collect_schema()
     if strange := [
@@ -230,7 +234,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str] | None) -> str:
-    """What is missing, beside what is there; the latter is None where it must not be shown."""
+    """The missing columns, and the present ones. The latter are None if they must not be shown."""
     lines = [f"the {what} file {path} lacks column(s) the release file names:"]
     for name in missing:
         close = difflib.get_close_matches(name, present or (), n=1)

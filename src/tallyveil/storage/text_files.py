@@ -1,9 +1,9 @@
-"""Reading small files of text: release files, manifests, lists."""
+"""Reads small text files: release files, manifests, lists."""
 
 from pathlib import Path
 
 MOST_BYTES = 1 << 28
-"""Of a file that is read as one text; the largest, the manifest of a national release, takes some MiB."""
+"""Size limit of a file that is read as one text. The largest, the manifest of a national release, has a few MiB."""
 
 
 def read_text_file(path: Path) -> str:
@@ -11,7 +11,7 @@ def read_text_file(path: Path) -> str:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is no regular file (a device could be read for ever), is larger than `MOST_BYTES`, or is not
+        ValueError: it is not a regular file (reading a device might never end), is larger than `MOST_BYTES`, or is not
             UTF-8.
     """
     if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""Writes that are complete or absent: temporary name, flush, rename."""
+"""Writes files that are either complete or absent: write to a temporary name, flush, rename."""
 
 import errno
 import hashlib
@@ -16,19 +16,19 @@ from tallyveil.errors import StoreError
 
 FORMAT_VERSION = 1
 FORMAT_TAG = "tallyveil.format"
-"""Metadata that every Parquet file written here has."""
+"""Metadata key that every Parquet file written here has."""
 TEMPORARY_SUFFIX = ".partial"
 ROWS_PER_GROUP = 1 << 20
-"""Rows of a row group in files written chunk by chunk: what a reader must hold at least."""
+"""Rows in a row group of files written in chunks. A reader must hold at least one row group in memory."""
 
 
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it into place.
+    """Let `write` fill a temporary file next to `path`, flush it to disk, and rename it to `path`.
 
-    `write` is given an absolute path, because polars takes a relative one that begins with `~` for the home folder.
+    `write` receives an absolute path, because polars interprets `~` at the start of a relative path as the home folder.
 
     Raises:
-        StoreError: the disk is full, or the folder cannot be written to; the temporary file is removed.
+        StoreError: the disk is full, the folder cannot be written to, or writing fails. The temporary file is removed.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX).absolute()
     try:
@@ -38,26 +38,26 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
         temporary.replace(path)
         flush(path.parent)
     except (OSError, pl.exceptions.PolarsError) as error:
-        with suppress(OSError):  # the folder itself may be what is missing
+        with suppress(OSError):  # the folder itself may not exist
             temporary.unlink()
         raise store_error(path, error) from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text, complete or absent; raises as `write_file` does."""
+    """Write UTF-8 text, complete or absent. It raises the errors of `write_file`."""
     write_file(path, lambda temporary: _write_bytes(temporary, text.encode("utf-8")))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON, keys in the order given, complete or absent; raises as `write_file` does."""
+    """Write indented JSON with keys in the given order, complete or absent. It raises the errors of `write_file`."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_parquet(path: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) -> None:
-    """Write a Parquet file with the format version and `metadata` in its key-value metadata.
+    """Write a Parquet file, with the format version and `metadata` in its key-value metadata.
 
     Raises:
-        StoreError: as `write_file`.
+        StoreError: see `write_file`.
     """
     tags = _tags(metadata)
 
@@ -68,14 +68,15 @@ def write_parquet(path: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) 
 
 
 def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: Mapping[str, str]) -> None:
-    """Write one Parquet file of many frames, one after the other, never holding more than a few of them.
+    """Write one Parquet file from many frames in order, with only a few frames in memory at a time.
 
     Args:
         path: The file.
-        chunks: Frames of the same columns, at least one; made on another thread while earlier ones are written.
+        chunks: At least one frame, all with the same columns. Frames are made on another thread while earlier ones are
+            written.
         metadata: As in `write_parquet`.
     Raises:
-        StoreError: as `write_file`. What the making of a chunk raises goes through unchanged.
+        StoreError: see `write_file`. Errors raised while a frame is made are passed on unchanged.
     """
     iterator = iter(chunks)
     first = next(iterator)
@@ -85,7 +86,7 @@ def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: M
         try:
             yield first
             yield from iterator
-        except BaseException as error:  # handed on below, whatever it is: polars would turn it into text
+        except BaseException as error:  # kept and raised again below, because polars would turn it into text
             raised.append(error)
             raise
 
@@ -118,7 +119,7 @@ def file_digest(path: Path) -> str:
 
 
 def store_error(path: Path, error: BaseException) -> StoreError:
-    """The StoreError that says what to do about a failed write."""
+    """The StoreError for a failed write, which says what to do."""
     number = getattr(error, "errno", None)
     text = str(error)
     if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
@@ -140,7 +141,7 @@ def _write_bytes(path: Path, data: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Force a file's bytes, or a folder's entries, onto the disk; raises OSError as the system does."""
+    """Force a file's bytes, or a folder's entries, onto the disk. Raises OSError if the system does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Integer subspace differential privacy: lattices of invariants, laws on them, exact samplers, guarantees."""
+"""Integer subspace differential privacy: lattices of invariants, laws on them, exact samplers and guarantees."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tallyveil.subspace.profile import PairProfile, pair_profile
     from tallyveil.subspace.reduction import shortest_vectors
 
-# Samplers bring the compiler along; laws and guarantees should start at once.
+# Samplers import the compiler. Laws and guarantees should start at once, so names are imported on first use.
 _PLACES = {
     "ConstraintSystem": "constraints",
     "GeneralisedGaussian": "mechanisms",
@@ -30,10 +30,10 @@ _PLACES = {
     "NoiseAddress": "exact.digits",
     "Norm": "mechanisms",
     "PairProfile": "profile",
-    "SamplerChoice": "exact.choose",
+    "SamplerChoice": "exact.choose_sampler",
     "SmoothGuarantee": "guarantee",
     "check_lattice": "lattice",
-    "choose_sampler": "exact.choose",
+    "choose_sampler": "exact.choose_sampler",
     "compose_guarantees": "guarantee",
     "event_of": "guarantee",
     "gaussian_rho": "guarantee",

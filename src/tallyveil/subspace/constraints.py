@@ -1,4 +1,4 @@
-"""Integer linear constraints on the cells of a table: the invariants that noise must not touch."""
+"""Integer linear constraints on the cells of a table: the invariants that noise must not change."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from tallyveil.errors import ConstraintError
 
 LARGEST_COEFFICIENT: Final = 1 << 31
-"""Coefficients stay below this, so that sums over many cells fit 64 bits."""
+"""Coefficients must be below this, so that sums over many cells fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,10 +19,10 @@ class ConstraintSystem:
     """Sums of cells that are published exactly: A x is the same before and after noise.
 
     Attributes:
-        matrix: A, int64 [n_constraints, n_cells], compressed rows, sorted, without stored zeros. Read-only.
+        matrix: A, int64 [n_constraints, n_cells], in compressed rows, sorted, without stored zeros. Read-only.
         names: One for each row, for messages and guarantees.
 
-    Made by `ConstraintSystem.from_matrix` or `ConstraintSystem.from_sets`, which check.
+    Make it with `ConstraintSystem.from_matrix` or `ConstraintSystem.from_sets`, which check their arguments.
     """
 
     matrix: Any
@@ -30,14 +30,14 @@ class ConstraintSystem:
 
     @classmethod
     def from_matrix(cls, matrix: Any, names: Sequence[str] | None = None) -> "ConstraintSystem":
-        """A system from a dense or sparse matrix of whole numbers.
+        """A system from a dense or sparse matrix of integers.
 
         Args:
-            matrix: [n_constraints, n_cells]; floats are taken where they are whole numbers.
+            matrix: [n_constraints, n_cells]. Floats are accepted if they are integers.
             names: One for each row; by default "constraint 1" and so on.
         Raises:
-            ConstraintError: not a matrix, no cells, a coefficient that is no whole number or too large, or a
-                wrong number of names.
+            ConstraintError: the argument is not a matrix, has no columns, has a coefficient that is not an integer or
+                is too large, or the number of names is wrong.
         """
         rows = sp.csr_matrix(matrix) if sp.issparse(matrix) else sp.csr_matrix(_dense(matrix))
         labels = _names(names, rows.shape[0])
@@ -60,11 +60,11 @@ class ConstraintSystem:
         """A system of sums over sets of cells.
 
         Args:
-            sets: Cell numbers of each sum, each cell at most once.
-            n_cells: Cells of the table.
+            sets: For each sum, its cell numbers, each at most once.
+            n_cells: Number of cells of the table.
             names: One for each set.
         Raises:
-            ConstraintError: a cell that the table does not have, or a cell twice in one set.
+            ConstraintError: a set names a cell that the table does not have, or names a cell twice.
         """
         members = [[int(cell) for cell in cells] for cells in sets]
         labels = _names(names, len(members))
@@ -90,27 +90,27 @@ class ConstraintSystem:
 
     @property
     def n_constraints(self) -> int:
-        """Rows."""
+        """Number of rows of A."""
         return int(self.matrix.shape[0])
 
     @property
     def n_cells(self) -> int:
-        """Columns."""
+        """Number of columns of A."""
         return int(self.matrix.shape[1])
 
     def rows(self, chosen: Sequence[int]) -> "ConstraintSystem":
-        """The system of some of the rows, in the order given."""
+        """The system of some of the rows, in the given order."""
         return ConstraintSystem(
             _frozen(self.matrix[list(chosen)].tocsr()), tuple(self.names[i] for i in chosen)
         )
 
     def totals(self, table: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """A x of a table of whole numbers, exact.
+        """A x for a table x of integers, exactly.
 
         Args:
-            table: [n_cells] or [n_cells, n] of whole numbers below 2**62 / (sum of coefficients) in size.
+            table: Integers of shape [n_cells] or [n_cells, n], below 2**62 / (sum of coefficients) in absolute value.
         Raises:
-            ConstraintError: another shape, numbers that are not whole, or so large that a sum may overflow.
+            ConstraintError: the shape or type is wrong, or the numbers are so large that a sum may overflow.
         """
         cells = checked_cells(table, self.n_cells, "table")
         heaviest = int(abs(self.matrix).sum(axis=1).max()) if self.n_constraints else 0
@@ -129,10 +129,10 @@ class ConstraintSystem:
 
 
 def checked_cells(table: npt.ArrayLike, n_cells: int, name: str) -> npt.NDArray[np.int64]:
-    """Whole numbers of shape [n_cells] or [n_cells, n], as int64.
+    """Integers of shape [n_cells] or [n_cells, n], as int64.
 
     Raises:
-        ConstraintError: another shape or type.
+        ConstraintError: the shape or type is wrong.
     """
     cells: npt.NDArray[Any] = np.asarray(table)
     if cells.ndim not in (1, 2) or cells.shape[0] != n_cells or cells.dtype.kind not in "iu":

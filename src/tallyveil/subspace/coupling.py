@@ -1,9 +1,20 @@
 """Meeting times of coupled chains, and the bound on total variation that follows from them.
 
-Two chains with the same kernel, one `lag` sweeps ahead of the other, are moved together so that they meet and then stay
-together. With tau the sweep of the leading chain at which they meet,
+Problem. A chain starts at a fixed point and should follow a stationary law. Wanted is a bound on the total variation
+distance between the law of its state after l sweeps and the stationary law.
+
+Steps. Two chains with the same kernel are moved together. The leading chain is `lag` sweeps ahead. The moves are
+coupled so that the chains can meet, and they stay together once they have met. Let tau be the sweep of the leading
+chain at which they meet. Then
 
     TV(law after l sweeps, stationary law) <= E max(0, ceil((tau - lag - l) / lag)).
+
+Many independent pairs estimate this expectation (`diagnostics`).
+
+Stopping rule. A pair is given up after `longest` sweeps beyond the lag.
+
+Worked case. With lag 10, a pair that meets after tau - lag = 25 sweeps contributes ceil((25 - 10) / 10) = 2 to the
+bound at l = 10, and 0 to the bound at l = 25.
 
 Source: Biswas, Jacob, Vanetti 2019, Theorem 2.5; Dharangutte et al. 2022, Algorithms 2 and 3.
 """
@@ -15,10 +26,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.chain import ABSOLUTE
 from tallyveil.kernels.subspace.chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
-from tallyveil.subspace.mcmc import Integers, Observer, chain_start, sweep_chain
+from tallyveil.subspace.mcmc import Observer, chain_start, sweep_chain
 from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
@@ -31,12 +43,12 @@ _PILOT_CHAIN: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeetingTimes:
-    """How long pairs of chains took to meet.
+    """The numbers of sweeps that pairs of chains took to meet.
 
     Attributes:
-        lag: Sweeps by which the leading chain is ahead.
-        longest: Sweeps after the lag at which a pair was given up.
-        times: int64 [pairs], tau - lag: sweeps the lagged chain had made; longest + 1 where they did not meet.
+        lag: Number of sweeps by which the leading chain is ahead.
+        longest: Number of sweeps after the lag at which a pair is given up.
+        times: int64 [pairs], tau - lag, the sweeps made by the lagged chain; longest + 1 for pairs that did not meet.
     """
 
     lag: int
@@ -45,7 +57,7 @@ class MeetingTimes:
 
     @property
     def unmet(self) -> int:
-        """Pairs that did not meet."""
+        """Number of pairs that did not meet."""
         return int((self.times > self.longest).sum())
 
 
@@ -60,19 +72,19 @@ def meeting_times(
     first_pair: int = 0,
     observer: Observer | None = None,
 ) -> MeetingTimes:
-    """Let pairs of chains meet.
+    """Run pairs of chains until they meet.
 
     Args:
         plan: Law, columns and moves.
-        key: 32 bytes; bits are shared with no chain of `run_chain`.
-        lag: 1 or more. See `choose_lag`.
-        pairs: Independent repetitions.
-        longest: Sweeps after the lag at which a pair is given up.
-        start: Where both chains start; zero by default. Bounds hold for chains started there.
-        first_pair: Number of the first pair, for more pairs of the same key.
-        observer: Told of pairs done.
+        key: 32 bytes. The pairs use other random bits than the chains of `run_chain`.
+        lag: 1 or more; see `choose_lag`.
+        pairs: Number of independent pairs.
+        longest: Number of sweeps after the lag at which a pair is given up.
+        start: Where both chains start; zero by default. Bounds hold for chains with this start.
+        first_pair: Number of the first pair, to run more pairs with the same key.
+        observer: Receives the number of finished pairs.
     Raises:
-        SolverError: a number below 1, or noise so wide that points of two slices cannot be compared.
+        SolverError: a number is below 1, or the noise is so wide that points of two slices cannot be compared.
     """
     if min(lag, pairs, longest) < 1:
         raise SolverError(
@@ -104,10 +116,10 @@ def meeting_times(
 
 
 def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLike | None = None) -> int:
-    """A lag near the time that most of a few pilot pairs take to meet, so that the bound is not loose for want of lag.
+    """A lag near the time that most of a few pilot pairs take to meet. A much shorter lag would make the bound loose.
 
     Raises:
-        SolverError: a quarter of the pilots or more did not meet in `longest` sweeps.
+        SolverError: a quarter of the pilot pairs or more did not meet in `longest` sweeps.
     """
     lag = _FIRST_SWEEPS
     for attempt in range(_ATTEMPTS):
@@ -120,7 +132,7 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
                 code="subspace-not-converged",
             )
         typical = int(np.quantile(pilots.times, 0.75))
-        # Leaders that have hardly moved from the common start meet at once, which says nothing.
+        # If leading chains have hardly moved from the common start, pairs meet at once, which is no information.
         moved = int((pilots.times > 0).sum()) >= _PILOTS - 2
         if attempt and moved and typical <= lag:
             break
@@ -139,7 +151,7 @@ def _lead(plan: ChainPlan, stream: ChainStream, pair: int, lag: int, state: Inte
 def _meet(
     plan: ChainPlan, stream: ChainStream, pair: int, longest: int, ahead: Integers, behind: Integers
 ) -> int:
-    """Sweeps of the lagged chain until both are equal, or longest + 1."""
+    """Number of sweeps of the lagged chain until both are equal, or longest + 1."""
     target, columns = plan.target, plan.columns
     law: tuple[Any, ...] = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
     along: tuple[Any, ...] = (
@@ -160,7 +172,7 @@ def _meet(
     if np.array_equal(ahead[: columns.n_cells], behind[: columns.n_cells]):
         return 0
     done = 0
-    ask = _FIRST_SWEEPS  # pairs that meet soon should not pay for bits they do not use
+    ask = _FIRST_SWEEPS  # pairs that meet early should not cost bits that they do not use
     while done < longest:
         now = min(stream.chunk, longest - done, ask)
         bits: tuple[Any, ...] = (stream.words(COUPLED, pair, done, now), stream.per_sweep, now, ahead, behind)

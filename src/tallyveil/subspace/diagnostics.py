@@ -1,6 +1,6 @@
-"""How far a chain's law is from the one asked for, what that costs in delta, and when it is too far.
+"""How far a chain's law is from the wanted law, what this costs in delta, and when it is too far.
 
-Derivations: docs/subspace.md, "Chains".
+docs/subspace.md ("Chains") gives the derivations.
 """
 
 import math
@@ -23,19 +23,20 @@ _FEWEST_PAIRS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class TotalVariationBound:
-    """How far the law of a chain after some sweeps is from the law asked for.
+    """A bound on the distance between the law of a chain after some sweeps and the wanted law.
 
     Attributes:
-        sweeps: After how many.
-        lag, pairs: What it was found from.
-        estimate: Mean over pairs of max(0, ceil((tau - lag - sweeps) / lag)): the paper's number.
-        standard_error: Of that mean.
-        confidence: Probability that `measured` and `extrapolated` hold, over the pairs.
-        measured: Upper confidence bound; what lies beyond the sweeps seen is taken to fall off from lag to lag no
-            slower than it does past the median. Never below about 3 / pairs.
-        extrapolated: Upper confidence bound where the same fall is taken to go on from the median, however few meetings
-            are that late: as small as one likes for enough sweeps, but it is that assumption which makes it so.
-        arithmetic: What rounding adds at most; part of both bounds.
+        sweeps: Number of sweeps of the chain.
+        lag, pairs: Lag and number of the coupled pairs that the bound comes from.
+        estimate: Mean over pairs of max(0, ceil((tau - lag - sweeps) / lag)), the paper's estimate.
+        standard_error: Standard error of that mean.
+        confidence: Confidence of `measured`, and of `extrapolated`.
+        measured: Upper confidence bound from the pairs that met after `sweeps`. It assumes that beyond `sweeps` the
+            number of pairs that have not met falls from lag to lag at least as fast as just after the median. It is
+            never below about 3 / pairs.
+        extrapolated: Upper confidence bound that applies the same rate of fall from the median on. It becomes as small
+            as desired for enough sweeps, but only because of that assumption.
+        arithmetic: Largest contribution of rounding; part of both bounds.
     """
 
     sweeps: int
@@ -52,15 +53,16 @@ class TotalVariationBound:
 def total_variation_bound(
     plan: ChainPlan, meetings: MeetingTimes, sweeps: int, confidence: float = 0.999
 ) -> TotalVariationBound:
-    """Bound the total variation between a chain after `sweeps` sweeps and the law asked for.
+    """Bound the total variation between the law of a chain after `sweeps` sweeps and the wanted law.
 
     Args:
-        plan: Of the chain, and of the pairs.
-        meetings: Of pairs that started where the chain starts.
-        sweeps: Of the chain.
-        confidence: Of the two upper bounds, each.
+        plan: Plan of the chain and of the pairs.
+        meetings: Meeting times of pairs that started where the chain starts.
+        sweeps: Number of sweeps of the chain.
+        confidence: Confidence of each of the two upper bounds.
     Raises:
-        SolverError: fewer than 20 pairs, or a confidence outside 0.5 to 1.
+        SolverError: there are fewer than 20 pairs, the confidence is outside 0.5 to 1, or most pairs were equal from
+            the start.
     Source: Biswas, Jacob, Vanetti 2019, Theorem 2.5; Clopper, Pearson 1934.
     """
     times, lag, pairs = meetings.times, meetings.lag, meetings.times.size
@@ -103,7 +105,7 @@ def total_variation_bound(
 
 
 def sweeps_until(meetings: MeetingTimes, bound: float) -> int:
-    """The fewest sweeps after which the estimate of the total variation is below `bound`.
+    """The smallest number of sweeps after which the estimate of the total variation is below `bound`.
 
     Raises:
         SolverError: some pairs did not meet.
@@ -125,7 +127,7 @@ def sweeps_until(meetings: MeetingTimes, bound: float) -> int:
 
 
 def upper_proportion(successes: int, trials: int, tail: float) -> float:
-    """Upper confidence bound on a probability: the bound is too low with probability `tail` at most.
+    """Upper confidence bound on a probability. It is too low with probability at most `tail`.
 
     Source: Clopper, Pearson 1934.
     """
@@ -133,20 +135,21 @@ def upper_proportion(successes: int, trials: int, tail: float) -> float:
 
 
 def added_delta(total_variation: float, epsilon: Fraction, least_distance: float = 1.0) -> float:
-    """The delta that noise off by `total_variation` adds to an integer-subspace guarantee at this epsilon.
+    """The delta that a total variation distance adds to an integer-subspace guarantee with this epsilon.
 
-    For tables at distance D, P~(E) <= P(E) + t <= e^(eps D) P'(E) + t <= e^(eps D) P~'(E) + (1 + e^(eps D)) t,
-    besides the delta that the law asked for has itself. Definition 2 allows delta (e^(eps D) - 1) / (e^eps - 1),
-    so that delta = t (e^eps - 1) (e^(eps D) + 1) / (e^(eps D) - 1) will do; it falls with D, hence the least distance
-    counts.
+    Let P be the wanted law and P~ the law of the noise, with total variation distance at most t. For tables at distance
+    D, P~(E) <= P(E) + t <= e^(eps D) P'(E) + t <= e^(eps D) P~'(E) + (1 + e^(eps D)) t. (The delta of the wanted law
+    itself comes in addition.) Definition 2 allows an additive term of delta (e^(eps D) - 1) / (e^eps - 1). So
+    delta = t (e^eps - 1) (e^(eps D) + 1) / (e^(eps D) - 1) is sufficient. It decreases with D, so the least distance
+    determines it.
 
     Args:
-        total_variation: t, between the law of the noise and the law asked for.
-        epsilon: Of the guarantee, above 0.
-        least_distance: Least norm of a lattice vector but zero: no two tables with the same invariants are nearer.
-            1 is always allowed; for one sum and the l1 norm it is 2.
+        total_variation: t, between the law of the noise and the wanted law.
+        epsilon: Epsilon of the guarantee, above 0.
+        least_distance: Smallest norm of a nonzero lattice vector. Different tables with the same invariants are at
+            least this far apart. The value 1 is always valid; for one sum and the l1 norm the value is 2.
     Raises:
-        BudgetError: epsilon is not positive, the distance below 1, or the total variation outside 0 to 1.
+        BudgetError: epsilon is not positive, the distance is below 1, or the total variation is outside 0 to 1.
     """
     rate = float(epsilon)
     if not rate > 0 or not least_distance >= 1 or not 0 <= total_variation <= 1:
@@ -167,16 +170,16 @@ def require_converged(
     least_distance: float = 1.0,
     extrapolate: bool = False,
 ) -> float:
-    """The delta to add to the guarantee, where it is allowed.
+    """The delta to add to the guarantee, after a check that it is allowed.
 
     Args:
-        bound: On the chain's total variation.
-        epsilon: Of the guarantee.
-        allowed_delta: The most that may be added.
+        bound: Bound on the chain's total variation.
+        epsilon: Epsilon of the guarantee.
+        allowed_delta: Largest delta that may be added.
         least_distance: As in `added_delta`.
-        extrapolate: Take the extrapolated bound; its assumption then belongs to the guarantee.
+        extrapolate: Use the extrapolated bound. Its assumption is then part of the guarantee.
     Raises:
-        SolverError: more would have to be added.
+        SolverError: a larger delta would have to be added.
     """
     distance = bound.extrapolated if extrapolate else bound.measured
     delta = added_delta(distance, epsilon, least_distance)
@@ -193,14 +196,14 @@ def require_converged(
 
 
 def potential_scale_reduction(chains: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Potential scale reduction factor of each cell; near 1 where chains agree.
+    """Potential scale reduction factor of each cell. It is near 1 if the chains agree.
 
     Args:
-        chains: [chains, states, n_cells], two chains or more, from starts that are spread out.
+        chains: [chains, states, n_cells], at least two chains, with dispersed starts.
     Returns:
-        float64 [n_cells]; 1 for a cell that never moves, infinite for one that moves between chains only.
+        float64 [n_cells]; 1 for a cell that never changes, infinite for a cell that differs only between chains.
     Raises:
-        SolverError: fewer than two chains or states.
+        SolverError: there are fewer than two chains or states.
     Source: Gelman, Rubin 1992.
     """
     states = np.asarray(chains, dtype=np.float64)
@@ -219,10 +222,10 @@ def potential_scale_reduction(chains: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def effective_size(states: npt.ArrayLike) -> float:
-    """Independent draws that would tell the mean of one quantity as well as these correlated ones.
+    """Number of independent draws that would estimate the mean of a quantity as well as these correlated ones.
 
     Args:
-        states: [n], one quantity along a chain.
+        states: [n], the values of one quantity along a chain.
     Source: Geyer 1992, the initial positive sequence.
     """
     x = np.asarray(states, dtype=np.float64)
@@ -239,7 +242,7 @@ def effective_size(states: npt.ArrayLike) -> float:
 
 
 def overdispersed(law: LatticeLaw) -> LatticeLaw:
-    """The same kind of law, about twice as wide: where chains for `potential_scale_reduction` should start."""
+    """A law of the same kind, twice as wide, from which chains for `potential_scale_reduction` can start."""
     from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace
 
     if isinstance(law, GeneralisedLaplace):

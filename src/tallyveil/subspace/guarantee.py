@@ -1,7 +1,8 @@
-"""What noise on a lattice promises, between tables that agree on the invariants.
+"""The guarantee of noise on a lattice, between tables with the same invariants.
 
-The promise depends on the distance of the two tables: it is smooth differential privacy on the classes of tables with
-the same invariants. A mechanism is (epsilon, delta)-private on such classes if, for tables at distance r >= 1,
+The guarantee depends on the distance between the two tables: it is smooth differential privacy on the classes of tables
+with the same invariants. A mechanism M is (epsilon, delta)-private on these classes if, for tables x and x' at distance
+r >= 1,
 
     Pr[M(x) in E] <= exp(epsilon r) Pr[M(x') in E] + (exp(epsilon r) - 1) / (exp(epsilon) - 1) delta.
 
@@ -37,11 +38,11 @@ class SmoothGuarantee:
     """Integer-subspace privacy of a release or a composition.
 
     Attributes:
-        norm: In which distances are measured.
-        epsilon: For each unit of distance; exact.
-        delta: At distance 1; exact. It grows with the distance as the definition says.
-        invariants: What is published exactly. The guarantee is between tables that agree on all of these.
-        condition: What the guarantee rests on besides, such as the confidence of a bound; may be empty.
+        norm: The norm that measures distances.
+        epsilon: Epsilon for each unit of distance; exact.
+        delta: Delta at distance 1; exact. It grows with the distance as in the definition.
+        invariants: What is published exactly. The guarantee is between tables with the same values of all of these.
+        condition: Further conditions of the guarantee, such as the confidence of a bound; may be empty.
     """
 
     norm: Norm
@@ -51,7 +52,7 @@ class SmoothGuarantee:
     condition: str = ""
 
     def at(self, distance: Fraction | int) -> tuple[Fraction, float]:
-        """(epsilon, delta) for two tables at this distance, 1 or more; delta is rounded up and at most 1."""
+        """(epsilon, delta) for two tables at this distance, 1 or more. Delta is rounded up and at most 1."""
         if distance < 1:
             raise BudgetError(
                 f"distance of two tables is {distance}, wanted 1 or more: tables of whole numbers that differ are at "
@@ -66,7 +67,7 @@ class SmoothGuarantee:
             return self.epsilon * distance, min(1.0, round_up(growth * rational(self.delta)))
 
     def statement(self) -> str:
-        """In one sentence."""
+        """The guarantee in one sentence."""
         unit = f"{at_most(self.epsilon)} for each unit of {self.norm.value} distance"
         rest = f", delta {at_most(self.delta, 3)} at distance 1" if self.delta else ""
         named = named_invariants(self.invariants)
@@ -82,13 +83,13 @@ def laplace_guarantee(
 ) -> SmoothGuarantee:
     """The guarantee of generalised Laplace noise.
 
-    Noise within total variation t of its law adds (1 + exp(epsilon)) t to delta at distance 1, and the definition's
-    growth covers every larger distance (docs/proofs/integer-subspace.md, section 4).
+    Noise within total variation t of its law adds (1 + exp(epsilon)) t to delta at distance 1. The growth of delta in
+    the definition covers every larger distance (docs/proofs/integer-subspace.md, section 4).
 
     Args:
-        law: Of the noise.
-        lattice: Whose constraints are the invariants.
-        total_variation: Of the sampler.
+        law: Law of the noise.
+        lattice: Its constraints are the invariants.
+        total_variation: Bound on the distance between the sampler's output and the law.
     Raises:
         BudgetError: the total variation is not in [0, 1).
     Source: Dharangutte et al. 2022, Theorem 10.
@@ -104,7 +105,7 @@ def laplace_guarantee(
 
 
 def named_invariants(names: Sequence[str]) -> str:
-    """Invariants for a sentence: the first few by name, the number of the others."""
+    """Invariants as part of a sentence: the first few by name, and the number of the others."""
     if not names:
         return "none"
     more = len(names) - _NAMES_SHOWN
@@ -119,16 +120,16 @@ def chain_guarantee(
     *,
     extrapolate: bool = False,
 ) -> SmoothGuarantee:
-    """The guarantee of generalised Laplace noise that is the state of a chain: its distance becomes a delta.
+    """The guarantee of generalised Laplace noise drawn by a chain. The chain's distance from the law adds to delta.
 
     Args:
-        law: Asked for.
-        lattice: Whose constraints are the invariants.
-        bound: On the chain's total variation.
-        allowed_delta: The most that may be added at distance 1.
-        extrapolate: Take the extrapolated bound, whose assumption then is part of the guarantee.
+        law: The wanted law.
+        lattice: Its constraints are the invariants.
+        bound: Bound on the chain's total variation.
+        allowed_delta: Largest delta that may be added at distance 1.
+        extrapolate: Use the extrapolated bound. Its assumption is then part of the guarantee.
     Raises:
-        SolverError: the chain adds more, so it has not converged.
+        SolverError: the chain would add a larger delta, so it has not converged.
     Source: docs/subspace.md, "Delta".
     """
     from tallyveil.subspace.diagnostics import require_converged
@@ -143,7 +144,7 @@ def chain_guarantee(
 
 
 def chain_condition(bound: "TotalVariationBound", extrapolate: bool) -> str:
-    """What a guarantee rests on whose noise is the state of a chain."""
+    """The condition of a guarantee whose noise is the state of a chain."""
     kind = "extrapolated from" if extrapolate else "measured on"
     return (
         f"The noise is the state of a chain after {bound.sweeps} sweeps; its distance from the law is a bound {kind} "
@@ -153,7 +154,7 @@ def chain_condition(bound: "TotalVariationBound", extrapolate: bool) -> str:
 
 
 def confidence_text(confidence: float) -> str:
-    """The confidence of a bound, which is the nearest float of the decimal asked for, as a percentage rounded down."""
+    """The confidence of a bound as a percentage, rounded down. The float stands for the decimal nearest to it."""
     return f"{at_least(100 * Fraction(str(confidence)), places=3)}%"
 
 
@@ -167,13 +168,13 @@ def gaussian_delta(
     """(epsilon, delta) of lattice Gaussian noise within a total variation of its law.
 
     Args:
-        law: Asked for.
-        squared_distance: Of the pairs protected.
-        delta: Of the law itself.
-        total_variation: Of the sampler.
-        allowed_delta: The most that the total variation may add to `delta`; None for any.
+        law: The wanted law.
+        squared_distance: Squared distance of the protected pairs.
+        delta: Delta of the law itself.
+        total_variation: Bound on the distance between the sampler's output and the law.
+        allowed_delta: Largest amount that the total variation may add to `delta`; None for no limit.
     Raises:
-        SolverError: it adds more.
+        SolverError: the total variation adds more than allowed.
     Source: Canonne, Kamath, Steinke 2020, Proposition 12; docs/proofs/integer-subspace.md, sections 2 and 4.
     """
     epsilon = zcdp_to_epsilon(gaussian_rho(law, squared_distance), delta)
@@ -189,13 +190,13 @@ def gaussian_delta(
 
 
 def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee:
-    """Several releases of the same table: epsilons and deltas add, and the invariants are all of theirs.
+    """The guarantee of several releases of the same table. Epsilons and deltas add, and so do the lists of invariants.
 
-    An l2 guarantee is an l1 guarantee too, since the l1 distance is never below the l2 distance; a mixture of
-    both is stated in l1. Post-processing costs nothing.
+    An l2 guarantee is also an l1 guarantee, since the l1 distance is never below the l2 distance. Guarantees in both
+    norms are combined in l1. Post-processing costs nothing.
 
     Raises:
-        BudgetError: none given.
+        BudgetError: no guarantee is given.
     Source: Dharangutte et al. 2022, Propositions 6 and 7.
     """
     if not guarantees:
@@ -213,7 +214,7 @@ def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee
 
 
 def gaussian_rho(law: GeneralisedGaussian, squared_distance: int) -> Fraction:
-    """Zero-concentrated cost between two tables: |x - x'|^2 / (2 variance), in every dimension.
+    """Cost in zero-concentrated privacy between two tables: |x - x'|^2 / (2 variance), in every dimension.
 
     Source: docs/proofs/integer-subspace.md, section 2.
     """
@@ -223,14 +224,14 @@ def gaussian_rho(law: GeneralisedGaussian, squared_distance: int) -> Fraction:
 def event_of(
     law: LatticeLaw, lattice: Lattice, distance: Fraction | int, total_variation: Fraction = Fraction(0)
 ) -> IntegerSubspaceLaplace | IntegerSubspaceGaussian:
-    """The event for ledger and accountant.
+    """The event for the ledger and the accountant.
 
     Args:
-        law: Of the noise.
-        lattice: Whose constraints are the invariants.
-        distance: Largest distance of two tables to protect: in the law's norm for Laplace; for the Gaussian the
-            squared l2 distance, a whole number.
-        total_variation: Of the sampler.
+        law: Law of the noise.
+        lattice: Its constraints are the invariants.
+        distance: Largest distance of two tables to protect. For Laplace laws it is in the law's norm. For the Gaussian
+            it is the squared l2 distance, an integer.
+        total_variation: Bound on the distance between the sampler's output and the law.
     """
     names = lattice.system.names
     if isinstance(law, GeneralisedGaussian):
@@ -243,11 +244,11 @@ def event_of(
 
 
 def paper_variance(lattice: Lattice, epsilon: Fraction, delta: Fraction) -> float:
-    """The variance the paper asks for, sigma^2 = 2 c ln(1 / delta) / epsilon^2; a named alternative, not used.
+    """The variance that the paper uses, sigma^2 = 2 c ln(1 / delta) / epsilon^2, for comparison only.
 
-    The paper leaves c open; this is the least c that the steps of its proof allow: c >= 3 ln K, and
-    2 c / 3 - 1 - 2 m >= m ln c, where m is the dimension and K = 4 2^m V_m / det. It grows with the dimension
-    where `gaussian_rho` does not, and its tail bound holds for "large enough" t only.
+    The paper does not determine c. This is the least c that the steps of its proof allow: c >= 3 ln K, and
+    2 c / 3 - 1 - 2 m >= m ln c, where m is the dimension and K = 4 2^m V_m / det. This variance grows with the
+    dimension, while `gaussian_rho` does not, and its tail bound holds only for "large enough" t.
 
     Raises:
         BudgetError: not 0 < delta < epsilon < 1 / e.

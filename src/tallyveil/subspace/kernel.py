@@ -1,7 +1,7 @@
-"""Bases of the integer kernel of a constraint system, in closed form or by Hermite normal form.
+"""Bases of the integer kernel of a constraint system, in closed form or from the Hermite normal form.
 
-All bases here are bases over the integers: every integer solution of A z = 0 is a whole combination of the
-columns. They are sparse wherever the structure allows it.
+All bases here are bases over the integers: every integer solution of A z = 0 is an integer combination of the columns.
+They are sparse if the structure allows it.
 """
 
 from dataclasses import dataclass
@@ -9,26 +9,25 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from flint import fmpz, fmpz_mat
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.smith import hermite_columns, independent_columns, smith_form
 from tallyveil.subspace.structure import Structure, StructureKind
 
-Integers = npt.NDArray[np.int64]
 Entries: TypeAlias = list[tuple[int, int]]
-"""(cell, value) of one basis vector."""
+"""The nonzero entries of one basis vector, as (cell, value)."""
 
 
 def structured_basis(structure: Structure, n_cells: int) -> Any | None:
-    """The closed-form basis of a recognised structure, sparse [n_cells, dimension]; None for a general one.
+    """The closed-form basis of a recognised structure, sparse [n_cells, dimension]; None for a general structure.
 
-    Free cells give unit vectors. A block gives the differences of neighbours in it, which span all vectors
-    that sum to zero. A two-way table gives the moves +1 -1 / -1 +1 on neighbouring rows and columns: the
-    tensor product of two bases of differences, hence a basis of the tensor product of their lattices.
+    Free cells give unit vectors. A block gives the differences of neighbouring cells, which span all vectors that sum
+    to zero. A two-way table gives the moves +1 -1 / -1 +1 on neighbouring rows and columns. These moves are the tensor
+    product of two bases of differences, hence a basis of the tensor product of their lattices.
 
     Source: Conway and Sloane 1999, chapter 4, section 6.1 (the root lattice); Diaconis and Sturmfels 1998 (moves).
     """
@@ -47,7 +46,7 @@ def structured_basis(structure: Structure, n_cells: int) -> Any | None:
 
 
 def general_basis(structure: Structure, n_cells: int) -> Any:
-    """A basis for any structure: differences within blocks, and a Hermite-form kernel between them."""
+    """A basis for any structure: differences within blocks, and a kernel between blocks from the Hermite form."""
     vectors = _unit_vectors(structure) + _differences(structure)
     if structure.blocks:
         heads = [int(block[0]) for block in structure.blocks]
@@ -58,9 +57,9 @@ def general_basis(structure: Structure, n_cells: int) -> Any:
 
 
 def smith_basis(system: ConstraintSystem) -> Any:
-    """The last columns of V in the Smith form U A V = D: the basis the paper names. For small systems.
+    """The last columns of V in the Smith form U A V = D, the basis in the paper. For small systems.
 
-    Source: Dharangutte et al. 2022, proof of Proposition 8 ("columns" for its "rows").
+    Source: Dharangutte et al. 2022, proof of Proposition 8 (which says "rows" instead of "columns").
     """
     form = smith_form(flint_matrix(system.dense()))
     right = form.right.tolist()
@@ -73,13 +72,13 @@ def smith_basis(system: ConstraintSystem) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PivotColumns:
-    """Columns of A that generate, over the integers, all columns of A.
+    """Columns of A that generate all columns of A over the integers.
 
     Attributes:
         chosen: Their numbers.
-        rows: Independent rows of A, as many as its rank.
+        rows: Independent rows of A; their number is the rank.
         hermite: fmpz_mat [rank, rank], the Hermite form of the chosen columns in those rows.
-        transform: fmpz_mat, unimodular: chosen columns times this are the Hermite form and zeros.
+        transform: fmpz_mat, unimodular: the chosen columns times this matrix are the Hermite form followed by zeros.
         inverse: fmpq_mat, the inverse of `hermite`.
     """
 
@@ -91,23 +90,23 @@ class PivotColumns:
 
     @property
     def rank(self) -> int:
-        """Of A."""
+        """Rank of A."""
         return len(self.rows)
 
     def coordinates(self, targets: Any) -> Any:
-        """fmpq_mat [rank, n]: the coordinates of columns (already restricted to `rows`) in the Hermite basis."""
+        """fmpq_mat [rank, n]: coordinates, in the Hermite basis, of columns that are already restricted to `rows`."""
         return self.inverse * targets
 
 
 def pivot_columns(columns: Integers) -> PivotColumns:
-    """Choose columns of A that generate all of them: independent ones, then what their lattice lacks.
+    """Choose columns of A that generate all of them: first independent ones, then those that are still missing.
 
     Args:
         columns: int64 [k, n].
     """
     whole = flint_matrix(columns)
     rows = independent_columns(whole.transpose())
-    # Sparse columns with small entries first: 1 and -1 by themselves generate their row, and leave nothing to mend.
+    # Sparse columns with small entries come first, because a single 1 or -1 generates its whole row.
     order = np.lexsort((np.abs(columns).max(axis=0, initial=0), np.count_nonzero(columns, axis=0)))
     kept = columns[rows][:, order]
     chosen = independent_columns(flint_matrix(kept))
@@ -128,8 +127,9 @@ def pivot_columns(columns: Integers) -> PivotColumns:
 def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:
     """Kernel vectors of the distinct columns, as (block, value).
 
-    A column f outside the chosen ones is a whole combination x of them, which gives f - x; what is left of a
-    kernel vector after subtracting these lies on the chosen columns, whose own kernel the transform holds.
+    A column f that is not chosen is an integer combination x of the chosen ones, which gives the kernel vector f - x.
+    Any kernel vector minus a combination of these has entries only at the chosen columns. The transform contains a
+    basis of the chosen columns' own kernel.
     """
     rank, chosen = pivots.rank, pivots.chosen
     transform = pivots.transform.tolist()
@@ -157,15 +157,15 @@ def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:
 
 
 def flint_matrix(values: Integers) -> Any:
-    """An fmpz_mat of an integer array."""
+    """An integer array as fmpz_mat."""
     return fmpz_mat(values.shape[0], values.shape[1], [int(v) for v in values.ravel()])
 
 
 def sparse_columns(vectors: list[Entries], n_cells: int) -> Any:
-    """A sparse int64 matrix, compressed columns, of vectors given by their entries.
+    """A sparse int64 matrix in compressed columns, from vectors given by their entries.
 
     Raises:
-        ConstraintError: an entry does not fit 62 bits.
+        ConstraintError: an entry does not fit into 62 bits.
     """
     values = [value for vector in vectors for _, value in vector]
     if values and max(abs(v) for v in values) >= 1 << 62:
@@ -192,7 +192,7 @@ def _differences(structure: Structure) -> list[Entries]:
 
 
 def _first_fractional(coordinates: Any) -> list[int]:
-    """For each coordinate the first column where it is no whole number, each column once."""
+    """For each coordinate, the first column where it is not an integer; each column once."""
     numerators, denominator = coordinates.numer_denom()
     if denominator == 1:
         return []

@@ -1,4 +1,4 @@
-"""The lattice of all changes to a table that leave its invariants alone.
+"""The lattice of all changes to a table that leave its invariants unchanged.
 
 Source: Dharangutte, Gao, Gong, Yu 2022, Proposition 8.
 """
@@ -29,7 +29,7 @@ from tallyveil.subspace.structure import Structure, recognise
 BasisKind = Literal["auto", "general", "smith", "reduced"]
 
 LARGEST_CHECKED: Final = 400
-"""Cells up to which `check_lattice` tests by Smith form that the basis spans all integer solutions."""
+"""Largest number of cells for which `check_lattice` tests by the Smith form that the basis spans all solutions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,11 +38,11 @@ class Lattice:
 
     Attributes:
         system: The constraints as given.
-        independent: An independent choice of their rows, with the same lattice.
-        structure: What was recognised.
-        sparse_basis: int64 [n_cells, dimension], compressed columns: a basis over the integers.
-        basis_kind: How it was made.
-        notes: What a reader should know, such as rows that the others imply.
+        independent: Independent rows of them, with the same lattice.
+        structure: The recognised structure.
+        sparse_basis: int64 [n_cells, dimension], in compressed columns: a basis over the integers.
+        basis_kind: How the basis was made.
+        notes: Remarks for a reader, such as rows that follow from the others.
     """
 
     system: ConstraintSystem
@@ -54,34 +54,34 @@ class Lattice:
 
     @property
     def n_cells(self) -> int:
-        """Cells of the table, d."""
+        """Number of cells of the table, d."""
         return self.system.n_cells
 
     @property
     def dimension(self) -> int:
-        """Vectors in a basis, d - k for k independent constraints."""
+        """Number of vectors in a basis: d - k for k independent constraints."""
         return int(self.sparse_basis.shape[1])
 
     @property
     def basis(self) -> npt.NDArray[np.int64]:
-        """int64 [n_cells, dimension], the basis as a dense read-only array, a vector in each column."""
+        """int64 [n_cells, dimension], the basis as a dense read-only array with one vector in each column."""
         dense = np.asarray(self.sparse_basis.toarray(), dtype=np.int64)
         dense.setflags(write=False)
         return dense
 
     def contains(self, vector: npt.ArrayLike) -> bool:
-        """Whether a vector of whole numbers lies in the lattice.
+        """Whether a vector of integers lies in the lattice.
 
         Raises:
-            ConstraintError: it has another number of cells, or no whole numbers.
+            ConstraintError: the vector has another number of cells, or is not of integers.
         """
         return not self.system.totals(vector).any()
 
     def determinant_squared(self) -> int:
-        """The squared volume of a cell of the lattice: det(C^T C) for any basis C.
+        """The squared volume of a fundamental cell of the lattice: det(C^T C) for any basis C.
 
-        From the constraints, which are few: det(A A^T) divided by the square of the greatest common divisor of
-        the maximal minors of A (independent rows).
+        It is computed from the constraints, which are few: det(A A^T) divided by the square of the greatest common
+        divisor of the maximal minors of A (independent rows).
 
         Source: McMullen 1984, "Determinants of lattices induced by rational subspaces".
         """
@@ -99,12 +99,12 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True)
 class NoIntegerSolution:
-    """A proof that no whole numbers satisfy A x = b.
+    """A proof that no integers satisfy A x = b.
 
     Attributes:
-        multipliers: One for each constraint. The combination of the rows with these has whole coefficients at
-            every cell, but a total that is no whole number (or no coefficients at all, and a total that is
-            not zero).
+        multipliers: One for each constraint. The combination of the rows with these multipliers has integer
+            coefficients at every cell, but its total is not an integer. Or it has only zero coefficients, but its total
+            is not zero.
         total: That total.
 
     Source: Schrijver 1998, Corollary 4.1a.
@@ -118,10 +118,10 @@ def lattice_of(system: ConstraintSystem, basis: BasisKind = "auto") -> Lattice:
     """The lattice of a constraint system.
 
     Args:
-        system: The constraints; rows that others imply are left out, with a note.
-        basis: "auto" takes the closed form where the structure has one, else the general basis made short by
-            LLL where that is affordable; "general" goes by Hermite form whatever the structure; "smith" is
-            the paper's basis (small systems only); "reduced" is LLL on any.
+        system: The constraints. Rows that follow from others are left out, with a note.
+        basis: "auto" uses the closed form if the structure has one, and otherwise the general basis, shortened by LLL
+            if it is small enough. "general" uses the Hermite form for any structure. "smith" gives the paper's basis
+            (small systems only). "reduced" applies LLL to any basis that is small enough.
     Raises:
         ConstraintError: the constraints determine every cell, so no noise is possible.
     """
@@ -141,15 +141,15 @@ def lattice_of(system: ConstraintSystem, basis: BasisKind = "auto") -> Lattice:
 def particular_solution(
     system: ConstraintSystem, totals: npt.ArrayLike
 ) -> npt.NDArray[np.int64] | NoIntegerSolution:
-    """Some whole numbers x with A x = b: a representative of the coset; or a proof that there are none.
+    """Some integers x with A x = b, a representative of the coset; or a proof that there are none.
 
     Args:
         system: A.
-        totals: b, [n_constraints] whole numbers.
+        totals: b, [n_constraints] integers.
     Returns:
-        int64 [n_cells] (entries may be negative), or the proof.
+        int64 [n_cells], possibly negative; or the proof.
     Raises:
-        ConstraintError: b has another length, or a solution does not fit 64 bits.
+        ConstraintError: b has another length, or a solution does not fit into 64 bits.
     """
     wanted = checked_cells(totals, system.n_constraints, "totals").reshape(-1, 1)
     structure = recognise(system)
@@ -172,10 +172,10 @@ def particular_solution(
 
 
 def require_totals(system: ConstraintSystem, totals: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """`particular_solution`, where a proof that there is none is an error.
+    """`particular_solution`, but the absence of a solution is an error.
 
     Raises:
-        ConstraintError: no table of whole numbers has these totals; the message names the rows that clash.
+        ConstraintError: no table of integers has these totals. The message names the rows that contradict each other.
     """
     found = particular_solution(system, totals)
     if isinstance(found, NoIntegerSolution):
@@ -190,10 +190,10 @@ def require_totals(system: ConstraintSystem, totals: npt.ArrayLike) -> npt.NDArr
 
 
 def check_lattice(lattice: Lattice) -> tuple[str, ...]:
-    """Proposition 8 as a test: what is wrong with a lattice's basis; empty where it is right.
+    """Proposition 8 as a test: what is wrong with a lattice's basis; empty if it is correct.
 
-    Checked exactly: A C = 0; the dimension is the number of cells less the rank of A; and C spans all integer
-    solutions, which holds exactly if all elementary divisors of C are 1 (up to 400 cells; above, not checked).
+    The checks are exact: A C = 0; the dimension is the number of cells minus the rank of A; and C spans all integer
+    solutions, that is, all elementary divisors of C are 1 (only for up to 400 cells).
     """
     wrong = []
     if (lattice.system.matrix @ lattice.sparse_basis).count_nonzero():
@@ -254,7 +254,7 @@ def _exact_totals(system: ConstraintSystem, solution: npt.NDArray[Any]) -> npt.N
 def _fractional_proof(
     system: ConstraintSystem, pivots: PivotColumns, place: int, wanted: npt.NDArray[np.int64]
 ) -> NoIntegerSolution:
-    # Row `place` of the inverse Hermite form, times A, is a row of a unimodular matrix, so whole.
+    # Row `place` of the inverse Hermite form, times A, is a row of a unimodular matrix, so its entries are integers.
     multipliers = [Fraction(0)] * system.n_constraints
     for j, row in enumerate(pivots.rows):
         entry = pivots.inverse[place, j]
@@ -265,7 +265,7 @@ def _fractional_proof(
 def _dependence_proof(
     system: ConstraintSystem, pivots: PivotColumns, row: int, wanted: npt.NDArray[np.int64]
 ) -> NoIntegerSolution:
-    # A dependent row is a combination of the independent ones; its total is not the same combination.
+    # A dependent row is a combination of the independent ones, but its total is not the same combination of totals.
     structure = recognise(system)
     chosen = list(pivots.chosen)
     independent = flint_matrix(structure.columns[list(pivots.rows)][:, chosen])

@@ -1,7 +1,13 @@
-"""Markov chains on the lattice: for laws that no exact sampler covers.
+"""Markov chains on the lattice, for laws that no exact sampler covers.
 
-The chain moves on noise alone, never on data, so whatever its state tells, it tells nothing of the table; what it
-costs is that its law is not quite the one asked for (`tallyveil.subspace.diagnostics`).
+Problem. Wanted is a lattice vector whose law is close to a given law.
+
+Steps. A chain starts at zero. In a sweep it moves along each column of a set of lattice vectors: by slice sampling, or
+by random jumps that Metropolis' rule accepts or rejects. The chain uses no data, so its state reveals nothing about the
+table. But the law of the state is not exactly the wanted law. `tallyveil.subspace.diagnostics` bounds the distance, and
+the guarantee includes it.
+
+Stopping rule. The number of sweeps is fixed in advance.
 
 Source: Dharangutte, Gao, Gong, Yu 2022, Algorithm 1.
 """
@@ -13,14 +19,13 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.chain import jump_sweeps, slice_sweeps
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, SliceMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
 from tallyveil.subspace.mechanisms import LatticeLaw
-
-Integers = npt.NDArray[np.int64]
 
 _WARM_UP_SWEEPS: Final = 400
 _WARM_UP_ROUNDS: Final = 14
@@ -30,18 +35,18 @@ _TIMED_SWEEPS: Final = 64
 
 
 class Observer(Protocol):
-    """Is told how far chains have come: sweeps, never states."""
+    """Receives the progress of chains: numbers of sweeps, never states."""
 
     def stage_started(self, stage: str, total: int) -> None:
-        """Chains begin; `total` sweeps in all."""
+        """Chains start; `total` is the number of sweeps in all."""
         ...
 
     def advanced(self, amount: int) -> None:
-        """So many more sweeps are done."""
+        """`amount` more sweeps are finished."""
         ...
 
     def stage_finished(self, stage: str, seconds: float) -> None:
-        """All are done."""
+        """All sweeps are finished."""
         ...
 
 
@@ -59,22 +64,22 @@ def run_chain(
     """Run one chain and keep every `thin`-th state.
 
     The states are a pure function of plan, key, part, chain and start. A state kept after l sweeps has the law that a
-    bound at l sweeps speaks of; later ones are closer to the law asked for but depend on it.
+    bound at l sweeps refers to. Later states are closer to the wanted law, but depend on the earlier ones.
 
     Args:
         plan: Law, columns and moves.
         key: 32 bytes.
-        sweeps: Sweeps in all, rounded up to a multiple of `thin`.
-        chain: Number of the chain, from 0: the address of its bits.
-        part: What it is run for, so that warm-ups do not share bits with releases.
-        thin: Sweeps between states kept; by default only the last state is kept.
+        sweeps: Total number of sweeps, rounded up to a multiple of `thin`.
+        chain: Number of the chain, from 0; it is part of the address of its random bits.
+        part: Purpose of the chain, so that warm-ups and releases use different random bits.
+        thin: Number of sweeps between kept states; by default only the last state is kept.
         start: int [n_cells], in the lattice; zero by default.
-        observer: Told of progress.
+        observer: Receives the progress.
     Returns:
         int64 [kept, n_cells].
     Raises:
-        SolverError: fewer than one sweep, or a start of the wrong shape or beyond the chain's range.
-    Privacy: The key's holder can subtract the last state.
+        SolverError: fewer than one sweep is asked for, or the start has the wrong shape or is beyond the chain's range.
+    Privacy: whoever has the key can subtract the last state.
     """
     if sweeps < 1 or (thin is not None and thin < 1):
         raise SolverError(
@@ -110,11 +115,11 @@ def sweep_chain(
     thin: int = 0,
     kept: Integers | None = None,
 ) -> int:
-    """Move an extended state on in place; returns the proposals accepted (sweeps times columns for slices).
+    """Advance an extended state in place. Returns the number of accepted proposals (sweeps x columns for slices).
 
     Args:
-        words: [sweeps * per_sweep].
-        done, thin, kept: Sweeps made before, and where states go that are kept; see the kernels.
+        words: [sweeps * per_sweep], random bits.
+        done, thin, kept: Number of earlier sweeps, thinning, and the array for kept states; see the kernels.
     """
     out = np.empty((0, plan.columns.n_cells), dtype=np.int64) if kept is None else kept
     target, columns = plan.target, plan.columns
@@ -128,10 +133,10 @@ def sweep_chain(
 
 
 def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
-    """A state to move on, extended: a copy of `start`, or zeros. Coordinates count from there.
+    """An extended state to advance: a copy of `start`, or zeros. Its coordinates start at zero.
 
     Raises:
-        SolverError: wrong shape or type, or beyond the chain's range.
+        SolverError: the shape or type is wrong, or the start is beyond the chain's range.
     """
     state = np.zeros(plan.columns.n_rows, dtype=np.int64)
     if start is None:
@@ -155,18 +160,18 @@ def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
 def tune_jumps(
     law: LatticeLaw, columns: ChainColumns, key: bytes, *, at_once: int | None = None
 ) -> JumpMoves:
-    """Choose the scales of double-geometric jumps in a warm-up that sees no data.
+    """Choose the scales of double-geometric jumps in a warm-up without data.
 
-    A column's scale follows from the law along it; one factor for all is found by bisection on its logarithm, so that
-    about a quarter of the joint proposals are accepted (45 % of those along single columns) where the law has its
-    mass: each trial starts from a state that slice moves, which need no tuning, have brought there. The warm-up's
-    states are thrown away and its bits shared with no other chain.
+    A column's scale follows from the law along it. One common factor is found by bisection on its logarithm, so that
+    about a quarter of the joint proposals are accepted (45 % for proposals along single columns). The rate is measured
+    where the law has its mass: each trial starts from a state that slice moves, which need no tuning, have reached. The
+    states of the warm-up are discarded, and its random bits are used by no other chain.
 
     Args:
-        law: What the chains should follow.
-        columns: What to move along.
+        law: The law that the chains should follow.
+        columns: The columns to move along.
         key: 32 bytes.
-        at_once: Columns in one proposal; None for all.
+        at_once: Number of columns in one proposal; None for all.
     Source: Roberts, Gelman, Gilks 1997 (a quarter in many dimensions).
     """
     lengths = np.sqrt(columns.squares()) if law.squares else columns.absolutes().astype(np.float64)
@@ -195,7 +200,7 @@ def tune_jumps(
 
 
 def estimate_seconds(plan: ChainPlan, sweeps: int) -> float:
-    """How long a chain of so many sweeps will take here, from a short timed one; compiles if need be."""
+    """Predicted seconds of a chain on this machine, from a short timed one. It compiles the kernels if necessary."""
     words = np.zeros(plan.words * _TIMED_SWEEPS, dtype=np.uint64)
     words += np.arange(words.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state = chain_start(plan, None)

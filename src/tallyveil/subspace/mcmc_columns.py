@@ -1,34 +1,34 @@
-"""What chains move along: the columns of a basis, or more vectors of the lattice, chosen so that chains mix."""
+"""The vectors along which chains move: the columns of a basis, or more vectors of the lattice, for faster mixing."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.structure import Structure, StructureKind
 
-Integers = npt.NDArray[np.int64]
 Entries: TypeAlias = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainColumns:
-    """Columns that chains move along, sparse, each with a row that coupled chains are compared at.
+    """Sparse columns along which chains move. Each has a row at which coupled chains are compared.
 
-    Rows are the cells, then coordinates: how often a column was added, for columns of a basis that need one.
+    The rows are the cells, followed by coordinates. A coordinate counts how often a column was added; only columns of a
+    basis that need one have it.
 
     Attributes:
-        n_cells: Cells of the table.
-        n_rows: Cells and coordinates.
-        dimension: Of the lattice they span.
+        n_cells: Number of cells of the table.
+        n_rows: Number of cells and coordinates.
+        dimension: Dimension of the lattice that the columns span.
         starts: int64 [columns + 1], first entry of each column.
-        ends: int64 [columns], where its cells end and its coordinates begin.
-        rows, steps: int64 [entries].
-        pivots: int64 [columns], a row in which the step is +1.
+        ends: int64 [columns], position where its cells end and its coordinates start.
+        rows, steps: int64 [entries], row and value of each entry.
+        pivots: int64 [columns], a row in which the value is +1.
     """
 
     n_cells: int
@@ -42,7 +42,7 @@ class ChainColumns:
 
     @property
     def n_columns(self) -> int:
-        """Moves of a sweep."""
+        """Number of moves in a sweep."""
         return self.pivots.size
 
     def squares(self) -> Integers:
@@ -65,14 +65,15 @@ class ChainColumns:
 
 
 def basis_columns(basis: Any) -> ChainColumns:
-    """Columns of a basis; some may come out with their signs changed.
+    """The columns of a basis. The signs of some may be changed.
 
-    A column is compared at a cell that no other column touches, with a step of one; where it has none, at a coordinate.
+    A column is compared at a cell that no other column touches and where its value is one. If there is no such cell, it
+    gets a coordinate.
 
     Args:
-        basis: int [n_cells, dimension], dense or sparse, independent columns.
+        basis: int [n_cells, dimension], dense or sparse, with independent columns.
     Raises:
-        SolverError: no column, or a column of zeros.
+        SolverError: there is no column, or a column is zero.
     """
     matrix = sp.csc_matrix(basis).astype(np.int64)
     matrix.sum_duplicates()
@@ -90,15 +91,16 @@ def basis_columns(basis: Any) -> ChainColumns:
 
 
 def lattice_columns(lattice: Lattice) -> ChainColumns:
-    """More columns than a basis has, along which chains mix and meet in few sweeps.
+    """More columns than a basis has. Along them, chains mix and meet in few sweeps.
 
-    Within each set of cells that the same constraints name, differences of cells 1, 2, 4, ... places apart, as in the
-    butterflies of a Fourier transform: along a path of neighbours noise would have to diffuse. Two-way tables get the
-    rectangles of butterflies of rows and of columns; other structures besides the vectors of the basis that join sets.
-    Each column is compared at its last cell, so that a sweep drives differences between two chains towards the first.
+    Within each set of cells that the same constraints name, the columns are differences of cells that are 1, 2, 4, ...
+    positions apart, as in the butterflies of a fast Fourier transform. With differences of neighbours alone, noise
+    would have to diffuse along a path. A two-way table has the rectangles of butterflies of rows and of columns. Other
+    structures also have the basis vectors that connect different sets. Each column is compared at its last cell, so a
+    sweep moves differences between two chains towards the first cell.
 
     Args:
-        lattice: Of any structure. Where a joining vector has no step of one, the basis alone is used.
+        lattice: Any lattice. If a connecting vector has no entry of absolute value one, the basis alone is used.
     """
     structure = lattice.structure
     if structure.kind is StructureKind.TWO_WAY:
@@ -118,7 +120,7 @@ def lattice_columns(lattice: Lattice) -> ChainColumns:
 
 
 def butterfly_pairs(n: int) -> list[tuple[int, int]]:
-    """Pairs i, i + s of 0..n - 1 for s = 1, 2, 4, ... and i mod 2 s < s; they connect all."""
+    """Pairs i, i + s of 0..n - 1, for s = 1, 2, 4, ... and i mod 2 s < s. They connect all numbers."""
     pairs = []
     stride = 1
     while stride < n:
@@ -137,7 +139,7 @@ def _rectangles(structure: Structure) -> list[Entries]:
 
 
 def _joining(lattice: Lattice) -> list[Entries]:
-    """Vectors of the basis that butterflies do not span: those that do not sum to zero within every block."""
+    """Basis vectors that butterflies do not span: those that do not sum to zero within every block."""
     block_of = np.full(lattice.n_cells, -1, dtype=np.int64)
     for number, block in enumerate(lattice.structure.blocks):
         block_of[block] = number

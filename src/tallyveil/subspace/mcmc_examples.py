@@ -16,13 +16,13 @@ from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 DELINQUENT_CHILDREN: Final = ((15, 1, 3, 1), (20, 10, 10, 15), (3, 10, 10, 2), (12, 14, 7, 2))
 """Children by county (Alpha, Beta, Gamma, Delta) and education of the household head (low to very high).
 
-Fictitious; Federal Committee on Statistical Methodology 2005, Statistical Policy Working Paper 22, Table 4. The paper
-prints 35 as the total of Gamma, whose cells sum to 25; the other totals agree with 25.
+Fictitious data; Federal Committee on Statistical Methodology 2005, Statistical Policy Working Paper 22, Table 4. The
+paper prints 35 as the total of Gamma, whose cells sum to 25. The other totals agree with 25.
 """
 
 ILLINOIS_COUNTIES: Final = 102
 ILLINOIS_EPSILON: Final = Fraction(24, 125)
-"""0.192 = 4 x 0.16 x 0.3: total, share of counties, share of the population query (November 2020 vintage)."""
+"""0.192 = 4 x 0.16 x 0.3: total, share of counties, share of the population query (vintage of November 2020)."""
 
 EXAMPLE_EPSILON: Final = Fraction(1, 4)
 
@@ -32,11 +32,11 @@ class ChainExample:
     """One of the paper's examples.
 
     Attributes:
-        name: For messages and files.
+        name: Name for messages and files.
         system: The invariants.
-        epsilon: Of both Laplace laws.
-        iterations: The paper's iterations to convergence, by norm; of Illinois the l1 burn-in, since the paper shows
-            neither its total variation nor its l2 law.
+        epsilon: Epsilon of both Laplace laws.
+        iterations: For each norm, the paper's number of iterations to convergence. For Illinois it is the l1 burn-in,
+            since the paper shows neither its total variation nor its l2 law.
     """
 
     name: str
@@ -45,16 +45,16 @@ class ChainExample:
     iterations: tuple[tuple[Norm, int], ...]
 
     def law(self, norm: Norm) -> GeneralisedLaplace:
-        """The Laplace law of that norm."""
+        """The Laplace law with this norm."""
         return GeneralisedLaplace(norm, self.epsilon)
 
 
 def intersecting_constraints() -> ChainExample:
-    """Three sums over 14 records such that every intersection holds some.
+    """Three sums over 14 records; every intersection of their sets contains some records.
 
-    The paper gives a picture of three overlapping sets only. Chosen here: two records in each of the seven regions of
-    three sets in general position, which makes 14; each sum has 8 records, each two sums share 4, all three share 2.
-    Record 2 r or 2 r + 1 belongs to the sums whose bits are set in r + 1.
+    The paper only shows a picture of three overlapping sets. This example has two records in each of the seven regions
+    of three sets in general position, which makes 14. Each sum has 8 records, every two sums share 4, and all three
+    share 2. Records 2 r and 2 r + 1 belong to the sums whose bits are set in r + 1.
     """
     sets = [[record for record in range(14) if (record // 2 + 1) >> bit & 1] for bit in range(3)]
     system = ConstraintSystem.from_sets(sets, 14, ("A1", "A2", "A3"))
@@ -63,7 +63,7 @@ def intersecting_constraints() -> ChainExample:
 
 
 def delinquent_children() -> ChainExample:
-    """Row and column sums of the 4 by 4 table; cells by county, then education."""
+    """Row and column sums of the 4 by 4 table. Cells are ordered by county, then education."""
     rows = [[4 * i + j for j in range(4)] for i in range(4)]
     columns = [[4 * i + j for i in range(4)] for j in range(4)]
     names = ("Alpha", "Beta", "Gamma", "Delta", "Low", "Medium", "High", "Very High")

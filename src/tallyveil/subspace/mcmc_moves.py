@@ -1,4 +1,4 @@
-"""How chains move, slices or jumps, and what fixes them: the plan of a chain."""
+"""How chains move (slices or jumps), and the plan that determines a chain."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -7,31 +7,30 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_tables import ChainTarget, JumpLaws, chain_target, jump_laws
 from tallyveil.subspace.mechanisms import LatticeLaw
 
-Integers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class SliceMoves:
-    """Along each column in turn, a uniform point among those no less likely than a random height.
+    """Along each column in turn, move to a uniform point among those whose weight is at least a random height.
 
-    Needs no tuning: the slice is as wide as the law is there.
+    These moves need no tuning, because the slice is as wide as the law is there.
 
-    Source: Neal 2003, "Slice sampling", for whole numbers.
+    Source: Neal 2003, "Slice sampling", adapted to integers.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class JumpMoves:
-    """Double-geometric jumps along all columns, accepted by Metropolis' rule.
+    """Double-geometric jumps along columns, accepted by Metropolis' rule.
 
     Attributes:
-        scales: One for each column; the paper's parameter is a = exp(-1 / scale). See `tune_jumps`.
-        at_once: Columns in one proposal; None for all of them, as in Algorithm 1 of the paper.
+        scales: One for each column. The paper's parameter is a = exp(-1 / scale). See `tune_jumps`.
+        at_once: Number of columns in one proposal; None for all of them, as in Algorithm 1 of the paper.
     """
 
     scales: tuple[float, ...]
@@ -43,18 +42,18 @@ Moves: TypeAlias = SliceMoves | JumpMoves
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainPlan:
-    """Everything that fixes a chain but its key.
+    """Everything that determines a chain except its key.
 
     Attributes:
-        law: The law asked for.
-        columns: What to move along.
-        moves: How.
-        target: The law in whole numbers.
-        jumps: Tables of the jump laws, empty for slices.
-        jump_law: int64 [columns], which of them each column has.
-        words: 64-bit words a sweep of one chain takes.
-        coupled_words: And one of two chains together.
-        digest: What the random bits are bound to.
+        law: The wanted law.
+        columns: The columns to move along.
+        moves: How to move.
+        target: The law in integer form.
+        jumps: Tables of the jump laws; those of slices are not used.
+        jump_law: int64 [columns], number of the jump law of each column.
+        words: Number of 64-bit words that a sweep of one chain takes.
+        coupled_words: Number of words that a sweep of two coupled chains takes.
+        digest: Digest that the random bits are bound to.
     """
 
     law: LatticeLaw
@@ -82,13 +81,13 @@ class ChainPlan:
 
     @property
     def block(self) -> int:
-        """Columns accepted together."""
+        """Number of columns that are accepted together."""
         at_once = self.moves.at_once if isinstance(self.moves, JumpMoves) else 1
         return self.columns.n_columns if at_once is None else at_once
 
     @property
     def slacks_per_sweep(self) -> int:
-        """Draws of a slack in a sweep of one chain."""
+        """Number of slacks drawn in a sweep of one chain."""
         return -(-self.columns.n_columns // self.block)
 
 
@@ -96,11 +95,11 @@ def plan_chain(law: LatticeLaw, columns: ChainColumns, moves: Moves | None = Non
     """Plan chains for a law on the lattice of the columns.
 
     Args:
-        law: What they should follow.
-        columns: What to move along; see `lattice_columns` and `basis_columns`.
+        law: The law that the chains should follow.
+        columns: The columns to move along; see `lattice_columns` and `basis_columns`.
         moves: How to move; slices by default.
     Raises:
-        SolverError: numbers that may overflow, jumps that do not fit the columns, or no columns.
+        SolverError: numbers may overflow, or the jumps do not fit the columns.
     """
     moves = SliceMoves() if moves is None else moves
     target = chain_target(law, columns.n_cells, int(columns.squares().max()))

@@ -1,7 +1,8 @@
-"""Algorithms 1, 2 and 3 of the paper, transcribed as they stand, in floating point: what the kernels are held against.
+"""Algorithms 1, 2 and 3 of the paper in floating point: the reference for tests of the kernels.
 
-Never used for a release. Corrections of the print: the accepted w* goes to the lagged chain (step 11); proposals start
-once before the loop over coordinates (step 4 of Algorithm 2, inside the loop in print, would undo all but the last).
+It is never used for a release. Two misprints are corrected: the accepted w* belongs to the lagged chain (step 11), and
+proposals start once before the loop over coordinates (step 4 of Algorithm 2; inside the loop, as printed, it would undo
+all coordinates except the last).
 
 Source: Dharangutte, Gao, Gong, Yu 2022, appendix D.
 """
@@ -10,15 +11,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.subspace.mechanisms import LatticeLaw
-
-Integers = npt.NDArray[np.int64]
 
 
 def log_density(law: LatticeLaw, z: Integers) -> float:
-    """ln q(z) without normaliser."""
+    """ln q(z) without the normaliser."""
     size = float((z * z).sum() if law.squares else np.abs(z).sum())
     return -float(law.rate) * (math.sqrt(size) if law.takes_root else size)
 
@@ -29,7 +28,7 @@ def double_geometric(rng: np.random.Generator, a: float) -> int:
 
 
 def mass(a: float, e: int) -> float:
-    """P(e) of that law."""
+    """P(e) of the double-geometric law."""
     return (1 - a) / (1 + a) * a ** abs(e)
 
 
@@ -41,7 +40,7 @@ def algorithm_1(
     rng: np.random.Generator,
     iterations: int,
 ) -> Integers:
-    """Gibbs-within-Metropolis: states z = C v after each iteration, int64 [iterations, n_cells]."""
+    """Gibbs-within-Metropolis: the state z = C v after each iteration, int64 [iterations, n_cells]."""
     states = np.empty((iterations, basis.shape[0]), dtype=np.int64)
     v = v.copy()
     for iteration in range(iterations):
@@ -58,7 +57,7 @@ def algorithm_1(
 def algorithm_2(
     law: LatticeLaw, basis: Integers, a: Sequence[float], v: Integers, w: Integers, rng: np.random.Generator
 ) -> tuple[Integers, Integers]:
-    """One step of the maximal coupling, from (v, w) to (v, w)."""
+    """One step of the maximal coupling. It takes the pair (v, w) and returns the next one."""
     v_new, w_new = v.copy(), w.copy()
     for j in range(basis.shape[1]):
         jump = double_geometric(rng, a[j])
@@ -80,7 +79,7 @@ def algorithm_2(
 def algorithm_3(
     law: LatticeLaw, basis: Integers, a: Sequence[float], lag: int, longest: int, rng: np.random.Generator
 ) -> int:
-    """tau - lag of one pair of chains from zero, or longest + 1."""
+    """tau - lag of one pair of chains that start at zero, or longest + 1."""
     v = np.zeros(basis.shape[1], dtype=np.int64)
     w = v.copy()
     for _ in range(lag):

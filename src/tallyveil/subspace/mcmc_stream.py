@@ -1,11 +1,11 @@
-"""Random bits of chains, a pure function of key, part, chain and sweep.
+"""Random bits of chains: a pure function of key, part, chain and sweep.
 
 An address is a block of AES-256, as in `tallyveil.noise.address`, under a key derived for one plan of chains:
 
-    bytes 0 to 7     low word = sweep * blocks + block, where `blocks` is what one sweep of this plan takes
-    bytes 8 to 15    high word: kind 4 bits (15) | part 8 | chain 52        (kind on top)
+    bytes 0 to 7     low word = sweep * blocks + block, where `blocks` is the number of blocks of one sweep
+    bytes 8 to 15    high word: kind 4 bits (15) | part 8 | chain 52        (the kind in the highest bits)
 
-So a chain can be gone on with from any sweep, in chunks of any length, and two chains never share bits.
+So a chain can be continued from any sweep, in chunks of any length, and two chains never use the same bits.
 """
 
 from typing import Final
@@ -30,11 +30,11 @@ _CHAIN_BITS: Final = 52
 
 
 class ChainStream:
-    """Words for the sweeps of chains; one caller at a time.
+    """Random words for the sweeps of chains. Only one caller may use it at a time.
 
     Attributes:
-        per_sweep: 64-bit words a sweep takes, even.
-        chunk: Sweeps that one call can ask for.
+        per_sweep: Number of 64-bit words of a sweep, even.
+        chunk: Largest number of sweeps in one call.
 
     Privacy: whoever holds the key can subtract the noise drawn with it. It is never shown.
 
@@ -56,17 +56,17 @@ class ChainStream:
         return "ChainStream(key=<redacted>)"
 
     def words(self, part: int, chain: int, first: int, sweeps: int) -> npt.NDArray[np.uint64]:
-        """The words of some sweeps; overwritten by the next call.
+        """The words of some sweeps. The next call overwrites them.
 
         Args:
-            part: What the chain is run for.
+            part: Purpose of the chain.
             chain: 0 to 2**52 - 1.
             first: First sweep, from 0.
-            sweeps: At most `chunk`.
+            sweeps: Number of sweeps, at most `chunk`.
         Returns:
             uint64 [sweeps * per_sweep].
         Raises:
-            ConfigError: a number out of range.
+            ConfigError: a number is out of range.
         """
         if not (0 <= chain < 1 << _CHAIN_BITS and 0 <= part < 1 << _PART_BITS and 0 <= first < 1 << 40):
             raise ConfigError(

@@ -1,7 +1,7 @@
-"""Tables that the chains compare random bits with: slacks, jump laws, and the whole-number form of a law.
+"""Tables that chains compare random bits with: slacks, jump laws, and the integer form of a law.
 
-What is approximated here is bounded here: `ChainTarget.rounding` is a total variation paid once, `update_error`
-one paid for every draw of a slack. Both go into the guarantee (`tallyveil.subspace.diagnostics`).
+The approximations made here have bounds: `ChainTarget.rounding` is a total variation that occurs once, and
+`update_error` is one for every drawn slack. Both are part of the guarantee (`tallyveil.subspace.diagnostics`).
 """
 
 import math
@@ -21,7 +21,7 @@ from tallyveil.subspace.mechanisms import LatticeLaw
 DIGIT: Final = 256
 _WORD: Final = 1 << 64
 _CUT_BITS: Final = 80
-"""What lies beyond the greatest slack, and beyond the greatest size, has probability below 2**-80."""
+"""The probability beyond the largest slack, and that beyond the largest size, is below 2**-80."""
 _MANTISSA: Final = 52
 _GREATEST_BITS: Final = 40
 _JUMP_POINTS: Final = 1 << 32
@@ -32,17 +32,17 @@ _CERTAIN: Final = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainTarget:
-    """A law on a lattice in whole numbers: weight exp(-rate * F(z)), zero where the size passes `limit`.
+    """A law on a lattice in integer form: weight exp(-rate * F(z)), and zero if the size exceeds `limit`.
 
     Attributes:
-        kind: How F follows from z (`tallyveil.kernels.subspace.chain`).
-        scale: A power of two; the l2 norm is counted in units of 1 / scale.
-        rate: Exact; that of the law, divided by `scale`.
-        limit: Greatest size (sum of absolute values or of squares) a chain may reach.
+        kind: How F depends on z (`tallyveil.kernels.subspace.chain`).
+        scale: A power of two. The l2 norm is counted in units of 1 / scale.
+        rate: The law's rate divided by `scale`; exact.
+        limit: Largest size (sum of absolute values or of squares) that a chain may reach.
         thresholds: uint64 [digits, 256], 2**64 times the distribution function of each digit of the slack.
-        guide: int64 [digits, 256], where to start looking for each value of the top 8 bits.
-        rounding: Total variation between this law and the one asked for, at most.
-        update_error: Total variation between a slack drawn and an exact one, at most.
+        guide: int64 [digits, 256], where to start the search for each value of the top 8 bits.
+        rounding: Upper bound on the total variation between this law and the wanted one.
+        update_error: Upper bound on the total variation between a drawn slack and an exact one.
     """
 
     kind: int
@@ -56,18 +56,18 @@ class ChainTarget:
 
 
 def chain_target(law: LatticeLaw, n_cells: int, column_square: int) -> ChainTarget:
-    """The whole-number form of a law.
+    """The integer form of a law.
 
-    The l1 Laplace and the Gaussian are taken exactly but for sizes of probability below 2**-80. The l2 Laplace has
-    F = floor(scale * sqrt(size)), at most two units from scale * |z|, so that weights are right to a factor
-    exp(2 rate) either way and the laws differ by at most 2 rate in total variation.
+    For the l1 Laplace and the Gaussian law, it is exact except for sizes with probability below 2**-80. The l2 Laplace
+    law has F = floor(scale * sqrt(size)), which is at most two units from scale * |z|. Its weights are therefore
+    correct up to a factor exp(2 rate), and the total variation between the laws is at most 2 rate.
 
     Args:
-        law: What the chains should follow.
-        n_cells: Cells of the table.
-        column_square: Greatest squared length of a column the chains move along.
+        law: The law that the chains should follow.
+        n_cells: Number of cells of the table.
+        column_square: Largest squared length of a column that the chains move along.
     Raises:
-        SolverError: noise so wide, or columns so long, that sums would not fit 64 bits.
+        SolverError: the noise is so wide, or the columns are so long, that sums would not fit into 64 bits.
     """
     limit = greatest_size(law, n_cells)
     scale = 1.0
@@ -90,16 +90,16 @@ def chain_target(law: LatticeLaw, n_cells: int, column_square: int) -> ChainTarg
         thresholds=_frozen(thresholds),
         guide=_frozen(_guide(thresholds)),
         rounding=2.0**-_CUT_BITS + (2 * float(rate) if law.takes_root else 0.0),
-        # Each of 255 thresholds a digit is less than 2**-64 off, which moves half of that twice.
+        # Each of the 255 thresholds of a digit is off by less than 2**-64; 2**-64 of mass for each covers this.
         update_error=thresholds.shape[0] * DIGIT * 2.0**-64 + 2.0**-_CUT_BITS,
     )
 
 
 def greatest_size(law: LatticeLaw, n_cells: int) -> int:
-    """A size that the law passes with probability below 2**-80, whatever the lattice.
+    """A size that the law exceeds with probability below 2**-80, on any lattice.
 
-    P(F > f) <= exp(-rate f / 2) sum over the lattice of exp(-rate F / 2), and the sum is at most that over all
-    integer vectors, a product over cells (for the l2 norm after |z|_2 >= |z|_1 / sqrt(n_cells)).
+    P(F > f) <= exp(-rate f / 2) x (sum over the lattice of exp(-rate F / 2)). This sum is at most the sum over all
+    integer vectors, which is a product over cells (for the l2 norm because |z|_2 >= |z|_1 / sqrt(n_cells)).
     """
     rate = float(law.rate)
     cut = _CUT_BITS * math.log(2)
@@ -113,13 +113,13 @@ def greatest_size(law: LatticeLaw, n_cells: int) -> int:
 
 
 def slack_thresholds(rate: Fraction) -> npt.NDArray[np.uint64]:
-    """floor(2**64 P(digit <= d)) of each base-256 digit of G with P(G >= g) = exp(-rate g).
+    """floor(2**64 P(digit <= d)) for each base-256 digit of G, where P(G >= g) = exp(-rate g).
 
-    The digits of a geometric number are independent, digit i with P(d) proportional to exp(-rate 256**i d); those
-    left out are zero but with probability below 2**-80.
+    The digits of a geometric number are independent. Digit i has P(d) proportional to exp(-rate 256**i d). The omitted
+    digits are zero except with probability below 2**-80.
 
     Returns:
-        uint64 [digits, 256]; the last of each row is never looked at.
+        uint64 [digits, 256]. The last entry of each row is never used.
     """
     rows = []
     step = rate
@@ -136,7 +136,7 @@ def _digit_thresholds(step: Fraction) -> list[int]:
         whole = -(rational(-step * DIGIT).expm1())
         for digit in range(1, DIGIT):
             if step * digit > _CERTAIN:
-                found.append(_WORD - 1)  # short of one by less than 2**-64, too little for the balls to see
+                found.append(_WORD - 1)  # 1, less an amount below 2**-64 that the balls cannot see
                 continue
             floor = certified_floor(-(rational(-step * digit).expm1()) / whole * arb(_WORD))
             if floor is None:
@@ -152,14 +152,14 @@ def _guide(thresholds: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JumpLaws:
-    """Double-geometric jumps P(e) proportional to exp(-|e| / scale), rounded to 2**32 points, symmetric exactly.
+    """Double-geometric jumps, P(e) proportional to exp(-|e| / scale), rounded to 2**32 points and exactly symmetric.
 
-    A chain's law does not depend on its jumps as long as they are symmetric, so rounding them costs nothing.
+    A chain's stationary law does not depend on its jumps as long as they are symmetric, so rounding them costs nothing.
 
     Attributes:
-        masses: uint32 [laws, reach + 1], points at 0, 1, ...; a negative jump has those of its opposite.
-        totals: uint64 [laws, reach + 1], points at 1..e together; the last is what is not at 0, halved.
-        finders: int64 [laws, 256], the least e whose total passes b * 2**23: where to look from.
+        masses: uint32 [laws, reach + 1], points at 0, 1, ...; a negative jump has as many as the opposite positive one.
+        totals: uint64 [laws, reach + 1], points at 1..e together. The last is half of the points that are not at 0.
+        finders: int64 [laws, 256], the least e whose total exceeds b * 2**23, where the search starts.
     """
 
     masses: npt.NDArray[np.uint32]
@@ -171,9 +171,9 @@ def jump_laws(scales: npt.ArrayLike) -> JumpLaws:
     """Tables of double-geometric laws.
 
     Args:
-        scales: float [laws], jumps; the paper's parameter is a = exp(-1 / scale).
+        scales: float [laws]; the paper's parameter is a = exp(-1 / scale).
     Raises:
-        SolverError: a scale outside 0.05 to 1e5.
+        SolverError: a scale is outside 0.05 to 1e5.
     """
     widths: npt.NDArray[Any] = np.asarray(scales, dtype=np.float64)
     if not widths.size or not np.all((widths >= 0.05) & (widths <= 1e5)):

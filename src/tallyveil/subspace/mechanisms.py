@@ -1,9 +1,8 @@
 """The generalised Laplace and Gaussian laws on a lattice, as data.
 
-Both give a lattice vector z a weight that depends on one whole number, its *size*: the sum of absolute values
-(l1) or the sum of squares (l2, and the Gaussian). Everything that works on a law works on sizes, in integers;
-the logarithm of the weight is a rational multiple of the size, or of its square root (l2 Laplace).
-
+Both laws give a lattice vector z a weight that depends on one integer, its *size*: the sum of absolute values (l1) or
+the sum of squares (l2, and the Gaussian). All code for laws works with sizes, in integers. The logarithm of the weight
+is a rational multiple of the size, or of its square root (l2 Laplace).
 Source: Dharangutte, Gao, Gong, Yu 2022, "Integer Subspace Differential Privacy", Definitions 9 and 13.
 """
 
@@ -25,7 +24,7 @@ LARGEST_VARIANCE: Final = Fraction(10**10)
 
 
 class Norm(StrEnum):
-    """The norm in which a Laplace law, and the distance of two tables, is measured."""
+    """The norm of a Laplace law, and of the distance between two tables."""
 
     L1 = "l1"
     L2 = "l2"
@@ -40,7 +39,7 @@ class GeneralisedLaplace:
         epsilon: Privacy loss for each unit of distance in that norm; an exact Fraction from 1e-5 to 1e5.
 
     Raises:
-        BudgetError: epsilon is no Fraction or lies outside that range.
+        BudgetError: epsilon is not a Fraction or lies outside that range.
 
     Source: Dharangutte et al. 2022, Definition 9 and Theorem 10.
     """
@@ -54,7 +53,7 @@ class GeneralisedLaplace:
 
     @property
     def rate(self) -> Fraction:
-        """ln weight = -rate * size, or -rate * sqrt(size) where `takes_root`."""
+        """ln weight = -rate * size, or -rate * sqrt(size) if `takes_root`."""
         return self.epsilon
 
     @property
@@ -64,7 +63,7 @@ class GeneralisedLaplace:
 
     @property
     def squares(self) -> bool:
-        """Whether the size is a sum of squares, not of absolute values."""
+        """Whether the size is a sum of squares rather than of absolute values."""
         return self.norm is Norm.L2
 
     def __str__(self) -> str:
@@ -78,11 +77,11 @@ class GeneralisedGaussian:
     """q(z) proportional to exp(-|z|^2 / (2 variance)) on the lattice.
 
     Attributes:
-        variance: Counts squared; an exact Fraction from 1e-5 to 1e10. Not the variance of a cell, which the
-            constraints lower.
+        variance: The parameter, in counts squared; an exact Fraction from 1e-5 to 1e10. The variance of a cell is
+            smaller, because of the constraints.
 
     Raises:
-        BudgetError: the variance is no Fraction or lies outside that range.
+        BudgetError: the variance is not a Fraction or lies outside that range.
 
     Source: Dharangutte et al. 2022, equation 8.
     """
@@ -99,12 +98,12 @@ class GeneralisedGaussian:
 
     @property
     def takes_root(self) -> bool:
-        """Whether the weight depends on the square root of the size: never."""
+        """Whether the weight depends on the square root of the size: always false."""
         return False
 
     @property
     def squares(self) -> bool:
-        """Whether the size is a sum of squares: always."""
+        """Whether the size is a sum of squares: always true."""
         return True
 
     def __str__(self) -> str:
@@ -115,11 +114,11 @@ LatticeLaw: TypeAlias = GeneralisedLaplace | GeneralisedGaussian
 
 
 def size_of(law: LatticeLaw, vectors: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """The size of each vector: |z|_1, or |z|_2 squared; exact.
+    """The size of each vector, exactly: |z|_1, or |z|_2 squared.
 
     Args:
-        law: Decides which.
-        vectors: int [..., n_cells], below 2**31 / sqrt(n_cells) in size.
+        law: Determines which of the two.
+        vectors: int [..., n_cells], below 2**31 / sqrt(n_cells) in absolute value.
     Returns:
         int64 [...].
     """
@@ -128,12 +127,12 @@ def size_of(law: LatticeLaw, vectors: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def size_at(law: LatticeLaw, distance: Fraction) -> Fraction:
-    """The size of a change at a distance, which is stated in the law's norm; for the Gaussian it is squared already."""
+    """The size of a change at a distance. The distance is in the law's norm; for the Gaussian it is already squared."""
     return distance * distance if law.takes_root else distance
 
 
 def log_weight(law: LatticeLaw, size: int, bits: int = 128) -> arb:
-    """ln of the weight of any vector of that size, without normaliser, as a ball."""
+    """ln of the weight of any vector with this size, without the normaliser, as a ball."""
     with precision(bits):
         if law.takes_root:
             return -rational(law.rate) * arb(size).sqrt()
@@ -141,10 +140,10 @@ def log_weight(law: LatticeLaw, size: int, bits: int = 128) -> arb:
 
 
 def exact_log_weight(law: LatticeLaw, size: int) -> Fraction:
-    """ln of the weight as an exact fraction; for the l1 Laplace and the Gaussian.
+    """ln of the weight as an exact fraction, for the l1 Laplace and the Gaussian law.
 
     Raises:
-        BudgetError: the l2 Laplace law, whose logarithm is irrational.
+        BudgetError: the law is l2 Laplace, whose logarithm is irrational in general.
     """
     if law.takes_root:
         raise BudgetError(

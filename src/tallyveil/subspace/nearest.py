@@ -1,4 +1,4 @@
-"""How near two different tables that agree on the invariants can be, and whom a distance therefore protects.
+"""The smallest distance between different tables with the same invariants, and whom a distance therefore protects.
 
 A guarantee at a distance is about pairs of tables that agree on the invariants and are at most that far apart. It can
 promise less than it seems to, for two reasons. First, the declared distance can be below what one record moves under
@@ -25,12 +25,12 @@ CODE = "subspace-distance"
 
 @dataclass(frozen=True, slots=True)
 class NearestTables:
-    """The nearest two different tables that agree on the invariants, by the size that a law measures.
+    """The nearest two different tables with the same invariants, by the size that a law measures.
 
     Attributes:
-        at_least: No lattice vector but zero has a smaller l1 norm, nor a smaller squared l2 norm.
-        found: Size of the smallest lattice vector known: l1 norm, or squared l2 norm, as the law measures.
-        one_record: Whether some change of one record leaves the invariants as they are.
+        at_least: Lower bound on the l1 norm, and on the squared l2 norm, of every nonzero lattice vector.
+        found: Size of the smallest known lattice vector: its l1 norm or squared l2 norm, whichever the law measures.
+        one_record: Whether some change of one record leaves the invariants unchanged.
     """
 
     at_least: int
@@ -55,12 +55,12 @@ def nearest_tables(lattice: Lattice, law: LatticeLaw, neighbours: Neighbours) ->
 
 
 def least_size(lattice: Lattice) -> int:
-    """A lower bound on the l1 norm, and so on the squared l2 norm, of every lattice vector except zero.
+    """A lower bound on the l1 norm, and therefore on the squared l2 norm, of every lattice vector except zero.
 
     A vector of norm 1 changes one cell by one. It keeps the invariants only if none of them names the cell. If there is
     no such cell, a vector of norm 2 changes two cells by one each, and their columns in the constraints are equal or
     opposite. If every vector of the basis has an even sum, every lattice vector has an even sum, and so an even norm.
-    The squared l2 norm of a vector of whole numbers is never below its l1 norm.
+    The squared l2 norm of an integer vector is never below its l1 norm.
     """
     structure = lattice.structure
     if structure.free.size:
@@ -82,12 +82,12 @@ def least_distance(lattice: Lattice, norm: Norm) -> float:
 
 
 def require_record(law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> None:
-    """Refuse a distance below what the neighbour relation moves.
+    """Refuse a distance smaller than the distance of two neighbours.
 
     Args:
-        law: Of the noise.
-        distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
-        neighbours: The relation that the budget is declared under.
+        law: Law of the noise.
+        distance: Distance of the protected pairs, in the law's norm; squared for the Gaussian.
+        neighbours: The relation under which the budget is declared.
     Raises:
         BudgetError: two neighbours are farther apart.
     """
@@ -119,13 +119,13 @@ def require_pairs(lattice: Lattice, law: LatticeLaw, distance: Fraction) -> None
 
 
 def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> str:
-    """Whom the guarantee is about, in sentences.
+    """Whom the guarantee protects, in sentences.
 
     Args:
-        nearest: Of the lattice and the law.
-        law: Of the noise.
-        distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
-        neighbours: The relation that the budget is declared under.
+        nearest: The nearest tables for the lattice and the law.
+        law: Law of the noise.
+        distance: Distance of the protected pairs, in the law's norm; squared for the Gaussian.
+        neighbours: The relation under which the budget is declared.
     """
     if nearest.one_record:
         return (

@@ -1,4 +1,4 @@
-"""How the noise of a release is drawn, decided without data: an exact sampler, or a chain and how far it may be off."""
+"""Decides without data how a release's noise is drawn: by an exact sampler, or by a chain with a bound on its error."""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from tallyveil.subspace.mcmc import Observer
     from tallyveil.subspace.mcmc_moves import ChainPlan
 
-Integers = npt.NDArray[np.int64]
 SamplerWish = Literal["auto", "exact", "chain"]
 
 PUBLIC_KEY: Final = insecure_key("tallyveil subspace diagnostics")
-"""Pairs of chains see no data and no run key, so that anybody can measure their meeting times again."""
+"""Pairs of chains use no data and no run key, so anyone can measure their meeting times again."""
 
 _PILOT_PAIRS: Final = 200
 _FIRST_PAIR: Final = 1 << 20
@@ -43,15 +42,15 @@ _MARGIN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ChainSettings:
-    """How a chain is run and how far it may be off.
+    """How a chain is run, and how far its law may be from the wanted law.
 
     Attributes:
-        allowed_delta: The most that the chain may add to delta.
-        sweeps: Of the chain; None for three times the longest meeting of 200 pilot pairs.
-        pairs: Coupled pairs that the distance is measured from.
-        longest: Sweeps after which a pair is given up.
-        confidence: Of the bound on the distance.
-        extrapolate: Take the extrapolated bound (docs/subspace.md) in the place of the measured one.
+        allowed_delta: Largest delta that the chain may add.
+        sweeps: Number of sweeps of the chain; None for three times the longest meeting time of 200 pilot pairs.
+        pairs: Number of coupled pairs from which the distance is measured.
+        longest: Number of sweeps after which a pair is given up.
+        confidence: Confidence of the bound on the distance.
+        extrapolate: Use the extrapolated bound (docs/subspace.md) instead of the measured one.
     """
 
     allowed_delta: Fraction = Fraction(1, 10**6)
@@ -64,13 +63,13 @@ class ChainSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainWay:
-    """A chain with the evidence of its convergence.
+    """A chain together with the evidence of its convergence.
 
     Attributes:
         plan: Law, columns and moves.
-        meetings: Of the pairs that the bound comes from.
-        bound: On the total variation after `bound.sweeps` sweeps.
-        settings: As asked for.
+        meetings: Meeting times of the pairs that the bound comes from.
+        bound: Bound on the total variation after `bound.sweeps` sweeps.
+        settings: The settings that were used.
     """
 
     plan: "ChainPlan"
@@ -81,16 +80,16 @@ class ChainWay:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisePlan:
-    """What draws the noise of a release.
+    """The method that draws the noise of a release.
 
     Attributes:
-        lattice: Where it lies.
-        law: Its law.
-        name: Of the sampler.
-        reason: Why it was chosen, for the reader.
-        sampler: Exact; None where a chain is used.
-        chain: The chain; None where the sampler is exact.
-        total_variation: Between what is drawn and the law, at most.
+        lattice: The lattice of the noise.
+        law: The law of the noise.
+        name: Name of the sampler.
+        reason: The reason for its choice, for the reader.
+        sampler: The exact sampler; None if a chain is used.
+        chain: The chain; None if the sampler is exact.
+        total_variation: Upper bound on the total variation between the drawn noise and the law.
     """
 
     lattice: Lattice
@@ -103,21 +102,21 @@ class NoisePlan:
 
     @property
     def condition(self) -> str:
-        """What the bound on the total variation rests on; empty for exact samplers."""
+        """The condition of the bound on the total variation; empty for exact samplers."""
         return (
             "" if self.chain is None else chain_condition(self.chain.bound, self.chain.settings.extrapolate)
         )
 
     def draw(self, key: bytes, draws: range, observer: "Observer | None" = None) -> Integers:
-        """Noise vectors of the draws with these numbers, independent of each other.
+        """Independent noise vectors of the draws with these numbers.
 
         Args:
             key: 32 bytes.
             draws: Numbers, from 0.
-            observer: Told of the sweeps of chains.
+            observer: Receives the numbers of finished sweeps of chains.
         Returns:
-            int64 [n, n_cells]; every row in the lattice.
-        Privacy: whoever holds the key can subtract the noise.
+            int64 [n, n_cells]; every row is in the lattice.
+        Privacy: whoever has the key can subtract the noise.
         """
         if self.sampler is not None:
             return self.sampler.draw(NoiseAddress(NoiseSource(key), 0, 0), draws)
@@ -137,18 +136,18 @@ def plan_noise(
     settings: ChainSettings | None = None,
     observer: "Observer | None" = None,
 ) -> NoisePlan:
-    """Decide how to draw, and measure a chain's distance from the law where one is needed; without data.
+    """Decide without data how to draw. If a chain is needed, also measure its distance from the law.
 
-    Whether that distance is allowed is decided by `require_allowed`.
+    `require_allowed` decides whether that distance is allowed.
 
     Args:
-        lattice: Where the noise lies.
-        law: Its law.
-        wish: "auto" takes an exact sampler where there is one, "exact" nothing else, "chain" always a chain.
-        settings: Of the chain.
-        observer: Told of the pairs that have met.
+        lattice: The lattice of the noise.
+        law: The law of the noise.
+        wish: "auto" uses an exact sampler if there is one, "exact" uses nothing else, "chain" always uses a chain.
+        settings: Settings of the chain.
+        observer: Receives the number of pairs that are finished.
     Raises:
-        SolverError: "exact" where there is no exact sampler, or a chain whose pairs do not meet.
+        SolverError: "exact" is asked for but there is no exact sampler, or a chain's pairs do not meet.
     """
     choice = None if wish == "chain" else choose_sampler(lattice, law)
     if choice is not None and choice.sampler is not None:
@@ -180,11 +179,11 @@ def require_allowed(
     """Refuse a chain that adds more to delta than its settings allow.
 
     Args:
-        plan: What draws the noise.
-        squared_distance, delta: Of a Gaussian release.
+        plan: The method that draws the noise.
+        squared_distance, delta: Squared distance and delta of a Gaussian release.
     Raises:
-        SolverError: it adds more.
-        ConfigError: a Gaussian without distance and delta.
+        SolverError: the chain adds more.
+        ConfigError: the law is Gaussian, and the distance or delta is missing.
     """
     if plan.chain is None:
         return
@@ -206,10 +205,10 @@ def guarantee_record(
     """The guarantee of a release as plain data, with one sentence.
 
     Args:
-        plan: What draws the noise.
-        distance: Of the pairs protected, in the law's norm; squared for the Gaussian.
-        delta: At which the epsilon of Gaussian noise is stated.
-        neighbours: The relation that the budget is declared under.
+        plan: The method that draws the noise.
+        distance: Distance of the protected pairs, in the law's norm; squared for the Gaussian.
+        delta: Delta at which the epsilon of Gaussian noise is stated.
+        neighbours: The relation under which the budget is declared.
     Raises:
         SolverError: a chain adds more to delta than its settings allow.
     """
@@ -271,7 +270,7 @@ def _measured_chain(
     plan = plan_chain(law, lattice_columns(lattice))
     lag = choose_lag(plan, PUBLIC_KEY, settings.longest)
     sweeps = settings.sweeps
-    if sweeps is None:  # from pairs of their own: a number chosen on the pairs that bound it would be too low
+    if sweeps is None:  # from other pairs: a number chosen on the pairs that bound it would be too low
         pilots = meeting_times(plan, PUBLIC_KEY, lag, _PILOT_PAIRS, settings.longest, first_pair=_FIRST_PAIR)
         sweeps = _MARGIN * int(pilots.times.max())
     meetings = meeting_times(plan, PUBLIC_KEY, lag, settings.pairs, settings.longest, observer=observer)

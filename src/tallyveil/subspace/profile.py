@@ -1,14 +1,19 @@
 """The exact privacy profile of lattice Gaussian noise for one pair of tables.
 
-For tables that differ by v the loss at noise z is (|v|^2 - 2 <z, v>) / (2 variance), so the profile needs the law of
-the whole number <z, v> only. Two ways give it. Where block sums vanish, convolution: cells of a block with the same
-entry of v enter by their sum, of which there are certified tables. Else, in small lattices, a list of all vectors up to
-a length, beyond which the mass is bounded: for Gram-Schmidt vectors b* of a basis and any s in (0, 1), the sum of
-exp(-a |z|^2) over |z| > R is at most
+Problem. Two tables differ by v. At noise z the privacy loss is (|v|^2 - 2 <z, v>) / (2 variance). So the profile needs
+only the law of the integer <z, v>.
 
-    exp(-(1 - s) a R^2) prod_j (1 + sqrt(pi / (s a)) / |b*_j|),
+Steps. There are two methods.
+- If block sums vanish: convolution. Cells of a block with the same entry of v contribute through their sum, and there
+are
+  certified tables of sums.
+- Otherwise, for small lattices: a list of all vectors up to a length R. The mass beyond R is bounded: for the
+  Gram-Schmidt vectors b* of a basis and any s in (0, 1), the sum of exp(-a |z|^2) over |z| > R is at most
 
-since a sum of exp(-a (k + shift)^2) over whole k is largest for shift 0 (Poisson summation), coordinate by coordinate.
+      exp(-(1 - s) a R^2) prod_j (1 + sqrt(pi / (s a)) / |b*_j|).
+
+  This holds coordinate by coordinate, because a sum of exp(-a (k + shift)^2) over the integers k is largest for shift 0
+  (Poisson summation).
 """
 
 import math
@@ -36,19 +41,19 @@ _MOST_TERMS = 4_000_000
 _MOST_LISTED = 4_000_000
 _MOST_LISTED_DIMENSION = 12
 _LISTED_NATS = 40.0
-"""Of the weight left out of a list, relative to that of the vector 0: exp(-40), 4e-18."""
+"""The weight omitted from a list is at most exp(-40), about 4e-18, relative to that of the vector 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairProfile:
-    """Losses between two tables under lattice Gaussian noise. Made by `pair_profile`.
+    """Privacy losses between two tables under lattice Gaussian noise. Made by `pair_profile`.
 
     Attributes:
-        variance: Of the noise.
+        variance: Variance parameter of the noise.
         squared_distance: |v|^2.
-        inner: The values of <z, v> held, ascending.
-        masses: Their probabilities, as balls that hold all errors.
-        left_out: A bound of the probability of all other values.
+        inner: The listed values of <z, v>, ascending.
+        masses: Their probabilities, as balls that include all errors.
+        left_out: Upper bound on the probability of all other values.
     """
 
     variance: Fraction
@@ -58,7 +63,7 @@ class PairProfile:
     left_out: arb
 
     def delta(self, epsilon: Fraction) -> Bounds:
-        """The smallest delta that holds with this epsilon for this pair, from both sides."""
+        """Lower and upper bound on the smallest delta that holds with this epsilon for this pair."""
         with precision(_BITS):
             total = arb(0)
             for t, mass in zip(self.inner, self.masses, strict=True):
@@ -70,9 +75,9 @@ class PairProfile:
             return Bounds(min(max(0.0, -round_up(-whole)), upper), upper)
 
     def renyi(self, order: int) -> float:
-        """The Renyi divergence at a whole order above 1, for checks against rho * order.
+        """The Renyi divergence at an integer order above 1, for comparison with rho * order.
 
-        From below: values whose probability is not surely above 0 are left out.
+        It is computed from below: values whose probability is not certainly above 0 are omitted.
         """
         with precision(_BITS):
             total = arb(0)
@@ -88,13 +93,14 @@ def pair_profile(lattice: Lattice, law: GeneralisedGaussian, difference: npt.Arr
     """The exact losses between tables that differ by a vector.
 
     Args:
-        lattice: Any whose block sums all vanish (`Structure.sums_vanish`); others up to about 4 million vectors within
-            the radius that holds nearly all of the mass (dimension 4 at a variance of 4, for one).
-        law: Gaussian.
+        lattice: A lattice whose block sums all vanish (`Structure.sums_vanish`). Any other lattice may have up to about
+            4 million vectors within the radius that contains nearly all of the mass (for example, dimension 4 at a
+            variance of 4).
+        law: The Gaussian law.
         difference: v, a nonzero lattice vector.
     Raises:
-        ConstraintError: v is zero, or not in the lattice: the tables do not agree on the invariants.
-        BudgetError: v moves cells of a block by too many different counts, or the lattice is too large to list.
+        ConstraintError: v is zero or not in the lattice, so the tables are equal or have different invariants.
+        BudgetError: v changes the cells of a block by too many different counts, or the lattice is too large to list.
     """
     v = np.asarray(difference, dtype=np.int64)
     if not lattice.contains(v):
@@ -118,7 +124,7 @@ def pair_profile(lattice: Lattice, law: GeneralisedGaussian, difference: npt.Arr
 def _by_sums(
     lattice: Lattice, law: GeneralisedGaussian, v: npt.NDArray[np.int64]
 ) -> tuple[dict[int, arb], arb]:
-    """(probability of each <z, v>, a bound of what is left out), where block sums vanish."""
+    """(probability of each <z, v>, bound on the omitted probability), if block sums vanish."""
     with precision(_BITS + 64):
         inner, error = _inner_products(SumLaws(DiscreteGaussian(law.variance)), lattice, v)
         held = sum(inner.values(), arb(0)) - len(inner) * error
@@ -128,7 +134,7 @@ def _by_sums(
 def _by_listing(
     lattice: Lattice, law: GeneralisedGaussian, v: npt.NDArray[np.int64]
 ) -> tuple[dict[int, arb], arb]:
-    """The same, from a list of all lattice vectors up to a length."""
+    """The result of `_by_sums` for small lattices, from a list of all lattice vectors up to a length."""
     basis = _short_basis(lattice)
     squares = [float(square) for square in gram_schmidt(basis)[1]]
     with precision(_BITS):
@@ -157,11 +163,11 @@ def _short_basis(lattice: Lattice) -> npt.NDArray[np.int64]:
 
 
 def _radius(squares: list[float], variance: Fraction) -> tuple[int, arb]:
-    """(R^2, a bound of the weight beyond it), for the least R^2 that a grid of s finds."""
+    """(R^2, bound on the weight beyond it), for the smallest R^2 over a grid of s."""
     least: tuple[int, arb] | None = None
     for step in range(1, 16):
         s = Fraction(step, 16)
-        # Floats are low by far less than this shrinks them.
+        # The rounding errors of the floats are much smaller than this reduction.
         roots = [arb(square * (1 - 1e-9)).sqrt() for square in squares]
         width = (2 * arb.pi() * rational(variance / s)).sqrt()
         volume = arb(1)
@@ -177,7 +183,7 @@ def _radius(squares: list[float], variance: Fraction) -> tuple[int, arb]:
 
 
 def _within(basis: npt.NDArray[np.int64], squared_radius: int) -> npt.NDArray[np.int64]:
-    """All lattice vectors with |z|^2 at most R^2; coefficient j is at most R times the length of dual vector j."""
+    """All lattice vectors with |z|^2 at most R^2. Coefficient j is at most R times the length of dual vector j."""
     gram = flint_matrix(basis.T @ basis)
     inverse = gram.inv()
     bounds = [
@@ -198,7 +204,7 @@ def _within(basis: npt.NDArray[np.int64], squared_radius: int) -> npt.NDArray[np
 
 
 def _inner_products(laws: SumLaws, lattice: Lattice, v: npt.NDArray[np.int64]) -> tuple[dict[int, arb], arb]:
-    """(probability of each <z, v>, an error that each may have beyond its ball)."""
+    """(probability of each <z, v>, an additional error of each beyond its ball)."""
     result: dict[int, arb] = {0: arb(1)}
     for block in lattice.structure.blocks:
         touched = [int(c) for c in v[block] if c]
@@ -210,12 +216,12 @@ def _inner_products(laws: SumLaws, lattice: Lattice, v: npt.NDArray[np.int64]) -
             unit = arb(2) ** -table.bits
             one = {int(v[cell]) * s: table.at(s) * unit for s in range(-table.reach, table.reach + 1)}
             result = _added(result, one)
-    # Each of at most 2**25 terms is off by 2**-180 or less, over a probability of a zero sum above 2**-40.
+    # Each of at most 2**25 terms is off by at most 2**-180; the probability of a zero sum is above 2**-40.
     return result, arb(2) ** -100
 
 
 def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
-    """Law of sum of c_i z_i over the touched cells, given that all n cells sum to zero."""
+    """Law of the sum of c_i z_i over the touched cells, given that all n cells sum to zero."""
     bits = laws.table(1).bits
     joint: dict[tuple[int, int], int] = {(0, 0): 1 << bits}
     alike = Counter(touched)

@@ -10,14 +10,14 @@ from flint import fmpz_mat
 from tallyveil.errors import ConstraintError
 
 LARGEST_REDUCED: Final = 200
-"""Basis vectors above which LLL is not tried."""
+"""LLL is not used for more basis vectors than this."""
 
 LARGEST_SEARCHED: Final = 24
-"""Basis vectors above which shortest vectors are not searched for."""
+"""Shortest vectors are not searched for if there are more basis vectors than this."""
 
 
 def lll_reduced(columns: Any) -> Any | None:
-    """An LLL-reduced basis of the lattice of the columns, sparse; None above 200 vectors.
+    """A sparse LLL-reduced basis of the lattice of the columns; None for more than 200 vectors.
 
     Args:
         columns: Sparse int64 [n_cells, dimension].
@@ -39,14 +39,14 @@ def _lll(columns: Any) -> Any:
 def shortest_vectors(columns: Any) -> npt.NDArray[np.int64]:
     """All vectors of least Euclidean length in the lattice of the columns, one of each pair z, -z.
 
-    Enumerates the tree of coefficients over an LLL-reduced basis, exactly, in fractions.
+    The search enumerates the tree of coefficients over an LLL-reduced basis, exactly, in fractions.
 
     Args:
         columns: Sparse int64 [n_cells, dimension].
     Returns:
         int64 [n, n_cells], sorted; n is half the kissing number.
     Raises:
-        ConstraintError: more than 24 basis vectors.
+        ConstraintError: there are more than 24 basis vectors.
     Source: Fincke and Pohst 1985, algorithm 2.12.
     """
     if columns.shape[1] > LARGEST_SEARCHED:
@@ -89,7 +89,7 @@ def gram_schmidt(basis: npt.NDArray[np.int64]) -> tuple[list[list[Fraction]], li
     """(mu, squares): exact Gram-Schmidt factors mu[j][i], i < j, and squared lengths of the orthogonal vectors.
 
     Args:
-        basis: int64 [n_cells, dimension], a vector in each column.
+        basis: int64 [n_cells, dimension], one vector in each column.
     """
     gram = (basis.astype(object).T @ basis.astype(object)).tolist()
     n = len(gram)
@@ -106,7 +106,7 @@ def gram_schmidt(basis: npt.NDArray[np.int64]) -> tuple[list[list[Fraction]], li
 
 
 def _outward(centre: Fraction) -> Any:
-    """Whole numbers by their distance from the centre."""
+    """Integers by increasing distance from the centre."""
     nearest = round(centre)
     step = 1 if centre >= nearest else -1
     yield nearest

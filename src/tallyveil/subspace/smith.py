@@ -1,7 +1,7 @@
 """Hermite and Smith normal forms of integer matrices, with their unimodular transformations.
 
-Exact arithmetic on whole numbers of any size (python-flint). These routines are for dense matrices of moderate
-size, a few hundred rows and columns; `tallyveil.subspace.kernel` brings larger systems down to that.
+Arithmetic is exact, on integers of any size (python-flint). The routines are for dense matrices of moderate size, with
+a few hundred rows and columns. `tallyveil.subspace.kernel` reduces larger systems to that size.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ _PRIMES: Final = (2305843009213693951, 2305843009213693921, 2305843009213693907)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmithForm:
-    """U A V = D, with U and V unimodular and each diagonal entry of D dividing the next.
+    """U A V = D, where U and V are unimodular and each diagonal entry of D divides the next.
 
     Attributes:
         left: U.
-        diagonal: D, same shape as A.
-        right: V. Its last columns, as many as A has columns beyond its rank, are a basis of the kernel.
-        rank: Nonzero diagonal entries.
+        diagonal: D, with the shape of A.
+        right: V. Its columns beyond the rank of A are a basis of the kernel of A.
+        rank: Number of nonzero diagonal entries.
 
     Source: Schrijver 1998, section 4.4; Dharangutte et al. 2022, equation 4.
     """
@@ -34,7 +34,7 @@ class SmithForm:
 
 
 def hermite_columns(matrix: Any) -> tuple[Any, Any, int]:
-    """(H, U, rank) with A U = H in column Hermite form: pivots in the first `rank` columns, zeros after.
+    """(H, U, rank), where A U = H is in column Hermite form: pivots in the first `rank` columns, then zeros.
 
     The last columns of the unimodular U are a basis of the integer kernel of A.
 
@@ -57,8 +57,8 @@ def hermite_columns(matrix: Any) -> tuple[Any, Any, int]:
 def smith_form(matrix: Any) -> SmithForm:
     """The Smith normal form with both transformations.
 
-    Alternates Hermite forms of the matrix and of its transpose, which end at a diagonal, then mends the
-    divisibility of neighbours on it.
+    It alternates Hermite forms of the matrix and of its transpose until the matrix is diagonal. Then it repairs
+    neighbours on the diagonal of which the first does not divide the second.
 
     Args:
         matrix: fmpz_mat [k, d].
@@ -75,7 +75,7 @@ def smith_form(matrix: Any) -> SmithForm:
         break_at = _indivisible(diagonal)
         if break_at is None:
             break
-        # Adding the later row to the earlier one lets the next column operations find their common divisor.
+        # After adding the later row to the earlier one, the next column operations find their common divisor.
         mixing = _identity(k)
         mixing[break_at, break_at + 1] = 1
         diagonal, left = mixing * diagonal, mixing * left
@@ -84,22 +84,22 @@ def smith_form(matrix: Any) -> SmithForm:
 
 
 def elementary_divisors(matrix: Any) -> tuple[int, ...]:
-    """The nonzero diagonal of the Smith form, ascending; all 1 exactly where the rows span a primitive lattice."""
+    """The nonzero diagonal of the Smith form, ascending. All are 1 exactly if the rows span a primitive lattice."""
     form = matrix.snf()
     diagonal = (int(form[i, i]) for i in range(min(form.nrows(), form.ncols())))
     return tuple(value for value in diagonal if value)
 
 
 def independent_columns(matrix: Any) -> list[int]:
-    """The first columns that are linearly independent, as many as the rank.
+    """The first columns that are linearly independent; their number is the rank.
 
-    Found modulo a prime, where independence implies independence over the rationals; that none is missed is
-    checked against the exact rank.
+    They are found modulo a prime. Independence modulo a prime implies independence over the rationals. A comparison
+    with the exact rank shows that none is missed.
 
     Args:
         matrix: fmpz_mat.
     Raises:
-        ConstraintError: three primes all divide the minors that matter; no honest matrix does this.
+        ConstraintError: all three primes divide the relevant minors, which practically never happens.
     """
     if matrix.nrows() == 0 or matrix.ncols() == 0:
         return []
@@ -135,7 +135,7 @@ def _is_diagonal(matrix: Any) -> bool:
 
 
 def _indivisible(diagonal: Any) -> int | None:
-    """The first place whose entry does not divide the next one."""
+    """The first position whose entry does not divide the next one."""
     for i in range(min(diagonal.nrows(), diagonal.ncols()) - 1):
         here, after = int(diagonal[i, i]), int(diagonal[i + 1, i + 1])
         if (here == 0 and after != 0) or (here != 0 and after % here != 0):

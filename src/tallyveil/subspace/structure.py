@@ -1,10 +1,10 @@
-"""Constraint systems whose lattices have closed forms, recognised from the matrix alone.
+"""Recognises, from the matrix alone, constraint systems whose lattices have closed forms.
 
-Cells with the same column form a *block*: the constraints see only the sum of a block. Where the distinct
-columns are linearly independent, A z = 0 holds exactly if every block sums to zero, so the lattice is a direct
-sum of root lattices (vectors that sum to zero), one for each block. One sum, disjoint sums and nested
-(laminar) sums are of this kind: nested sums because the part of an outer set outside its inner sets sums to
-zero as well. Two-way margins are the other closed form.
+Cells with the same column form a *block*: the constraints depend only on the sum of a block. If the distinct columns
+are linearly independent, A z = 0 holds exactly if every block sums to zero. The lattice is then a direct sum of root
+lattices (vectors that sum to zero), one for each block. One sum, disjoint sums and nested (laminar) sums are of this
+kind. Nested sums are, because the part of an outer set outside its inner sets also sums to zero. Two-way margins have
+the other closed form.
 """
 
 from dataclasses import dataclass
@@ -12,16 +12,14 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.smith import independent_columns
 
-Integers = npt.NDArray[np.int64]
-
 
 class StructureKind(StrEnum):
-    """What a constraint system was recognised as."""
+    """The kinds of constraint systems that are distinguished."""
 
     UNCONSTRAINED = "no constraint"
     ONE_SUM = "one sum"
@@ -34,12 +32,12 @@ class StructureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """How the cells of a table hang together under its constraints.
+    """How the constraints relate the cells of a table.
 
     Attributes:
-        kind: What was recognised.
-        blocks: Cells with the same column, for each distinct nonzero column. Each ascending.
-        columns: int64 [n_constraints, n_blocks]; the distinct columns, in the order of `blocks`.
+        kind: The recognised kind.
+        blocks: For each distinct nonzero column, the cells with this column, ascending.
+        columns: int64 [n_constraints, n_blocks], the distinct columns in the order of `blocks`.
         free: Cells that no constraint names.
         grid: int64 [n_rows, n_columns], the cells of a two-way table; empty for other kinds.
     """
@@ -57,7 +55,7 @@ class Structure:
 
 
 def recognise(system: ConstraintSystem) -> Structure:
-    """Find the structure of a system; the rows may be dependent."""
+    """Find the structure of a system. Its rows may be dependent."""
     blocks, columns, free = _blocks(system)
     grid = _grid(system, blocks)
     if grid.size:
@@ -112,9 +110,9 @@ def _kind_of_blocks(system: ConstraintSystem, n_blocks: int) -> StructureKind:
 def _grid(system: ConstraintSystem, blocks: tuple[Integers, ...]) -> Integers:
     """The cells of a two-way table by row and column, or an empty array.
 
-    A grand total is implied by the margins and passed over. Each cell is an edge between the two margins that
-    hold it; the margins are those of a two-way table exactly if the edges make a complete bipartite graph. One
-    margin may be left out, since the others imply it: the cells then named once only are its cells.
+    A grand total follows from the margins and is ignored. Each cell is an edge between the two margins that contain it.
+    The margins are those of a two-way table exactly if the edges form a complete bipartite graph. One margin may be
+    missing, since the others imply it; its cells are then those that only one margin names.
     """
     nothing = np.zeros((0, 0), dtype=np.int64)
     matrix = system.matrix
@@ -138,7 +136,7 @@ def _grid(system: ConstraintSystem, blocks: tuple[Integers, ...]) -> Integers:
         return nothing
     try:
         grid = [[edges[min(row, column), max(row, column)] for column in others] for row in rows]
-    except KeyError:  # some row and column share no cell: no complete table
+    except KeyError:  # some row and column have no common cell, so the table is not complete
         return nothing
     return _frozen(np.array(grid, dtype=np.int64))
 

@@ -10,21 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import require_totals
 from tallyveil.universe.schema import Schema
 
-Integers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """A sum for each combination of levels of some attributes; of none, the total.
+    """A sum for each combination of levels of some attributes. Without attributes it is the total.
 
     Attributes:
-        name: For messages and the guarantee.
-        attributes: Names.
+        name: Name for messages and the guarantee.
+        attributes: Names of the attributes.
     """
 
     name: str
@@ -36,10 +35,10 @@ class WeightedSum:
     """One sum over cells.
 
     Attributes:
-        name: For messages and the guarantee.
-        terms: (levels by attribute, coefficient) pairs; attributes not named take all levels. Coefficients of cells in
-            several terms add.
-        total: What the owner of the table says it is; None where nothing is said.
+        name: Name for messages and the guarantee.
+        terms: Pairs (levels by attribute, coefficient). An attribute that is not named has all levels. For a cell in
+            several terms, the coefficients are added.
+        total: The total that the owner of the table states; None if none is stated.
     """
 
     name: str
@@ -52,7 +51,7 @@ class TableConstraints:
     """Constraints on the cells of a schema.
 
     Attributes:
-        system: The rows.
+        system: The constraints.
         stated: (row, total) of the constraints whose total is stated.
     """
 
@@ -64,8 +63,8 @@ def constrain(schema: Schema, constraints: Sequence[Margin | WeightedSum]) -> Ta
     """The system of some constraints on the cells of a schema.
 
     Raises:
-        ConstraintError: an attribute or level that the table does not have, a coefficient that is no whole number, or
-            stated totals that no table of whole numbers has.
+        ConstraintError: the table lacks an attribute or level, a coefficient is not an integer, or no table of integers
+            has the stated totals.
     """
     rows: list[int] = []
     cells: list[int] = []
@@ -95,7 +94,7 @@ def constrain(schema: Schema, constraints: Sequence[Margin | WeightedSum]) -> Ta
 
 
 def cell_labels(schema: Schema) -> tuple[dict[str, str], ...]:
-    """Level of every attribute, for each cell in order."""
+    """For each cell in order, the level of every attribute."""
     levels = product(*(attribute.levels for attribute in schema.attributes))
     return tuple(dict(zip(schema.attribute_names, combination, strict=True)) for combination in levels)
 

@@ -1,4 +1,4 @@
-"""Synthetic: a made-up country of any size, for the demo, tests and benchmarks."""
+"""A made-up country of any size, for the demo, tests and benchmarks."""
 
 from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.files import write_population, write_states

@@ -5,35 +5,34 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Integers
 
 ENTITY_COLUMNS = ("place", "county_subdivision", "school_district", "tribal_area")
-"""Families of the table of entities; each is disjoint, and null stands for "in none"."""
+"""Families in the table of entities. Each is disjoint, and null means that a block is in none of its entities."""
 
-Points = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
-# How many blocks an area has, about what they have in the fifty states.
+# Number of blocks of an area, about as in the fifty states.
 BLOCKS_PER_PLACE, BLOCKS_PER_SUBDIVISION, BLOCKS_PER_DISTRICT, BLOCKS_PER_TRIBAL_AREA = 330, 320, 840, 60_000
 SHARE_IN_PLACES, SHARE_IN_TRIBAL_AREAS = 0.3, 0.002
 SPREAD = 0.3
-"""How far a block strays from the curve, in the width of a block: it roughens every border."""
-_STREAM = 0x656E74  # apart from the streams that make people
+"""Standard deviation of a block's distance from the curve, in widths of a block. It makes every border irregular."""
+_STREAM = 0x656E74  # a separate random stream from those that make people
 _CURVE_ORDER = 12
 
 
 def make_entities(geography: pl.DataFrame, seed: int) -> Iterator[pl.DataFrame]:
     """Make up a point and off-spine entities for every block, one state at a time.
 
-    Blocks lie along a space-filling curve in the order of their geocodes, so tracts and block groups are compact.
-    County subdivisions are cells within counties, school districts cells of the state, places and tribal areas
-    discs; none of them knows of tracts. So their borders cross tracts and block groups as real ones do.
+    In the order of their geocodes, blocks lie along a space-filling curve, so tracts and block groups are compact.
+    County subdivisions are cells within counties, school districts are cells of the state, and places and tribal areas
+    are discs. They do not depend on tracts. So their borders cross tracts and block groups, as real ones do.
 
     Args:
         geography: Columns geocode, state and county, sorted by geocode.
-        seed: The same seed makes the same entities. Nothing else is drawn from this stream.
+        seed: The same seed makes the same entities. Their random stream is used for nothing else.
     Yields:
-        For each state its blocks: geocode, `ENTITY_COLUMNS`, latitude, longitude.
+        For each state, its blocks with geocode, `ENTITY_COLUMNS`, latitude, longitude.
     """
     ends = np.cumsum(geography["state"].rle().struct.field("len").to_numpy()).tolist()
     for number, (start, stop) in enumerate(pairwise([0, *ends])):
@@ -52,7 +51,7 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
     place = _discs(points, _some(n, BLOCKS_PER_PLACE), SHARE_IN_PLACES, 1.0, generator)
     district = _cells(points, _some(n, BLOCKS_PER_DISTRICT), generator)
     tribal = _discs(points, _some(n, BLOCKS_PER_TRIBAL_AREA), SHARE_IN_TRIBAL_AREAS, 0.3, generator)
-    # States stand beside each other, a degree wide each.
+    # States lie next to each other, and each is one degree wide.
     return pl.DataFrame(
         [
             blocks["geocode"],
@@ -66,8 +65,8 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
     )
 
 
-def hilbert_points(n: int) -> Points:
-    """Points evenly spaced along a Hilbert curve through the unit square; shape (n, 2)."""
+def hilbert_points(n: int) -> Floats:
+    """Evenly spaced points along a Hilbert curve through the unit square; shape (n, 2)."""
     d = np.arange(n, dtype=np.int64) * (1 << (2 * _CURVE_ORDER)) // max(n, 1)
     x, y = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     for bit in range(_CURVE_ORDER):
@@ -86,27 +85,27 @@ def _some(n: int, blocks_each: int) -> int:
     return max(round(n / blocks_each), 1)
 
 
-def _cells(points: Points, n: int, generator: np.random.Generator) -> Labels:
-    """The nearest of n random centres."""
+def _cells(points: Floats, n: int, generator: np.random.Generator) -> Integers:
+    """For each point, the nearest of n random centres."""
     from scipy.spatial import cKDTree
 
-    found: Labels = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
+    found: Integers = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
     return found
 
 
-def _discs(points: Points, n: int, share: float, spread: float, generator: np.random.Generator) -> Labels:
-    """The nearest of n centres where it is within its radius, else -1; the discs have that share of the square."""
+def _discs(points: Floats, n: int, share: float, spread: float, generator: np.random.Generator) -> Integers:
+    """The nearest of n centres if it is within its radius, otherwise -1. Discs cover about `share` of the square."""
     from scipy.spatial import cKDTree
 
     centre, radius = generator.random((n, 2)), generator.lognormal(0.0, spread, n)
     radius *= np.sqrt(share / np.pi / np.sum(radius**2))
     distance, nearest = cKDTree(centre).query(points)
-    found: Labels = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
+    found: Integers = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
     return found
 
 
-def _named(name: str, before: str, labels: Labels, after: str = "") -> pl.Series:
-    """Codes of five digits with the state's in front or behind; null for -1."""
+def _named(name: str, before: str, labels: Integers, after: str = "") -> pl.Series:
+    """Codes of five digits, with the state's code before or after them; null for -1."""
     codes = before + pl.Series(labels).cast(pl.String).str.zfill(5) + after
     frame = pl.DataFrame({"code": codes, "label": labels})
     return frame.select(pl.when(pl.col("label") >= 0).then("code").alias(name))[name]

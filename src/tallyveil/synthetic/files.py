@@ -1,4 +1,4 @@
-"""Writing a made-up population down."""
+"""Writes a made-up population to files."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ _NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.Stri
 
 
 def kinds_of_group_quarters(facilities: pl.DataFrame) -> pl.DataFrame:
-    """The combination of kinds of group quarters of every block that has any: geocode, group_quarters.
+    """For every block with group quarters, the combination of their kinds: columns geocode, group_quarters.
 
     Args:
         facilities: As in `SyntheticPopulation`.
@@ -34,7 +34,7 @@ def _with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_population(population: SyntheticPopulation, directory: Path) -> dict[str, Path]:
-    """Write a population as Parquet files; as `write_states` with one state."""
+    """Write a population as Parquet files. It does what `write_states` does for one state."""
     return write_states([population], directory)
 
 
@@ -42,11 +42,11 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
     """Write a population as Parquet files, each complete or absent.
 
     Args:
-        states: What to write, in order of geocode. The records of one state are held at a time.
-        directory: Folder to write to; made where it is missing. Files of an earlier population are replaced.
+        states: The states, sorted by geocode. The records of one state are in memory at a time.
+        directory: Folder to write to. It is made if it does not exist. Files of an earlier population are replaced.
     Returns:
-        Paths by name: "records", "geography", "entities" (off-spine entities of every block, its kinds of
-        group quarters, and its point) and, where the preset has group quarters, "facilities".
+        Paths by name: "records", "geography", "entities" (for every block, its off-spine entities, its kinds of group
+        quarters, and its point) and, if the preset has group quarters, "facilities".
     Raises:
         StoreError: a file cannot be written.
     """
@@ -74,6 +74,6 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
     if facilities:
         write_parquet(paths["facilities"], pl.concat(facilities), TAGS)
     else:
-        # Bounds of an earlier population would contradict this one.
+        # The bounds of an earlier population would contradict this one.
         paths.pop("facilities").unlink(missing_ok=True)
     return paths

@@ -1,4 +1,4 @@
-"""Made-up group quarters: who of a block's people lives in a facility, and how many facilities there are."""
+"""Made-up group quarters: which people of a block live in a facility, and how many facilities there are."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from tallyveil.synthetic.people import ADULT
 HOUSEHOLD, JUVENILE, N_TYPES = 0, 2, 8
 """Codes of attribute hhgq, in the order of preset pl94-persons."""
 
-# Chance of living in the facility, relative to that of its commonest residents: (under 18, 18+) by hhgq code.
-# Nursing and minors must be zero: it is a structural zero.
+# Probability of living in the facility, relative to that of its most common residents: (under 18, 18+) by hhgq code.
+# For nursing facilities and minors it must be zero, because that is a structural zero.
 RESIDENTS = np.array(
     [(0, 0), (0.005, 1), (1, 0.03), (0, 1), (0.1, 1), (0.02, 1), (0.005, 1), (0.3, 1)], dtype=np.float64
 )
-# A block of adults only is taken to hold one large facility; which one, by hhgq code.
+# A block with only adults is assumed to have one large facility. These are the probabilities of its type, by hhgq code.
 LARGE_TYPE_SHARE = np.array([0, 0.05, 0, 0.32, 0.03, 0.46, 0.02, 0.12])
 SMALL_TYPE_SHARE = np.array([0, 0.01, 0.11, 0.20, 0.08, 0.15, 0, 0.45])
 LARGE_BLOCK, LARGE_ADULT_SHARE = 60, 0.975
@@ -30,9 +30,9 @@ class Dwellings:
     Attributes:
         households: Shape (n_blocks, 2, 8): people in households by voting age and race.
         block: Shape (n,): block of each group of residents.
-        hhgq: Shape (n,): code of its facility type, 1 to 7.
-        residents: Shape (n, 2, 8): residents by voting age and race; some are all zero.
-        facilities: Shape (n,): number of facilities; at most the number of residents, so zero where none is.
+        hhgq: Shape (n,): code of the group's facility type, 1 to 7.
+        residents: Shape (n, 2, 8): residents by voting age and race; a group may have none.
+        facilities: Shape (n,): number of facilities, at most the number of residents, so zero without residents.
         housing: Shape (n_blocks,): whether the block has housing units, occupied or vacant.
     """
 
@@ -45,20 +45,20 @@ class Dwellings:
 
 
 def settle(people: NDArray[np.int64], generator: np.random.Generator) -> Dwellings:
-    """Decide who lives in group quarters.
+    """Choose who lives in group quarters.
 
     Args:
         people: Shape (n_blocks, 2, 8): people by voting age and race.
-        generator: Source of the made-up choices.
+        generator: Source of the random choices.
     Returns:
-        Where people live; household and group quarters together are the people given.
+        Where people live. Household and group quarters populations together are the given people.
     """
     block, hhgq, share = _place_first(people, generator)
     chances = share[:, None] * RESIDENTS[hhgq]
     households = people.copy()
     residents = generator.binomial(households[block], chances[:, :, None]).astype(np.int64)
     households[block] -= residents
-    # Some of these blocks have a small facility of another type, too.
+    # Some of these blocks also have a small facility of another type.
     again = np.flatnonzero(generator.random(len(block)) < SECOND_CHANCE)
     second = 1 + (hhgq[again] - 1 + generator.integers(1, N_TYPES - 1, len(again))) % (N_TYPES - 1)
     left = households[block[again]]
@@ -81,7 +81,7 @@ def settle(people: NDArray[np.int64], generator: np.random.Generator) -> Dwellin
 def _place_first(
     people: NDArray[np.int64], generator: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Blocks with group quarters, their main type, and the share of its commonest residents living there."""
+    """Blocks with group quarters, their main type, and the share of its most common residents who live there."""
     totals = people.sum(axis=(1, 2))
     adults = people[:, ADULT].sum(axis=1)
     large = (totals >= LARGE_BLOCK) & (adults > LARGE_ADULT_SHARE * totals)
@@ -92,7 +92,7 @@ def _place_first(
         generator.choice(N_TYPES, len(block), p=LARGE_TYPE_SHARE),
         generator.choice(N_TYPES, len(block), p=SMALL_TYPE_SHARE / SMALL_TYPE_SHARE.sum()),
     )
-    # Half of the large facilities fill their block: no housing unit beside them.
+    # Half of the large facilities fill their block, which then has no occupied housing unit.
     filled = np.where(generator.random(len(block)) < 0.5, 1.0, 0.9)
     wanted = generator.integers(3, 20, len(block))
     eligible = np.where(types == JUVENILE, (totals - adults)[block], adults[block])

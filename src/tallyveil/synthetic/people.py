@@ -1,4 +1,4 @@
-"""Made-up people of every block by voting age and race: empty blocks, skewed sizes, segregation."""
+"""Made-up people of every block by voting age and race, with empty blocks, skewed sizes and segregation."""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import ConfigError
 
-# Axes of the table of people: voting age (under 18, 18 and over), then the eight levels of race_ethnicity.
+# Axes of the table of people: voting age (under 18, 18 and over), and the eight levels of race_ethnicity.
 UNDER_18, ADULT = 0, 1
 RACES = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
 NATIONAL_SHARE = np.array([0.17, 0.60, 0.12, 0.008, 0.055, 0.002, 0.005, 0.04])
 MINOR_SHARE = np.array([0.32, 0.20, 0.26, 0.28, 0.20, 0.27, 0.28, 0.42])
 
-# How far the log shares of races stray from those of the geounit around: together the segregation.
+# Standard deviations of the log shares of races around those of the geounit above. Together they make the segregation.
 STRAY = {"county": 0.4, "tract": 0.8, "block_group": 0.4, "geocode": 0.3}
 
 EMPTY_SHARE = 0.38
@@ -27,30 +27,30 @@ INSTITUTION_MINOR_SHARE = 0.003
 
 @dataclass(frozen=True, slots=True)
 class BlockTotals:
-    """How many people live in each block.
+    """The number of people in each block.
 
     Attributes:
         people: Shape (n_blocks,).
-        institution: Shape (n_blocks,): whether a large institution is in the block.
+        institution: Shape (n_blocks,): whether the block has a large institution.
     """
 
     people: NDArray[np.int64]
     institution: NDArray[np.bool_]
 
     def rows(self, start: int, stop: int) -> "BlockTotals":
-        """Those of blocks start..stop."""
+        """The totals of blocks start to stop - 1."""
         return BlockTotals(self.people[start:stop], self.institution[start:stop])
 
 
 def make_people(
     geography: pl.DataFrame, totals: BlockTotals, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Give everyone a voting age and a race.
+    """Give every person a voting age and a race.
 
     Args:
-        geography: One row per block.
-        totals: How many people live in each.
-        generator: Source of the made-up counts.
+        geography: One row for each block.
+        totals: Number of people in each block.
+        generator: Source of the random counts.
     Returns:
         Shape (n_blocks, 2, 8): people by voting age and race.
     """
@@ -66,19 +66,19 @@ def make_people(
 def make_totals(
     geography: pl.DataFrame, generator: np.random.Generator, n_people: int | None = None
 ) -> BlockTotals:
-    """Say how many people live in each block.
+    """Choose the number of people in each block.
 
     Args:
-        geography: One row per block.
-        generator: Source of the made-up counts.
-        n_people: People in all, met exactly; None for whatever comes, about forty a block.
+        geography: One row for each block.
+        generator: Source of the random counts.
+        n_people: Exact total number of people; None for a random total of about forty people for each block.
     Raises:
-        ConfigError: so many people do not fit, or are fewer than the blocks that are not empty.
+        ConfigError: this many people do not fit, or there are fewer people than nonempty blocks.
     """
     n_blocks = geography.height
     group = _index(geography, "block_group")
     n_groups = int(group.max()) + 1
-    # Parks, water and farmland come together, so blocks are empty in clusters.
+    # Parks, water and farmland are contiguous, so empty blocks form clusters.
     wild = generator.normal(0.0, 0.9, n_groups)[group]
     empty = generator.random(n_blocks) < 1 / (1 + np.exp(-(wild + math.log(EMPTY_SHARE / (1 - EMPTY_SHARE)))))
     density = generator.normal(0.0, 0.5, n_groups)[group]
@@ -93,12 +93,12 @@ def make_totals(
 
 
 def _whole(size: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole people of each block; a block of any size has somebody."""
+    """Integer numbers of people. A block with a size above zero has at least one person."""
     return np.ceil(np.minimum(size, LARGEST_BLOCK)).astype(np.int64)
 
 
 def _scaled(size: NDArray[np.float64], n_people: int) -> NDArray[np.int64]:
-    """Whole people in proportion to the sizes, with the sum given."""
+    """Integer numbers of people in proportion to the sizes, with a given sum."""
     inhabited = np.flatnonzero(size)
     fewest, most = len(inhabited), int(LARGEST_BLOCK) * len(inhabited)
     if not fewest <= n_people <= most:
@@ -108,11 +108,11 @@ def _scaled(size: NDArray[np.float64], n_people: int) -> NDArray[np.int64]:
             code="bad-flag",
         )
     low, high = 0.0, LARGEST_BLOCK / float(size[inhabited].min(initial=1.0)) + 1.0
-    for _ in range(60):  # the sum rises with the factor: halving finds the last factor below it
+    for _ in range(60):  # the sum increases with the factor, so bisection finds it
         middle = (low + high) / 2
         low, high = (middle, high) if int(_whole(size * middle).sum()) <= n_people else (low, middle)
     people = _whole(size * low)
-    # Rounding leaves a few over: one more each, block by block, where there is room.
+    # Rounding leaves a few people over. They are added one by one to blocks with room.
     people[inhabited] = np.maximum(people[inhabited], 1)
     over = n_people - int(people.sum())
     people[inhabited[people[inhabited] < LARGEST_BLOCK][:over]] += 1
@@ -120,7 +120,7 @@ def _scaled(size: NDArray[np.float64], n_people: int) -> NDArray[np.int64]:
 
 
 def _race_shares(geography: pl.DataFrame, generator: np.random.Generator) -> NDArray[np.float64]:
-    """Race shares of each block, straying from geolevel to geolevel; shape (n_blocks, 8)."""
+    """Race shares of each block, which vary from geolevel to geolevel; shape (n_blocks, 8)."""
     log_shares = np.tile(np.log(NATIONAL_SHARE), (geography.height, 1))
     for column, stray in STRAY.items():
         geounit = _index(geography, column)
@@ -131,5 +131,5 @@ def _race_shares(geography: pl.DataFrame, generator: np.random.Generator) -> NDA
 
 
 def _index(geography: pl.DataFrame, column: str) -> NDArray[np.int64]:
-    """Number of each block's geounit, in order of geocode; the table is sorted."""
+    """Number of each block's geounit, in order of geocode. The table must be sorted."""
     return geography[column].rle_id().to_numpy().astype(np.int64)

@@ -22,17 +22,17 @@ PRESETS = ("pl94-persons", "race-age")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntheticPopulation:
-    """Everything a release needs, about nobody.
+    """All inputs of a release, about people who do not exist.
 
     Attributes:
         preset: Schema preset of the records.
-        seed: Seed it was made from.
-        records: In count form: geocode, one column per attribute with names of levels, count (above zero).
-            Sorted by geocode, then cell; each (geocode, cell) once.
-        geography: One row per block, empty ones too, sorted: geocode, state, county, tract, block_group.
-        facilities: Bounds on the people of each (geocode, hhgq) that can have any, or None where the preset
-            has no hhgq: geocode, hhgq, lower (one per facility; 0 for households), upper (null: no bound). A
-            missing (geocode, hhgq) means upper 0: no housing unit or facility of that type there.
+        seed: The seed that the population was made from.
+        records: Counts: geocode, one column for each attribute with names of levels, and count (above zero). Sorted by
+            geocode, then cell; each (geocode, cell) pair once.
+        geography: One row for each block, including empty ones, sorted: geocode, state, county, tract, block_group.
+        facilities: Bounds on the people of each (geocode, hhgq) pair that can have any: geocode, hhgq, lower (the
+            number of facilities; 0 for households), upper (null for no bound). A missing pair means upper 0: there is
+            no housing unit or facility of that type. None if the preset has no hhgq.
     """
 
     preset: str
@@ -60,11 +60,12 @@ def make_population(
     n_people: int | None = None,
     n_states: int | None = None,
 ) -> SyntheticPopulation:
-    """Make up a population, whole; raises as `make_states` does, which takes less memory.
+    """Make up a whole population. `make_states` takes less memory and raises the same errors.
 
     Args:
         preset, n_blocks, seed, like, n_people, n_states: As in `make_states`.
     Returns:
+        The population.
         The population.
     """
     states = list(make_states(preset, n_blocks, seed, like, n_people, n_states))
@@ -86,22 +87,22 @@ def make_states(
     n_people: int | None = None,
     n_states: int | None = None,
 ) -> Iterator[SyntheticPopulation]:
-    """Make up a population one state at a time, so that memory follows the largest state.
+    """Make up a population one state at a time, so that the memory needed is that of the largest state.
 
-    The same arguments give the same population under the same numpy release. The randomness is an ordinary
-    pseudo-random generator: it has nothing to do with privacy noise, and no privacy rests on it.
+    The same arguments give the same population under the same numpy release. The random numbers come from an ordinary
+    pseudo-random generator. They have nothing to do with privacy noise, and no privacy depends on them.
 
     Args:
         preset: "pl94-persons" or "race-age".
-        n_blocks: Number of blocks to make; None with `like`.
+        n_blocks: Number of blocks; None with `like`.
         seed: Seed of numpy's PCG64, zero or more.
-        like: Published counts to agree with. Geocodes, and every block's counts by voting age and race
-            (Hispanic of any race, non-Hispanic of each race or of several), are kept exactly; the rest is
+        like: Published counts that the population must agree with. Geocodes, and every block's counts by voting age and
+            race (Hispanic of any race, non-Hispanic of each race or of several), are kept exactly. Everything else is
             made up.
-        n_people: People in all, met exactly; None for about forty a block. Not with `like`.
-        n_states: Number of states; None for one every 400,000 blocks. Not with `like`.
+        n_people: Exact total number of people; None for about forty people for each block. Not with `like`.
+        n_states: Number of states; None for one for every 400,000 blocks. Not with `like`.
     Yields:
-        The population of each state, in order of geocode; with `like`, all in one.
+        The population of each state, in order of geocode; with `like`, one population of everything.
     Raises:
         ConfigError: an argument is out of range, or both or neither of `n_blocks` and `like` are given.
         SchemaError: the published counts do not fit preset "race-age".
@@ -131,7 +132,7 @@ def _geography_and_people(
     n_states: int | None,
     generator: np.random.Generator,
 ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
-    """Blocks of each state with their people by voting age and race."""
+    """The blocks of each state, with their people by voting age and race."""
     if like is not None:
         geography = geography_of(like)
         yield geography, people_of(like, geography, load_preset("race-age"))
@@ -170,7 +171,7 @@ def _person_cells(
     dwellings: Dwellings,
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Block, level codes (hhgq, votingage, hispanic, cenrace) and count of everyone, race detail made up."""
+    """Block, level codes (hhgq, votingage, hispanic, cenrace) and count of all people, with made-up race detail."""
     block, hhgq, age, race, count = _groups(dwellings)
     area = geography["tract"].rle_id().to_numpy().astype(np.int64)
     area_races = np.zeros((int(area[-1]) + 1, len(RACES)), dtype=np.int64)
@@ -192,7 +193,7 @@ def _person_cells(
 
 
 def _groups(dwellings: Dwellings) -> tuple[NDArray[np.int64], ...]:
-    """Block, hhgq, voting age, race and count of every group of people above zero."""
+    """Block, hhgq, voting age, race and count of every nonempty group of people."""
     home_block, home_age, home_race = np.nonzero(dwellings.households)
     entry, age, race = np.nonzero(dwellings.residents)
     return (
@@ -213,7 +214,7 @@ def _records(
     cells: NDArray[np.int64],
     counts: NDArray[np.int64],
 ) -> pl.DataFrame:
-    """Lay out counts as a table of records, sorted by block and cell."""
+    """Counts as a table of records, sorted by block and cell."""
     order = np.argsort(block * schema.size + cells, kind="stable")
     codes = schema.decode(cells[order])
     columns = [
@@ -226,7 +227,7 @@ def _records(
 
 
 def _facilities(geography: pl.DataFrame, schema: Schema, dwellings: Dwellings) -> pl.DataFrame:
-    """Bounds of every (block, hhgq) that has a housing unit or a facility."""
+    """Bounds of every (block, hhgq) pair with a housing unit or a facility."""
     occupied = np.flatnonzero(dwellings.facilities)
     housing = np.flatnonzero(dwellings.housing)
     block = np.concatenate([housing, dwellings.block[occupied]])

@@ -1,4 +1,4 @@
-"""Counts published for real blocks, which a made-up population can be built to agree with."""
+"""Counts published for real blocks, with which a made-up population can be made to agree."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ class PublishedCounts:
     """Public counts of real blocks by voting age and race.
 
     Attributes:
-        counts: Columns geocode, voting_age, race_ethnicity (levels of preset "race-age") and count. Rows not
-            given count zero.
-        blocks: One row per block, empty ones too: columns geocode, state, county, tract, block_group.
+        counts: Columns geocode, voting_age, race_ethnicity (levels of preset "race-age") and count. Missing rows mean a
+            count of zero.
+        blocks: One row for each block, including empty ones: columns geocode, state, county, tract, block_group.
     """
 
     counts: pl.DataFrame
@@ -31,9 +31,9 @@ def geography_of(published: PublishedCounts) -> pl.DataFrame:
     Args:
         published: Counts and blocks.
     Returns:
-        One row per block, columns `GEOGRAPHY_COLUMNS`, all strings.
+        One row for each block, columns `GEOGRAPHY_COLUMNS`, all strings.
     Raises:
-        GeographyError: a column is missing or empty somewhere, or a block is given twice.
+        GeographyError: a column is missing or has a null, there are no rows, or a block is repeated.
     """
     blocks = published.blocks
     missing = [column for column in GEOGRAPHY_COLUMNS if column not in blocks.columns]
@@ -52,11 +52,11 @@ def geography_of(published: PublishedCounts) -> pl.DataFrame:
 
 
 def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
-    """The published counts as a table.
+    """The published counts as an array.
 
     Args:
         published: Counts and blocks.
-        geography: The blocks, as `geography_of` gives them.
+        geography: The blocks, from `geography_of`.
         schema: Preset "race-age".
     Returns:
         Shape (n_blocks, 2, 8): people by voting age and race.

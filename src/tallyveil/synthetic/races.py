@@ -1,4 +1,4 @@
-"""Made-up race detail: which of the 63 sets of races people of two or more races, and Hispanics, report."""
+"""Made-up race detail: which of the 63 sets of races is reported by people of two or more races, and by Hispanics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 
 from tallyveil.synthetic.people import RACES
 
-# The six races of cenrace by their level of race_ethnicity, in the order of cenrace.
+# The six races of cenrace, named by their levels of race_ethnicity, in the order of cenrace.
 SINGLE_RACES = ("white", "black", "aian", "asian", "nhpi", "other")
 TWO_OR_MORE, HISPANIC = RACES.index("two"), RACES.index("hisp")
 RACE_CODES = {"white": 0, "black": 1, "aian": 2, "asian": 3, "nhopi": 4, "sor": 5}
 
-# Shares of the 57 sets of two or more races among people not Hispanic; all others share what is left.
+# Shares of sets of two or more races among non-Hispanic people. The other sets divide the rest.
 COMMON_SETS = {
     "white_black": 0.24, "white_aian": 0.17, "white_asian": 0.19, "white_nhopi": 0.02, "white_sor": 0.10,
     "black_aian": 0.05, "black_asian": 0.02, "black_sor": 0.04, "aian_asian": 0.006, "asian_nhopi": 0.02,
     "asian_sor": 0.015, "white_black_aian": 0.04, "white_asian_nhopi": 0.015, "white_black_asian": 0.012,
 }  # fmt: skip
 HISPANIC_SINGLE_SHARE = np.array([0.50, 0.045, 0.015, 0.005, 0.002, 0.36])
-# Rows drawn at once: bounds memory, and cannot change the draws, which go row by row.
+# Number of rows drawn at once. It limits memory and does not change the draws, which go row by row.
 CHUNK = 20_000
 
 
@@ -29,8 +29,8 @@ class RaceDetail:
     """Shares of the 63 sets of races, by area.
 
     Attributes:
-        two_or_more: Shape (n_areas, 63): among non-Hispanics of two or more races; zero for single races.
-        hispanic: Shape (n_areas, 63): among Hispanics.
+        two_or_more: Shape (n_areas, 63): shares among non-Hispanics of two or more races; zero for single races.
+        hispanic: Shape (n_areas, 63): shares among Hispanics.
     """
 
     two_or_more: NDArray[np.float64]
@@ -40,12 +40,12 @@ class RaceDetail:
 def tilt_races(
     levels: tuple[str, ...], area_races: NDArray[np.int64], generator: np.random.Generator
 ) -> RaceDetail:
-    """Tilt the national shares of sets of races towards the races living in each area.
+    """Adjust the national shares of sets of races towards the races of the people in each area.
 
     Args:
         levels: Levels of cenrace, single races first.
         area_races: Shape (n_areas, 8): people by area and race.
-        generator: Source of the made-up tilts.
+        generator: Source of the random adjustments.
     Returns:
         Shares by area.
     """
@@ -67,13 +67,13 @@ def draw_sets(
     shares: NDArray[np.float64],
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Give people of several rows a set of races each.
+    """Give a set of races to each person of several rows.
 
     Args:
-        counts: Shape (n,): people.
+        counts: Shape (n,): number of people in each row.
         areas: Shape (n,): area of each row.
         shares: Shape (n_areas, 63): shares of the sets.
-        generator: Source of the made-up choices.
+        generator: Source of the random choices.
     Returns:
         Row, code of cenrace, and count, for every count above zero.
     """
@@ -99,7 +99,7 @@ def _draw_chunks(
 
 
 def _membership(levels: tuple[str, ...]) -> NDArray[np.float64]:
-    """Which races each level of cenrace holds; shape (63, 6)."""
+    """The races in each level of cenrace; shape (63, 6)."""
     member = np.zeros((len(levels), len(RACE_CODES)))
     for code, level in enumerate(levels):
         member[code, [RACE_CODES[race] for race in level.split("_")]] = 1.0
@@ -112,7 +112,7 @@ def _combined_shares(levels: tuple[str, ...]) -> NDArray[np.float64]:
     shares = np.zeros(len(levels))
     for level, share in COMMON_SETS.items():
         shares[levels.index(level)] = share
-    # Larger sets come later in the list and are rarer.
+    # Larger sets come later in the list, and are rarer.
     fall = 1.0 / np.arange(4, len(rare) + 4) ** 1.5
     shares[rare] = fall / fall.sum() * (1 - shares.sum())
     return shares

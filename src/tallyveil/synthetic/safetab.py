@@ -1,7 +1,7 @@
-"""Made-up person records in SafeTab's published formats, over a made-up country, for any list of codes.
+"""Made-up person records in SafeTab's published formats, for a made-up country and any list of codes.
 
-People come chunk by chunk: memory does not grow with their number. A state's size, a county's and a block's are
-skewed; which codes are common differs from region to region; most people have one code, a few as many as are read.
+People are made in chunks, so the memory needed does not grow with their number. The sizes of states and blocks are
+skewed. Different codes are common in different states. Most people have one code, and a few have as many as are read.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class SafetabCountry:
     """A made-up country.
 
     Attributes:
-        blocks: GRF-C, one row a block, ascending.
+        blocks: GRF-C, with one row for each block, ascending.
         weights: Share of the people who live in each block; float64.
     """
 
@@ -45,14 +45,14 @@ class SafetabCountry:
 
 
 def make_safetab_country(config: SafetabConfig, n_blocks: int, seed: int) -> SafetabCountry:
-    """Lay out blocks in every state that a config asks for, with counties, tracts, places and tribal areas.
+    """Make blocks in every state of a config, with counties, tracts, places and tribal areas.
 
     Args:
-        config: Its states.
-        n_blocks: Blocks, at least one a state.
+        config: Config with the states.
+        n_blocks: Number of blocks, at least one for each state.
         seed: The same seed makes the same country.
     Raises:
-        ConfigError: fewer blocks than states, or too many.
+        ConfigError: there are fewer blocks than states, or too many blocks.
     """
     states = [int(state) for run in config.runs for state in config.states_of(run)]
     if not len(states) <= n_blocks <= MOST_BLOCKS:
@@ -68,13 +68,13 @@ def make_safetab_country(config: SafetabConfig, n_blocks: int, seed: int) -> Saf
     within = np.arange(n_blocks) - np.repeat(np.cumsum(of_state) - of_state, of_state)
     tract, number = np.divmod(within, BLOCKS_PER_TRACT)
     county, tract = np.divmod(tract, TRACTS_PER_COUNTY)
-    # Counties and tracts that find no number any more go on within the last one.
+    # There are at most 500 county numbers. Further counties become part of the last one.
     county, tract = np.minimum(county, 499), tract + TRACTS_PER_COUNTY * np.maximum(county - 499, 0)
     group = np.cumsum(np.r_[0, np.diff(tract) != 0] | np.r_[0, np.diff(county) != 0])
     place = np.where(group % 4 != 3, 100 * (1 + tract % 5) + county + 1, NO_PLACE)
     area = np.where(
         group % 31 == 0, 1 + (group // 62) % 600, NO_AIANNH
-    )  # two tracts each, maybe of two states
+    )  # two tracts each, possibly in two states
     numbers = (state, 2 * county + 1, 100 * (tract + 1), 1000 + number, place, area)
     columns = zip(GEOGRAPHY.columns, numbers, (2, 3, 6, 4, 5, 4), strict=True)
     blocks = pl.DataFrame({name: _digits(values, n) for name, values, n in columns})
@@ -90,15 +90,15 @@ def write_safetab_country(
 
     Args:
         out: Folder to write to.
-        config: States, and how many race codes a person may have.
+        config: States, and the largest number of race codes of a person.
         files: The lists of codes and iterations.
-        people: Person records.
-        blocks: Blocks.
+        people: Number of person records.
+        blocks: Number of blocks.
         seed: The same seed writes the same files.
     Returns:
         The files.
     Raises:
-        ConfigError: sizes out of range.
+        ConfigError: a size is out of range.
         StoreError: the folder cannot be written to.
     """
     if not 1 <= people <= LARGEST:
@@ -119,7 +119,7 @@ def write_safetab_country(
 def person_chunks(
     country: SafetabCountry, config: SafetabConfig, files: IterationFiles, people: int, seed: int
 ) -> Iterator[pl.DataFrame]:
-    """Person records, `CHUNK` at a time; a chunk depends on the seed and its number alone."""
+    """Person records in chunks of `CHUNK`. For given arguments, a chunk depends only on its number."""
     pools = _pools(files)
     ends = np.cumsum(country.weights)
     homes = country.blocks.select(GEOGRAPHY.columns[:4])
@@ -133,12 +133,12 @@ def person_chunks(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pools:
-    """Codes to draw from, the common ones first.
+    """Codes to draw from, the most common first.
 
     Attributes:
         race, ethnic: Codes.
-        none: The code of people without an ethnicity that is tabulated.
-        race_ends, ethnic_ends: Distribution functions over them.
+        none: The code of people without a tabulated ethnicity.
+        race_ends, ethnic_ends: Distribution functions over the codes.
     """
 
     race: pl.Series
@@ -155,7 +155,7 @@ def _pools(files: IterationFiles) -> _Pools:
     for code, iteration in files.mapping:
         (ethnic if kind[iteration] is Membership.ETHNICITY else race)[code] = None
     untabulated = [code for code in files.codes if code not in race and code not in ethnic]
-    generator = np.random.default_rng(20)  # the same codes are common in every country
+    generator = np.random.default_rng(20)  # a fixed seed, so that the same codes are common in every country
     orders = [generator.permutation(sorted(codes)) for codes in (race or files.codes, ethnic or files.codes)]
     ends = [np.cumsum(1 / np.arange(1, len(order) + 1) ** 1.1) for order in orders]
     return _Pools(
@@ -202,7 +202,7 @@ def _persons(
 def _codes(
     generator: np.random.Generator, state: NDArray[np.int64], ends: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Codes by rank; some people take the one at their rank as counted in their own state."""
+    """Codes by rank. Some people get a code that is common in their own state instead."""
     rank = np.searchsorted(ends, generator.random(len(state)), side="right")
     here = generator.random(len(state)) < _COMMON_HERE
     moved: NDArray[np.int64] = np.where(here, (rank + 37 * state) % len(ends), rank)

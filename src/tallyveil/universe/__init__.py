@@ -1,4 +1,4 @@
-"""Universe: attributes, recodes, schemas, query groups and the presets."""
+"""The universe of a release: attributes, recodes, schemas, query groups and presets."""
 
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset, preset_names

@@ -8,13 +8,13 @@ from tallyveil.universe.names import check_factor_name, check_labels, closest_hi
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One thing known of every record, with finitely many named levels.
+    """One property of every record, with finitely many named levels.
 
     Attributes:
-        name: Name, also of the column in a table of records.
-        levels: Names of the levels; a level's code is its place here.
+        name: Name of the attribute, and of its column in a table of records.
+        levels: Names of the levels. A level's code is its position in this tuple.
     Raises:
-        SchemaError: the name is unusable, or levels are empty or repeated.
+        SchemaError: the name is not allowed, or levels are empty or repeated.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Attribute:
         Args:
             level: Name of a level.
         Returns:
-            Its place among `levels`.
+            Its position among `levels`.
         Raises:
             SchemaError: the attribute has no such level.
         """

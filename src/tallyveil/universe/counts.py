@@ -1,43 +1,42 @@
-"""Sparse counts in compressed rows: the layout shared by public and confidential histograms.
+"""Sparse counts in compressed rows: the layout of both public and confidential histograms.
 
-Offsets are int64. Cells and counts are int32 where every one of them fits, int64 where not: a country has tens of
-millions of entries. What is handed out entry by entry (`rows`, `entries`) is int64, and so is every sum.
+Offsets are int64. Cells and counts are int32 if all their values fit, and int64 otherwise, because a country has tens
+of millions of entries. Everything that is returned entry by entry (`rows`, `entries`) is int64, and so is every sum.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-Int64Array = NDArray[np.int64]
-NarrowArray: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
-"""Whole numbers as int32 where all fit, else as int64."""
+from tallyveil.arrays import Integers, NarrowArray
 
 LARGEST_INT32: Final = 2**31 - 1
 LARGEST_INT64: Final = 2**63 - 1
 ENTRIES_AT_ONCE: Final = 1 << 21
-"""Entries that a job on a whole geolevel takes at a time."""
+"""Number of entries that a computation on a whole geolevel takes at a time."""
 ENTRIES_PENDING: Final = 1 << 25
+"""Number of unmerged entries above which `TripletSum` merges what it holds."""
 
 
 def narrow(values: NDArray[Any]) -> NarrowArray:
-    """The same whole numbers, read-only, as int32 where all of them fit, else as int64."""
+    """The same integers, read-only, as int32 if all of them fit, otherwise as int64."""
     fits = values.size == 0 or (int(values.max()) <= LARGEST_INT32 and int(values.min()) >= -LARGEST_INT32)
     array: NarrowArray = values.astype(np.int32, copy=False) if fits else values.astype(np.int64, copy=False)
     array.setflags(write=False)
     return array
 
 
-def row_ranges(offsets: Int64Array, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of rows, each of at most about `entries` entries and rows, and of one row at least.
+def row_ranges(offsets: Integers, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of rows, each with at most about `entries` entries and rows, and at least one row.
 
     Args:
-        offsets: Entries of row r are `offsets[r]:offsets[r + 1]`; shape (n_rows + 1,).
-        entries: How many entries, and rows, a range may have; a row with more is a range of its own.
+        offsets: The entries of row r are `offsets[r]:offsets[r + 1]`; shape (n_rows + 1,).
+        entries: Largest number of entries, and of rows, in a range. A row with more entries is a range by itself.
     Yields:
-        Start and stop, from 0 to n_rows without a gap.
+        Start and stop of each range; together they cover 0 to n_rows without a gap.
     """
     n_rows = len(offsets) - 1
     start = 0
@@ -49,9 +48,9 @@ def row_ranges(offsets: Int64Array, entries: int = ENTRIES_AT_ONCE) -> Iterator[
 
 
 class TripletSum:
-    """Adds up (row, cell, count) triplets that come in pieces; holds every distinct place once.
+    """Adds up (row, cell, count) triplets that arrive in pieces. The result has every (row, cell) pair once.
 
-    Pieces may come in any order. Where they come in the order of their places, as from a sorted file, nothing
+    Pieces may arrive in any order. If they arrive in increasing order of (row, cell), as from a sorted file, no piece
     is sorted again.
     """
 
@@ -65,11 +64,11 @@ class TripletSum:
         self._limit = ENTRIES_PENDING
 
     def add(self, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]) -> None:
-        """Add triplets: rows in 0..n_rows, cells in 0..n_cells, whole counts; a place may come many times."""
+        """Add triplets: rows in [0, n_rows), cells in [0, n_cells), integer counts. Pairs may be repeated."""
         rows, cells, sums = sum_triplets(rows, cells, counts, self._n_cells)
         if len(rows) == 0:
             return
-        # Strictly after: a place that a piece shares with the one before it needs adding up.
+        # The order must be strict, because a pair that two pieces share needs to be added up.
         self._ordered &= (int(rows[0]), int(cells[0])) > self._last
         self._last = max(self._last, (int(rows[-1]), int(cells[-1])))
         self._parts.append((narrow(rows), narrow(cells), narrow(sums)))
@@ -78,8 +77,8 @@ class TripletSum:
             self._merge()
             self._limit = self._pending + ENTRIES_PENDING
 
-    def finish(self) -> tuple[Int64Array, NarrowArray, NarrowArray]:
-        """Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,); cells rise within a row."""
+    def finish(self) -> tuple[Integers, NarrowArray, NarrowArray]:
+        """Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,); cells increase within a row."""
         self._merge()
         lengths = np.zeros(self._n_rows + 1, dtype=np.int64)
         for rows, _, _ in self._parts:
@@ -108,13 +107,13 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 def sum_triplets(
     rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any], n_cells: int | None = None
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Sorted (row, cell, count) triplets with equal places added up, int64; sums of zero are dropped.
+) -> tuple[Integers, Integers, Integers]:
+    """Sorted (row, cell, count) triplets in int64, with the counts of equal pairs added up. Zero sums are dropped.
 
     Args:
-        rows, cells: Places, 0 or more.
-        counts: Whole numbers, of either sign.
-        n_cells: More than every cell, where it is known.
+        rows, cells: Non-negative integers.
+        counts: Integers of either sign.
+        n_cells: A number above every cell, if it is known.
     """
     if len(rows) == 0:
         return tuple(np.empty(0, dtype=np.int64) for _ in range(3))  # type: ignore[return-value]
@@ -133,8 +132,8 @@ def sum_triplets(
     return (*np.divmod(places[starts], width), sums)
 
 
-def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Int64Array, Int64Array]:
-    """Start and sum of every run of equal places whose sum is not zero."""
+def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Integers, Integers]:
+    """Start and sum of every run of equal pairs whose sum is not zero."""
     starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
     sums = np.add.reduceat(counts, starts, dtype=np.int64)
     kept = sums != 0
@@ -143,12 +142,12 @@ def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Int64Array,
 
 def compress_rows(
     n_rows: int, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]
-) -> tuple[Int64Array, NarrowArray, NarrowArray]:
-    """Sum (row, cell, count) triplets into compressed rows; zero sums are dropped.
+) -> tuple[Integers, NarrowArray, NarrowArray]:
+    """Sum (row, cell, count) triplets into compressed rows. Zero sums are dropped.
 
     Returns:
-        Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,): the entries of row r are
-        `offsets[r]:offsets[r + 1]`, cells ascending.
+        Read-only `offsets` (n_rows + 1,), `cells` and `counts` (n_entries,). The entries of row r are
+        `offsets[r]:offsets[r + 1]`, with cells ascending.
     """
     total = TripletSum(n_rows, int(cells.max()) + 1 if len(cells) else 1)
     total.add(rows, cells, counts)
@@ -156,13 +155,13 @@ def compress_rows(
 
 
 def sum_families(
-    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, child_offsets: Int64Array, n_cells: int
-) -> tuple[Int64Array, NarrowArray, NarrowArray]:
-    """Compressed rows of the parents: the sum over each one's children, a stretch of families at a time.
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, child_offsets: Integers, n_cells: int
+) -> tuple[Integers, NarrowArray, NarrowArray]:
+    """Compressed rows of the parents: for each parent, the sum over its children. It works on some families at a time.
 
     Args:
         offsets, cells, counts: Compressed rows of the children.
-        child_offsets: Children of parent p are rows `child_offsets[p]:child_offsets[p + 1]`.
+        child_offsets: The children of parent p are rows `child_offsets[p]:child_offsets[p + 1]`.
         n_cells: Number of cells of the schema.
     """
     total = TripletSum(len(child_offsets) - 1, n_cells)
@@ -174,19 +173,19 @@ def sum_families(
 
 
 def sum_members(
-    offsets: Int64Array,
+    offsets: Integers,
     cells: NarrowArray,
     counts: NarrowArray,
-    area_offsets: Int64Array,
-    members: Int64Array,
+    area_offsets: Integers,
+    members: Integers,
     n_cells: int,
-) -> tuple[Int64Array, NarrowArray, NarrowArray]:
-    """Compressed rows of areas: the sum over each one's members, a stretch of areas at a time.
+) -> tuple[Integers, NarrowArray, NarrowArray]:
+    """Compressed rows of areas: for each area, the sum over its members. It works on some areas at a time.
 
     Args:
-        offsets, cells, counts: Compressed rows of what areas are made of.
-        area_offsets: Members of area a are `members[area_offsets[a]:area_offsets[a + 1]]`.
-        members: Rows, in any number of areas.
+        offsets, cells, counts: Compressed rows of the possible members.
+        area_offsets: The members of area a are `members[area_offsets[a]:area_offsets[a + 1]]`.
+        members: Rows of the members. A row may be in several areas.
         n_cells: Number of cells of the schema.
     """
     total = TripletSum(len(area_offsets) - 1, n_cells)
@@ -202,62 +201,62 @@ def sum_members(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicCounts:
-    """Counts of one geolevel that may be seen: estimates, or declassified truth.
+    """Counts of one geolevel that are public: estimates, or declassified true counts.
 
     Attributes:
         geolevel: Name of the geolevel.
-        offsets: Entries of geounit g are `offsets[g]:offsets[g + 1]`; int64, shape (n_geounits + 1,).
+        offsets: The entries of geounit g are `offsets[g]:offsets[g + 1]`; int64, shape (n_geounits + 1,).
         cells: Cell numbers of the schema, ascending within a geounit; int32 or int64, shape (n_entries,).
-        counts: Persons; int32 or int64, shape (n_entries,).
+        counts: Numbers of records; int32 or int64, shape (n_entries,).
     """
 
     geolevel: str
-    offsets: Int64Array
+    offsets: Integers
     cells: NarrowArray
     counts: NarrowArray
 
     @property
     def n_geounits(self) -> int:
-        """Number of geounits, also the empty ones."""
+        """Number of geounits, including empty ones."""
         return len(self.offsets) - 1
 
     @property
-    def geounits(self) -> Int64Array:
-        """Row of every entry, shape (n_entries,)."""
+    def geounits(self) -> Integers:
+        """Geounit of every entry, shape (n_entries,)."""
         return np.repeat(np.arange(self.n_geounits), np.diff(self.offsets))
 
     @property
     def total(self) -> int:
-        """Persons of all geounits."""
+        """Number of records in all geounits."""
         return int(self.counts.sum(dtype=np.int64))
 
-    def entries(self, geounit: int) -> tuple[Int64Array, Int64Array]:
+    def entries(self, geounit: int) -> tuple[Integers, Integers]:
         """Cells and counts of one geounit, int64."""
         begin, end = int(self.offsets[geounit]), int(self.offsets[geounit + 1])
         return self.cells[begin:end].astype(np.int64), self.counts[begin:end].astype(np.int64)
 
-    def slice(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Offsets from 0, cells and counts of geounits start..stop; writable copies, as kernels want them."""
+    def slice(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
+        """Geounits start to stop - 1 by themselves: offsets from 0, cells and counts; writable copies for kernels."""
         return rows_between(self.offsets, self.cells, self.counts, start, stop)
 
-    def rows(self, start: int, stop: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Triplets (row counted from `start`, cell, count) of geounits start..stop, int64."""
+    def rows(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
+        """Triplets (row counted from `start`, cell, count) of geounits start to stop - 1, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)
 
 
 def rows_between(
-    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Compressed rows start..stop by themselves: offsets from 0, cells, counts; writable int64 copies."""
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
+) -> tuple[Integers, Integers, Integers]:
+    """Compressed rows start to stop - 1 by themselves: offsets from 0, cells and counts, as writable int64 copies."""
     own = np.array(offsets[start : stop + 1], dtype=np.int64)
     begin, end = int(own[0]), int(own[-1])
     return own - begin, np.array(cells[begin:end], np.int64), np.array(counts[begin:end], np.int64)
 
 
 def triplets_of(
-    offsets: Int64Array, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Triplets (row counted from `start`, cell, count) of compressed rows start..stop, int64."""
+    offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
+) -> tuple[Integers, Integers, Integers]:
+    """Triplets (row counted from `start`, cell, count) of compressed rows start to stop - 1, int64."""
     begin, end = int(offsets[start]), int(offsets[stop])
     rows = np.repeat(np.arange(stop - start), np.diff(offsets[start : stop + 1]))
     return rows, cells[begin:end].astype(np.int64), counts[begin:end].astype(np.int64)

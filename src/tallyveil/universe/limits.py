@@ -1,9 +1,10 @@
-"""How large counts may be, and bounds on counts, kept small: int32 where they fit, else int64.
+"""The largest allowed counts, and bounds on counts in compact arrays: int32 if they fit, otherwise int64.
 
-The largest int32 stands for "no upper bound" in a narrow array.
+In a compact int32 array, the largest int32 means "no upper bound".
 
-Bounds on eight answers of eight million blocks are a gigabyte as int64. Kept arrays are narrow; whoever computes
-with them widens the rows wanted first (`widen_limits`), and then sees 2**62 for "no upper bound" as everywhere.
+Lower and upper bounds on eight answers of eight million blocks would take a gigabyte as int64. Arrays are therefore
+stored in compact form. Code that computes with bounds first widens the rows that it needs (`widen_limits`). The widened
+arrays use 2**62 for "no upper bound", as everywhere else.
 """
 
 from typing import Any, Final
@@ -11,27 +12,30 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.universe.counts import LARGEST_INT32, Int64Array, NarrowArray
+from tallyveil.arrays import Integers, NarrowArray
+from tallyveil.universe.counts import LARGEST_INT32
 
 LARGEST_COUNT: Final = 2**32
-"""The most that a count, and all counts of a release together, may be: three times the people of any country.
+"""Largest value of a count, and of the sum of all counts of a release: three times the population of any country.
 
-Every number after it then fits where it is computed. Whole numbers: sums over the geounits and cells of a release stay
-below 2**63, and so do estimates in the rounding's units of 2**-20. Floats: they hold all of these units exactly up to
-2**33, which leaves as much again for noise (`tallyveil.budget.noise_size` refuses noise that would need more).
+With this limit every later number can be represented exactly. Integers: sums over the geounits and cells of a release
+are below 2**63, and so are estimates in the rounding's units of 2**-20. Floats: they represent all of these units
+exactly up to 2**33. The range above 2**32 is left for noise (`tallyveil.budget.noise_size` refuses noise that would
+need more).
 
-Least squares is not proved to certify every family of such counts, but measured: docs/release-file.md, "Sizes".
+It is not proved that least squares certifies every family with such counts; docs/release-file.md ("Sizes") gives
+measurements.
 """
 
 NO_LIMIT: Final = 2**62
-"""An upper bound at or above this, in int64, means: none. The estimator's UNBOUNDED."""
+"""In int64, an upper bound at or above this value means "none". It equals the estimator's UNBOUNDED."""
 
 
 def narrow_limits(values: NDArray[Any]) -> NarrowArray:
-    """The same bounds, read-only: int32 where every bound that is one is below 2**31 - 1, which then means none.
+    """The same bounds, read-only: int32 if every finite bound is below 2**31 - 1, which then means "none".
 
     Args:
-        values: Lower or upper bounds, int64 (`NO_LIMIT` or more: none) or narrow already.
+        values: Lower or upper bounds, int64 (`NO_LIMIT` or more means none) or already compact.
     """
     if values.dtype == np.int32:
         array: NarrowArray = values.view()
@@ -46,8 +50,8 @@ def narrow_limits(values: NDArray[Any]) -> NarrowArray:
     return array
 
 
-def widen_limits(values: NDArray[Any]) -> Int64Array:
-    """The same bounds as int64, with `NO_LIMIT` where there is none."""
+def widen_limits(values: NDArray[Any]) -> Integers:
+    """The same bounds as int64, with `NO_LIMIT` for "none"."""
     if values.dtype != np.int32:
         return values.astype(np.int64, copy=False)
     return np.where(values == LARGEST_INT32, NO_LIMIT, values.astype(np.int64))

@@ -1,8 +1,8 @@
-"""The rules that names follow, and the hint an unknown name earns.
+"""The rules for names, and the hint that is shown for an unknown name.
 
-A name reaches file names, columns of published tables, terminals and web pages. `check_name` is the rule for all of
-them: of attributes, recodes, geolevels, families of entities, bounds, constraints, structural zeros and releases.
-`tallyveil.storage.paths.file_name` then makes file names of them.
+Names appear in file names, columns of published tables, terminals and web pages. `check_name` is the common rule for
+the names of attributes, recodes, geolevels, families of entities, bounds, constraints, structural zeros and releases.
+`tallyveil.storage.paths.file_name` then turns names into file names.
 """
 
 import difflib
@@ -13,30 +13,30 @@ from typing import Final
 from tallyveil.errors import SchemaError
 
 LONGEST_NAME: Final = 200
-"""Characters of a name."""
+"""Largest number of characters in a name."""
 
 RESERVED_NAMES: Final = ("total", "detailed")
-"""Query specs with a meaning of their own, so no attribute or recode may take them."""
+"""Query specifications with a fixed meaning, which no attribute or recode may use as its name."""
 
 RESERVED_COLUMNS: Final = ("geocode", "count", "integer-subspace")
-"""Columns that stand beside the attributes in published tables, and the mechanism that names files beside queries."""
+"""Other columns of published tables, and the mechanism that names files next to those of queries."""
 
 RESERVED_PREFIXES: Final = ("original.", "entity.", "share.")
-"""How columns of `geography.parquet` begin that are no geolevels of the spine."""
+"""Prefixes of the columns of `geography.parquet` that are not geolevels of the spine."""
 
 LABEL_JOINT: Final = " * "
-"""What joins the parts of an answer's label, one a factor."""
+"""Separator between the parts of an answer's label; there is one part for each factor."""
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name, once it is one that files, tables, terminals and pages can hold.
+    """Return a name, after a check that files, tables, terminals and pages can show it.
 
     Args:
         name: The name.
-        what: Whose name it is, such as "geolevel".
+        what: The kind of thing that is named, such as "geolevel".
     Raises:
-        SchemaError: it is empty or too long, has spaces around it, holds a slash, a line break or an invisible
-            character (such as an escape code of terminals), or cannot be written as UTF-8.
+        SchemaError: the name is empty or too long, has spaces around it, or contains a slash, a line break or an
+            invisible character (such as a terminal's escape code), or cannot be written as UTF-8.
     """
     if not isinstance(name, str) or not name or name != name.strip():
         raise SchemaError(f"{what} name {name!r}: wanted a non-empty string without spaces around it.")
@@ -58,13 +58,13 @@ _INVISIBLE: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def check_apart(names: Iterable[str], where: str) -> None:
-    """Refuse names that differ in nothing but case: a file system that ignores case would take one for the other.
+    """Refuse names that differ only in case, because a file system that ignores case would confuse them.
 
     Args:
         names: Names that become file names in the same folder, each once.
-        where: Whose names they are, such as "the spine".
+        where: The owner of the names, such as "the spine".
     Raises:
-        SchemaError: two names are the same but for case.
+        SchemaError: two names differ only in case.
     """
     seen: dict[str, str] = {}
     for name in names:
@@ -80,15 +80,15 @@ def check_apart(names: Iterable[str], where: str) -> None:
 def check_areas(
     geolevels: Iterable[str], families: Iterable[str] = (), published: Iterable[str] = ()
 ) -> None:
-    """Refuse names of geolevels and families that published files cannot keep apart.
+    """Refuse names of geolevels and families that published files could not distinguish.
 
     Args:
-        geolevels: Those of the geography and of the spine.
-        families: Families of entities.
-        published: Those of them that tables are published for, beside those of the geolevels.
+        geolevels: Names of the geolevels of the geography and of the spine.
+        families: Names of the families of entities.
+        published: Names of the families for which tables are published.
     Raises:
-        SchemaError: a name breaks the rule of all names, has a meaning of its own in the release folder, or differs
-            from another in case alone.
+        SchemaError: a name breaks the common rule, has a fixed meaning in the release folder, or differs from another
+            only in case.
     """
     levels, kinds = list(geolevels), list(families)
     for what, names in (("geolevel", levels), ("family", kinds)):
@@ -105,12 +105,12 @@ def check_areas(
 
 
 def check_distinct(names: Iterable[str], what: str, where: str) -> None:
-    """Refuse an empty list of names, an empty name, or a name given twice.
+    """Refuse an empty list of names, an empty name, or a repeated name.
 
     Args:
         names: The names, in order.
         what: What one of them is called, such as "level".
-        where: Whose names they are, such as "attribute 'sex'".
+        where: The owner of the names, such as "attribute 'sex'".
     Raises:
         SchemaError: names are missing, empty or repeated.
     """
@@ -126,14 +126,14 @@ def check_distinct(names: Iterable[str], what: str, where: str) -> None:
 
 
 def check_labels(labels: Iterable[str], what: str, where: str) -> None:
-    """Refuse labels of levels that are missing, empty or repeated, or that would make two answers look alike.
+    """Refuse labels of levels that are missing, empty or repeated, or that could make two answers look alike.
 
     Args:
         labels: The labels, in order.
         what: What one of them is called, such as "level".
-        where: Whose labels they are.
+        where: The owner of the labels.
     Raises:
-        SchemaError: as above.
+        SchemaError: a label is refused.
     """
     kept = list(labels)
     check_distinct(kept, what, where)
@@ -147,14 +147,14 @@ def check_labels(labels: Iterable[str], what: str, where: str) -> None:
 
 
 def check_factor_name(name: str, what: str) -> None:
-    """Refuse a name that a query spec could not refer to.
+    """Refuse a name that a query specification could not refer to.
 
     Args:
         name: Name of an attribute or a recode.
         what: "attribute" or "recode".
     Raises:
-        SchemaError: the name breaks the rule of all names (`check_name`), is reserved, or holds the separator of query
-            specs.
+        SchemaError: the name breaks the common rule (`check_name`), is reserved, or contains the separator of query
+            specifications.
     """
     check_name(name, what)
     if "*" in name:
@@ -170,18 +170,18 @@ def check_factor_name(name: str, what: str) -> None:
 
 
 def closest_hint(name: str, known: Iterable[str]) -> str:
-    """Say which known name was probably meant, or list them all.
+    """Suggest the known names that were probably meant, or list known names.
 
     Args:
         name: The unknown name.
-        known: Names that would have been right.
+        known: Names that would be correct.
     Returns:
-        A sentence to end an error message with.
+        A sentence for the end of an error message.
     """
     options = list(known)
     close = difflib.get_close_matches(name, options, n=3, cutoff=0.6)
     if not close:
-        # difflib looks at letter case; people often do not.
+        # difflib distinguishes upper and lower case; users often do not.
         folded = {option.casefold(): option for option in options}
         close = [
             folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)

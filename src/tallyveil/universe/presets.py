@@ -1,4 +1,4 @@
-"""Schemas that come with the package, kept as TOML data."""
+"""Schemas that come with the package, stored as TOML data."""
 
 import tomllib
 from collections.abc import Mapping
@@ -40,9 +40,9 @@ def load_preset(name: str) -> Schema:
 
 
 def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
-    """The schema that `Schema.to_mapping` describes; preset files have the same keys.
+    """The schema that `Schema.to_mapping` describes. Preset files have the same keys.
 
-    Keys are taken as they stand, for the mapping comes from the package itself or from a release folder; the
+    The keys are not checked here, because the mapping comes from the package itself or from a release folder. The
     schema checks names and levels.
     """
     return Schema(

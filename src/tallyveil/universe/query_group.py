@@ -1,4 +1,4 @@
-"""A query group: a product of recodes, one per attribute, applied to counts without building a matrix."""
+"""A query group: a product of recodes, one for each attribute, applied to counts without building a matrix."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ Number = TypeVar("Number", bound=np.number[Any])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """What a query group does with one attribute.
+    """The effect of a query group on one attribute.
 
     Attributes:
         attribute: Name of the attribute.
-        name: Name of the attribute or recode asked for; None where the attribute is summed out.
-        codes: Shape (attribute.size,), int32, read-only: group of each level, -1 where it is left out.
-        labels: Labels of the groups; the attribute summed out has the single group "".
+        name: Name of the attribute or recode in the query; None if the attribute is summed out.
+        codes: Group of each level, -1 for a level that the query leaves out; int32, read-only, shape (attribute.size,).
+        labels: Labels of the groups. An attribute that is summed out has the single group "".
     """
 
     attribute: str
@@ -38,12 +38,12 @@ class Factor:
 
     @property
     def is_identity(self) -> bool:
-        """Whether every level is a group of its own, in order."""
+        """Whether every level is its own group, in order."""
         return self.size == self.codes.size and bool(np.array_equal(self.codes, np.arange(self.size)))
 
     @property
     def is_sum(self) -> bool:
-        """Whether all levels fall into one group."""
+        """Whether all levels are in one group."""
         return self.size == 1 and not self.codes.any()
 
     def __eq__(self, other: object) -> bool:
@@ -58,15 +58,15 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """Counts by groups of levels: each cell of the schema adds to one answer at most.
+    """Counts by groups of levels. Each cell of the schema counts in at most one answer.
 
-    Answers are numbered in C order over the schema's attributes (the first most significant), in whatever
-    order the spec names them. Made by `Schema.query`.
+    Answers are numbered in C order over the schema's attributes (the first attribute is the most significant), whatever
+    the order of names in the specification. Made by `Schema.query`.
 
     Attributes:
-        name: The spec it was made from.
-        factors: One per attribute of the schema, in the schema's order.
-    Privacy: adding one record changes one answer, by one (see `sensitivity`).
+        name: The specification that it was made from.
+        factors: One for each attribute of the schema, in the schema's order.
+    Privacy: adding one record changes at most one answer, by one (see `sensitivity`).
     """
 
     name: str
@@ -74,7 +74,7 @@ class QueryGroup:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of groups per attribute, 1 where it is summed out."""
+        """Number of groups of each attribute; 1 if it is summed out."""
         return tuple(factor.size for factor in self.factors)
 
     @property
@@ -89,7 +89,7 @@ class QueryGroup:
 
     @property
     def sensitivity(self) -> int:
-        """Largest absolute change, summed over answers, when one record is added: groups do not overlap."""
+        """Largest sum of absolute changes of the answers when one record is added: 1, because groups do not overlap."""
         return 1
 
     @property
@@ -98,24 +98,24 @@ class QueryGroup:
         return all(factor.is_identity for factor in self.factors)
 
     def answers_of(self, cells: ArrayLike) -> NDArray[np.int64]:
-        """Answer that each cell counts in.
+        """The answer in which each cell counts.
 
         Args:
             cells: Cell numbers, any shape.
         Returns:
-            Same shape, int64: numbers in [0, size), or -1 for a cell in no answer.
+            The same shape, int64: numbers in [0, size), or -1 for a cell in no answer.
         Raises:
             SchemaError: a cell lies outside the schema.
         """
         wanted = np.asarray(cells, dtype=np.int64)
         n_cells = self.n_cells
         if wanted.size and (wanted.min() < 0 or wanted.max() >= n_cells):
-            # The cell is not shown: it may come from a record.
+            # The message does not show the cell, because it may come from a record.
             raise SchemaError(
                 f"query {self.name!r}: a cell lies outside the schema's range of 0 to {n_cells - 1}."
             )
         if wanted.size > n_cells:
-            # Asking more often than there are cells: answer each cell once, then look up.
+            # There are more requests than cells, so compute the answer of each cell once and look it up.
             return self._lookup(np.arange(n_cells, dtype=np.int64))[wanted]
         return self._lookup(wanted)
 
@@ -142,12 +142,12 @@ class QueryGroup:
         Args:
             rows: Row (geounit) of each count, in [0, n_rows).
             cells: Cell of each count.
-            counts: The counts; a (row, cell) met twice is added up.
+            counts: The counts. Counts of the same (row, cell) pair are added up.
             n_rows: Number of rows.
         Returns:
             Shape (n_rows, size), int64.
         Raises:
-            SchemaError: lengths differ, or a row or cell is out of range.
+            SchemaError: the lengths differ, or a row or cell is out of range.
         """
         if not len(rows) == len(cells) == len(counts):
             raise SchemaError(
@@ -160,7 +160,7 @@ class QueryGroup:
         answers = self.answers_of(cells)
         kept = answers >= 0
         flat = np.zeros(n_rows * self.size, dtype=np.int64)
-        # Integer addition, not bincount with weights, which would pass through floating point.
+        # This adds integers; bincount with weights would use floating point.
         np.add.at(
             flat, np.asarray(rows, dtype=np.int64)[kept] * self.size + answers[kept], np.asarray(counts)[kept]
         )
@@ -172,7 +172,7 @@ class QueryGroup:
         Args:
             histogram: Shape (n_rows, n_cells).
         Returns:
-            Shape (n_rows, size), of the same type of number.
+            Shape (n_rows, size), with the same type of number.
         Raises:
             SchemaError: the shape does not fit.
         """
@@ -194,9 +194,9 @@ class QueryGroup:
 
         Args:
             answers: Shape (n_rows, size).
-            cells: Cells wanted, shape (n,).
+            cells: Wanted cells, shape (n,).
         Returns:
-            Shape (n_rows, n): the answer each cell counts in; zero for a cell in no answer.
+            Shape (n_rows, n): for each cell, the answer in which it counts; zero for a cell in no answer.
         Raises:
             SchemaError: the shape does not fit, or a cell is out of range.
         """
@@ -215,7 +215,7 @@ class QueryGroup:
         Args:
             answer: Number of the answer.
         Returns:
-            Group label by attribute or recode name, in the schema's order; attributes summed out are absent.
+            Group label by attribute or recode name, in the schema's order. Attributes that are summed out are absent.
         Raises:
             SchemaError: there is no such answer.
         """
@@ -229,16 +229,16 @@ class QueryGroup:
         }
 
     def labels(self) -> list[str]:
-        """One line per answer, such as "votingage=18_plus * hispanic=hispanic".
+        """One line for each answer, such as "votingage=18_plus * hispanic=hispanic".
 
-        The one answer of the query that names no factor is "total".
+        A query that names no factor has one answer, with the label "total".
         """
         named = [[f"{factor.name}={label}" for label in factor.labels] for factor in self._asked()]
         return [LABEL_JOINT.join(parts) or "total" for parts in product(*named)]
 
     @property
     def factor_names(self) -> tuple[str, ...]:
-        """Names of the attributes and recodes asked for, in the schema's order; empty for the total."""
+        """Names of the attributes and recodes in the query, in the schema's order; empty for the total."""
         return tuple(factor.name for factor in self._asked() if factor.name is not None)
 
     def answers_from_labels(
@@ -247,10 +247,10 @@ class QueryGroup:
         """Answer number of each row of labels.
 
         Args:
-            columns: Group labels by factor name, each of `n_rows` rows; the total needs none.
+            columns: Group labels by factor name, each with `n_rows` rows. The total needs none.
             n_rows: Number of rows.
         Returns:
-            Answer numbers, shape (n_rows,), -1 where a label is not one of its factor's.
+            Answer numbers, shape (n_rows,); -1 if a label is not one of its factor's labels.
         """
         answers = np.zeros(n_rows, dtype=np.int64)
         unknown = np.zeros(n_rows, dtype=np.bool_)
@@ -270,11 +270,11 @@ def _sum_groups(table: NDArray[Number], axis: int, factor: Factor) -> NDArray[Nu
     """Sum slices along one axis into the groups of a factor.
 
     Args:
-        table: Counts; along `axis` one slice per level.
+            table: Counts, with one slice for each level along `axis`.
         axis: The axis of the factor's attribute.
         factor: Groups of the levels.
     Returns:
-        The same, with one slice per group along `axis`.
+        The same counts, with one slice for each group along `axis`.
     """
     grouped = np.zeros((*table.shape[:axis], factor.size, *table.shape[axis + 1 :]), dtype=table.dtype)
     source, target = np.moveaxis(table, axis, 0), np.moveaxis(grouped, axis, 0)

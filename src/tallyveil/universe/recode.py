@@ -13,16 +13,15 @@ from tallyveil.universe.names import check_distinct, check_factor_name, check_la
 
 @dataclass(frozen=True, slots=True)
 class Recode:
-    """Levels of one attribute put into groups that do not overlap.
+    """A grouping of the levels of one attribute into groups that do not overlap.
 
-    Groups that overlap (such as "white alone or in combination" beside "black alone or in combination")
-    would let one record count in two answers and so cost more privacy loss; write each such group as a
-    recode of its own.
+    If groups overlapped (such as "white alone or in combination" and "black alone or in combination"), one record could
+    count in two answers, and the privacy loss would be larger. Write each such group as a separate recode.
 
     Attributes:
-        name: Name to use in query specs.
+        name: Name to use in query specifications.
         attribute: Name of the attribute whose levels are grouped.
-        groups: Pairs of a label and the levels it gathers. A level in no group is left out of the query.
+        groups: Pairs of a label and the levels in its group. A query leaves out a level that is in no group.
     Raises:
         SchemaError: a label or level is empty or repeated, or groups overlap.
     """
@@ -53,18 +52,18 @@ class Recode:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels of the groups; a group's code is its place here."""
+        """Labels of the groups. A group's code is its position in this tuple."""
         return tuple(label for label, _ in self.groups)
 
     def codes(self, attribute: Attribute) -> NDArray[np.int32]:
         """Group of each level.
 
         Args:
-            attribute: The attribute this recode groups.
+            attribute: The attribute whose levels this recode groups.
         Returns:
             Shape (attribute.size,), read-only: the group's code, or -1 for a level in no group.
         Raises:
-            SchemaError: the attribute is another one, or has no such level.
+            SchemaError: the attribute is another one, or it lacks a level of the recode.
         """
         if attribute.name != self.attribute:
             raise SchemaError(

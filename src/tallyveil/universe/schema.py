@@ -1,4 +1,4 @@
-"""A schema: attributes in order, their recodes and structural zeros, and the numbering of cells."""
+"""A schema: the ordered attributes, their recodes and structural zeros, and the numbering of cells."""
 
 import hashlib
 import json
@@ -19,22 +19,22 @@ from tallyveil.universe.structural_zero import StructuralZero
 from tallyveil.universe.unit import PERSON, Unit
 
 LARGEST_SIZE = 2**62
-"""Most cells a schema may have, so that cell numbers and sums of two of them fit 64 bits."""
+"""Largest number of cells in a schema, so that cell numbers and sums of two of them fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The universe of a release: every combination of levels is a cell.
+    """The universe of a release. Every combination of levels is a cell.
 
-    A cell's number is its level codes read as digits of a mixed radix, the first attribute most significant
-    (C order).
+    A cell's number is the mixed-radix number whose digits are its level codes. The first attribute is the most
+    significant (C order).
 
     Attributes:
         name: Name of the schema.
         attributes: Attributes in order.
-        recodes: Groupings that queries may name.
-        structural_zeros: Cells that always count zero.
-        unit: What one record stands for.
+        recodes: Groupings of levels that queries may name.
+        structural_zeros: Cells whose count is always zero.
+        unit: What one record represents.
     Raises:
         SchemaError: names clash, or a recode or structural zero does not fit the attributes.
     """
@@ -55,7 +55,7 @@ class Schema:
                 f"{where} has {self.size} cells, more than 2**62; drop or coarsen an attribute."
             )
         for recode in self.recodes:
-            # Checks the levels, too.
+            # This also checks the levels.
             recode.codes(self.attribute(recode.attribute, f"recode {recode.name!r}"))
         if self.structural_zeros:
             check_distinct((zero.name for zero in self.structural_zeros), "structural zero", where)
@@ -80,7 +80,7 @@ class Schema:
 
     @property
     def factor_names(self) -> tuple[str, ...]:
-        """Names that a query spec may hold: attributes, then recodes."""
+        """Names that a query specification may contain: attributes, then recodes."""
         return (*self.attribute_names, *(recode.name for recode in self.recodes))
 
     def attribute(self, name: str, where: str | None = None) -> Attribute:
@@ -88,11 +88,11 @@ class Schema:
 
         Args:
             name: Its name.
-            where: Who asks, for the message.
+            where: The part of the configuration that refers to it, for the message.
         Returns:
             The attribute.
         Raises:
-            SchemaError: there is none of that name.
+            SchemaError: there is no attribute with this name.
         """
         for attribute in self.attributes:
             if attribute.name == name:
@@ -104,11 +104,11 @@ class Schema:
         """Cell numbers of level codes.
 
         Args:
-            codes: Shape (n, k), one column per attribute.
+            codes: Shape (n, k), with one column for each attribute.
         Returns:
             Shape (n,), int64.
         Raises:
-            SchemaError: the shape does not fit, or a code is not a level's.
+            SchemaError: the shape does not fit, or a code is not the code of a level.
         """
         table = np.asarray(codes, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != len(self.attributes):
@@ -132,7 +132,7 @@ class Schema:
         Args:
             cells: Shape (n,).
         Returns:
-            Shape (n, k), int64, one column per attribute.
+            Shape (n, k), int64, with one column for each attribute.
         Raises:
             SchemaError: a cell lies outside the schema.
         """
@@ -143,7 +143,7 @@ class Schema:
         return codes
 
     def possible(self, cells: ArrayLike) -> NDArray[np.bool_]:
-        """Whether records may lie in cells.
+        """Whether records may lie in each of some cells.
 
         Args:
             cells: Shape (n,).
@@ -154,7 +154,7 @@ class Schema:
         """
         wanted = self._checked(cells)
         if wanted.size > self.size:
-            # Asking more often than there are cells: answer each cell once, then look up.
+            # There are more requests than cells, so compute the answer for each cell once and look it up.
             return self._possible(np.arange(self.size, dtype=np.int64))[wanted]
         return self._possible(wanted)
 
@@ -169,15 +169,15 @@ class Schema:
         return possible
 
     def query(self, spec: str) -> QueryGroup:
-        """Read a query spec.
+        """Read a query specification.
 
         Args:
-            spec: "total", "detailed", or names of attributes and recodes joined by "*", each attribute
-                at most once.
+            spec: "total", "detailed", or names of attributes and recodes joined by "*", with each attribute at most
+                once.
         Returns:
-            The query group, named as given.
+            The query group; its name is the specification.
         Raises:
-            SchemaError: a name is unknown, or two factors are of one attribute.
+            SchemaError: a name is unknown, or two factors belong to the same attribute.
         """
         asked = self._asked_factors(spec)
         return QueryGroup(
@@ -185,12 +185,12 @@ class Schema:
         )
 
     def cell_labels(self, cells: ArrayLike) -> list[str]:
-        """What cells count, one line each, such as "votingage=18_plus * hispanic=hispanic".
+        """The meaning of cells, one line each, such as "votingage=18_plus * hispanic=hispanic".
 
         Args:
             cells: Shape (n,).
         Returns:
-            One line per cell.
+            One line for each cell.
         Raises:
             SchemaError: a cell lies outside the schema.
         """
@@ -200,7 +200,7 @@ class Schema:
         ]
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data with the keys of a preset file; `schema_from_mapping` reads it back."""
+        """Plain data with the keys of a preset file. `schema_from_mapping` reads it."""
         return {
             "name": self.name,
             "attributes": [{"name": item.name, "levels": list(item.levels)} for item in self.attributes],
@@ -211,20 +211,20 @@ class Schema:
             "structural_zeros": [
                 {"name": item.name, "cells": _lists(item.levels)} for item in self.structural_zeros
             ],
-            # Left out where it is the usual one, so that other schemas keep their digest.
+            # The usual unit is omitted, so that schemas with it keep their digest.
             **({} if self.unit == PERSON else {"unit": self.unit.one, "units": self.unit.many}),
         }
 
     def digest(self) -> bytes:
-        """SHA-256 of the schema as JSON: equal schemas, and only they, have equal digests.
+        """SHA-256 of the schema as JSON. Equal schemas, and only they, have equal digests.
 
-        Keys keep their order, because the order of a recode's groups numbers the answers.
+        Keys keep their order, because the order of a recode's groups determines the numbers of the answers.
         """
         text = json.dumps(self.to_mapping(), ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).digest()
 
     def _asked_factors(self, spec: str) -> dict[str, Factor]:
-        """Factors a spec names, by attribute."""
+        """The factors that a specification names, by attribute."""
         if spec == "total":
             return {}
         named = (name.strip() for name in spec.split("*"))
@@ -256,7 +256,7 @@ class Schema:
         raise SchemaError(f"query {spec!r}: schema {self.name!r} has no attribute or recode {name!r}. {hint}")
 
     def _barred_levels(self, zero: StructuralZero) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Axis and, by level code, membership of each level set of a structural zero."""
+        """For each level set of a structural zero: the axis, and whether each level code is in the set."""
         where = f"structural zero {zero.name!r}"
         for name, levels in zero.levels:
             attribute = self.attribute(name, where)
@@ -273,7 +273,7 @@ class Schema:
         if wanted.ndim != 1:
             raise SchemaError(f"schema {self.name!r}: cells have shape {wanted.shape}, wanted (n,).")
         if wanted.size and (wanted.min() < 0 or wanted.max() >= self.size):
-            # The cell is not shown: it may come from a record.
+            # The message does not show the cell, because it may come from a record.
             raise SchemaError(f"schema {self.name!r}: a cell lies outside 0 to {self.size - 1}.")
         return wanted
 

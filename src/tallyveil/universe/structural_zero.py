@@ -1,4 +1,4 @@
-"""A structural zero: cells in which no record can lie, whatever the data."""
+"""A structural zero: cells in which no record can lie, whatever the data are."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from tallyveil.universe.names import check_distinct, check_name
 
 @dataclass(frozen=True, slots=True)
 class StructuralZero:
-    """A product of level sets in which every cell counts zero by definition.
+    """A product of level sets. Every cell in the product has the count zero by definition.
 
     Attributes:
         name: Name to show in messages and reports.
-        levels: Pairs of an attribute's name and some of its levels. Attributes not named may have any level.
+        levels: Pairs of an attribute's name and some of its levels. Attributes that are not named may have any level.
     Raises:
-        SchemaError: nothing is named, or a name is empty or repeated.
+        SchemaError: no attribute is named, or a name is empty or repeated.
     """
 
     name: str

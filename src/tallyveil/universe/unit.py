@@ -1,4 +1,4 @@
-"""The unit of record: what one record stands for, and so what every count counts."""
+"""The unit of record: what one record represents, and therefore what every count counts."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ MOST_CHARACTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one record stands for, in the words of every message, page and manifest.
+    """What one record represents, in the words that messages, pages and manifests use.
 
     Attributes:
         one: The singular, such as "household".
         many: The plural, such as "households".
     Raises:
-        SchemaError: a word holds something else than letters, spaces and hyphens, or is too long.
+        SchemaError: a word contains anything other than letters, spaces and hyphens, or is too long.
     """
 
     one: str
@@ -23,7 +23,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         for key, word in (("unit", self.one), ("units", self.many)):
-            # Terminals, pages and file tags show these words, so they hold letters, spaces and hyphens only.
+            # Terminals, pages and file tags show these words, so only letters, spaces and hyphens are allowed.
             plain = isinstance(word, str) and word.replace(" ", "").replace("-", "").isalpha()
             if not plain or word != word.strip() or len(word) > MOST_CHARACTERS:
                 raise SchemaError(
@@ -34,12 +34,12 @@ class Unit:
                 )
 
     def counted(self, number: int) -> str:
-        """A number of them, such as "1 household" or "1,200 households"."""
+        """A number with the unit, such as "1 household" or "1,200 households"."""
         return f"{number:,} {self.one if number == 1 else self.many}"
 
 
 PERSON = Unit("person", "people")
-"""The unit of a schema that names none."""
+"""The unit of a schema that does not name one."""
 
 
 def unit_of(one: str | None = None, many: str | None = None) -> Unit:
@@ -47,9 +47,9 @@ def unit_of(one: str | None = None, many: str | None = None) -> Unit:
 
     Args:
         one: The singular; None for a person.
-        many: The plural; without it the singular with an "s", and "people" for persons.
+        many: The plural. The default is the singular with an "s", and "people" for persons.
     Raises:
-        SchemaError: as `Unit`.
+        SchemaError: see `Unit`.
     """
     if one is None or one == PERSON.one:
         return PERSON if many is None else Unit(PERSON.one, many)

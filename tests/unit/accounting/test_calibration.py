@@ -5,7 +5,14 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, Neighbours, calibrate, compose
+from tallyveil.accounting import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Neighbours,
+    calibrate,
+    calibration,
+    compose,
+)
 from tallyveil.accounting.calibration import scaled
 from tallyveil.accounting.events import InvariantEvent, SequentialEvent
 from tallyveil.errors import BudgetError
@@ -69,3 +76,33 @@ def test_impossible_targets_are_refused(epsilon, delta):
 def test_nothing_to_calibrate_is_refused():
     with pytest.raises(BudgetError):
         calibrate(SequentialEvent(()), epsilon=1, delta="1e-9", neighbours=ADD_REMOVE)
+
+
+def test_few_guarantees_are_computed(monkeypatch):
+    """Where no lattice holds all losses each one takes a third of a second, so a search may not take twenty."""
+    calls = []
+
+    def counted(*events, neighbours):
+        calls.append(events)
+        return compose(*events, neighbours=neighbours)
+
+    monkeypatch.setattr(calibration, "compose", counted)
+    event = SequentialEvent((DiscreteGaussian(9000, multiplicity=3), DiscreteLaplace(200, multiplicity=20)))
+    found = calibrate(event, epsilon=1, delta="1e-7", neighbours=ADD_REMOVE)
+    assert found.guarantee.log_delta(1).upper <= math.log(1e-7)
+    assert len(calls) <= 10
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DiscreteLaplace(Fraction(1, 10**20)),
+        DiscreteGaussian(10**20),
+        SequentialEvent((DiscreteGaussian("0.001"), DiscreteLaplace(3))),
+    ],
+)
+def test_noise_far_from_the_target_is_found(event):
+    found = calibrate(event, epsilon=3, delta="1e-4", neighbours=ADD_REMOVE)
+    assert found.guarantee.log_delta(3).upper <= math.log(1e-4)
+    less = scaled(event, found.factor * (1 - Fraction(1, 10**6)))
+    assert compose(less, neighbours=ADD_REMOVE).log_delta(3).lower > math.log(1e-4)

@@ -134,17 +134,7 @@ def test_events_are_values() -> None:
     assert replace(event, multiplicity=1) == DiscreteGaussian(3)
     assert repr(event) == "DiscreteGaussian(variance=Fraction(3, 1), sensitivity=1, multiplicity=2)"
     with pytest.raises(FrozenInstanceError):
-        event.variance = Fraction(1)
-
-
-def test_an_adaptive_choice_is_among_equal_losses() -> None:
-    twice = SequentialEvent((DiscreteLaplace(3), DiscreteLaplace(3)))
-    AdaptiveEvent((DiscreteLaplace(3, multiplicity=2), twice))
-    for other in (DiscreteLaplace(3), DiscreteLaplace(3, 2), DiscreteGaussian(3, 1, 2), SequentialEvent(())):
-        with pytest.raises(BudgetError, match="2 different loss laws"):
-            AdaptiveEvent((twice, other))
-    with pytest.raises(BudgetError, match=r"non-private event has no finite guarantee \(a look\)"):
-        AdaptiveEvent((NonPrivateEvent("a look"),))
+        event.variance = Fraction(1)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", [AdaptiveEvent, WorstEvent])

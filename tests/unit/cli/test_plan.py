@@ -110,9 +110,9 @@ def test_exact_deviations_of_entities_before_data(plan, small_release, tmp_path)
     assert by_area["region", "age*home"]["median"] == pytest.approx(by_area["Region", "age*home"]["median"])
     # estimates of blocks are better than what was measured of them alone
     assert 0 < by_area["Block", "age*home"]["largest"] < 2**0.5
-    wards = [one for one in found["entities"] if one["area"] == "ward" and one["query"] == "total"]
-    assert [one["finest_geounits"] for one in wards] == [13, 13, 13]
-    assert all(one["standard_deviations"]["total"] > 1 for one in wards)
+    exact = [one for one in found["entities"] if one["area"] == "ward" and one["query"] == "total"]
+    assert [one["finest_geounits"] for one in exact] == [13, 13, 13]
+    assert all(one["standard_deviations"]["total"] > 1 for one in exact)
 
 
 @pytest.mark.parametrize("flags", [["--families", "ward"], ["--entities", "a.csv"], ["--queries", "total"]])

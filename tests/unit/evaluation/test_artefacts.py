@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.evaluation.artefacts import MOST_GROUPS, find_artefacts, loss_law_of
+from tallyveil.evaluation.artefacts import MOST_GROUPS, find_artefacts, queried_factors
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.presets import load_preset
@@ -70,7 +70,7 @@ def test_nothing_but_empty_geounits_can_be_counted():
 def test_only_what_the_queries_name_is_looked_at():
     """A schema without an age has no geounits of children only; nothing needs to be declared."""
     schema = load_preset("pl94-persons")
-    names = [group.name for group in loss_law_of(schema, ["total", "votingage*cenrace", "hhgq"])]
+    names = [group.name for group in queried_factors(schema, ["total", "votingage*cenrace", "hhgq"])]
     assert names == ["hhgq", "votingage", "cenrace"]
-    assert loss_law_of(schema, ["total"]) == ()
+    assert queried_factors(schema, ["total"]) == ()
     assert schema.query("cenrace").size > MOST_GROUPS

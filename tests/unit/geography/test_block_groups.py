@@ -75,7 +75,8 @@ def test_groups_are_alike_within_the_limit_and_as_few_as_can_be(seed, random_spi
             assert sizes.max() <= most
             assert len(sizes) == -(-len(members) // most)
             assert sizes.max() - sizes.min() <= 1
-        assert sum(len(set(m)) for m in by_sign.values()) == len(set(group[inside]))
+        distinct: list[int] = [len(set(m)) for m in by_sign.values()]
+        assert sum(distinct) == len(set(group[inside]))
 
 
 def test_order_of_families_does_not_matter(random_spine, random_family):

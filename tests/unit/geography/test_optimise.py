@@ -1,6 +1,7 @@
 """Steps in a row, and what is handed to later stages."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -112,7 +113,7 @@ def test_the_order_of_rows_does_not_matter():
     order = np.random.default_rng(5).permutation(spine.n_geounits(spine.finest))
     codes = pl.Series(spine.geocodes[-1])[order]
     again = spine_from_prefixes(codes, LEVELS, (1, 2, 3, 4, 5))
-    table = {"geocode": codes}
+    table: dict[str, Any] = {"geocode": codes}
     for family in families:
         column = np.full(len(order), None, dtype=object)
         for entity, code in enumerate(family.codes):

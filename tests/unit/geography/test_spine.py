@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -92,9 +93,10 @@ def test_the_digest_is_kept_from_version_to_version(spine: Spine) -> None:
 
 
 def test_the_digest_does_not_see_the_width_of_the_arrays(spine: Spine) -> None:
+    texts: Any = tuple(np.asarray(codes, dtype="U40") for codes in spine.geocodes)
     wide = Spine(
         spine.geolevels,
-        tuple(np.asarray(codes, dtype="U40") for codes in spine.geocodes),
+        texts,
         spine.child_offsets,
     )
     assert wide.digest() == spine.digest()

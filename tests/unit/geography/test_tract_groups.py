@@ -1,6 +1,7 @@
 """Tract groups against a literal transcription of Algorithm 2."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_same_groups_as_the_literal_algorithm(seed, random_family):
             rows += [(f"{c}", f"{c}{t}", block) for block in blocks]
             county.append([[block] for block in blocks] if seed % 2 else blocks)
         counties.append(county)
-    columns = dict(zip(("County", "Tract", "Block"), zip(*rows, strict=True), strict=True))
+    columns: dict[str, Any] = dict(zip(("County", "Tract", "Block"), zip(*rows, strict=True), strict=True))
     columns["US"] = ["US"] * len(rows)
     levels = ["US", "County", "Tract", "Block"]
     if seed % 2:
@@ -99,7 +100,7 @@ def test_same_groups_as_the_literal_algorithm(seed, random_family):
 
 def county(n_tracts):
     rows = [("c", f"t{t:02d}", f"t{t:02d}b{b}") for t in range(n_tracts) for b in range(2)]
-    columns = dict(zip(("County", "Tract", "Block"), zip(*rows, strict=True), strict=True))
+    columns: dict[str, Any] = dict(zip(("County", "Tract", "Block"), zip(*rows, strict=True), strict=True))
     return spine_from_columns(columns, ("County", "Tract", "Block"))
 
 

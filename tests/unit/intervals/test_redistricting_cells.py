@@ -89,10 +89,10 @@ def test_three_blocks_of_2016_cells():
         level_answers(fit, 3, questions),
         level_answers(fit, 4, questions),
     ]
-    for answers, place, block in ((found[0], 0, 0), (found[1], 0, 1), (found[2], 1, 2)):
+    for one, place, block in ((found[0], 0, 0), (found[1], 0, 1), (found[2], 1, 2)):
         own = slice(6 * block, 6 * block + 6)
-        np.testing.assert_allclose(answers.estimates[place], estimates[own], rtol=RELATIVE, atol=RELATIVE)
-        np.testing.assert_allclose(answers.variances[place], np.diag(covariance[own, own]), rtol=RELATIVE)
+        np.testing.assert_allclose(one.estimates[place], estimates[own], rtol=RELATIVE, atol=RELATIVE)
+        np.testing.assert_allclose(one.variances[place], np.diag(covariance[own, own]), rtol=RELATIVE)
     regions = [region_of(spine, np.flatnonzero(block)) for block in blocks]
     for i, one in enumerate(regions):
         for j, other in enumerate(regions):

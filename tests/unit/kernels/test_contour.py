@@ -32,7 +32,7 @@ def test_contour_sum(
     assert not isinstance(nodes, str)
     first, step, gap = round(deviations * math.sqrt(variance)), 0.2, 0.07
     tau = (deviations + 1.6) / math.sqrt(variance)
-    value, error, largest = kernels.contour_sum(
+    value, error, largest = kernels.contour_sum(  # type: ignore[call-arg]
         kind, tau, first % n_points, step, gap, n_points, *nodes.arrays,
         np.zeros((nodes.arrays[0].size, 0)), laplace.powers, np.zeros((0, 1)),
     )  # fmt: skip

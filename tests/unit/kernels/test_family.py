@@ -17,7 +17,8 @@ from tallyveil.estimation import (
 from tallyveil.estimation.active_set import polish as polish_reference
 from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.program import Point, reduced_cost, residual_persons
+from tallyveil.estimation.program import Point as ReferencePoint
+from tallyveil.estimation.program import reduced_cost, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
 from tallyveil.kernels.family.certificate import (
     reduced_costs,
@@ -25,13 +26,14 @@ from tallyveil.kernels.family.certificate import (
     squared_deviation,
     squared_deviation_reference,
 )
-from tallyveil.kernels.family.conjugate import correct
+from tallyveil.kernels.family.conjugate import Missing, correct
 from tallyveil.kernels.family.descent import (
     descend,
     new_state,
 )
-from tallyveil.kernels.family.face import list_face
+from tallyveil.kernels.family.face import Signs, list_face
 from tallyveil.kernels.family.polish import polish
+from tallyveil.kernels.family.program import Point
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import solve_pass, solve_program
 
@@ -102,7 +104,7 @@ def random_point(program, seed):
 
 
 def as_point(twin, x, cell_price, row_price):
-    return Point(x[twin.child, twin.cell], cell_price, row_price)
+    return ReferencePoint(x[twin.child, twin.cell], cell_price, row_price)
 
 
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
@@ -157,11 +159,11 @@ def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     side = np.where(rng.random(program.row_child.size) < 0.6, rng.choice([-1, 1], program.row_child.size), 0)
     compliance = 2.0**-4
     whole = bool(program.ridge.max() > 0) or seed % 2 == 1
-    ok, face = list_face(program, free, side, compliance, whole)
+    ok, face = list_face(program, Signs(free, side), compliance, whole)
     assert ok
     costs = rng.normal(size=free.shape)
     missing_rows, missing_cells = rng.normal(size=side.size), rng.normal(size=program.sums.size)
-    x, cell_price, row_price = np.zeros(free.shape), np.zeros(program.sums.size), np.zeros(side.size)
+    point = Point(np.zeros(free.shape), np.zeros(program.sums.size), np.zeros(side.size))
     own = np.flatnonzero(free[twin.child, twin.cell])
     bind = np.flatnonzero(side != 0)
     full = block_diag(*twin.hessian[twin.kind])
@@ -180,12 +182,12 @@ def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     )
     solved = np.linalg.solve(system, right)
     enough = 1e-9 * np.abs(solved).max()
-    settled = correct(program, face, costs, missing_rows, missing_cells, enough, x, cell_price, row_price)
+    settled = correct(program, face, costs, Missing(missing_rows, missing_cells), enough, point)
     assert settled or not detailed
     # a child that nothing measures has a ridge alone, 16,384 times softer than its siblings
     atol = np.abs(solved).max() * (1e-4 if (twin.ridge > 0).any() and len(twin.hessian) > 1 else 1e-6)
-    np.testing.assert_allclose(x[twin.child, twin.cell][own], solved[:n], atol=atol)
-    np.testing.assert_allclose(row_price[bind], solved[n : n + m], atol=atol)
+    np.testing.assert_allclose(point.x[twin.child, twin.cell][own], solved[:n], atol=atol)
+    np.testing.assert_allclose(point.row_price[bind], solved[n : n + m], atol=atol)
 
 
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])
@@ -194,13 +196,12 @@ def test_polish(seed, detailed, root):
     (program, _, _), (twin, _) = both(seed, detailed, root)
     start, _ = solve_interior(twin)
     expected, expected_residual = polish_reference(twin, start)
-    x = twin.spread(np.maximum(start.x, 0.0))
-    cell_price, row_price = start.cell_price.copy(), start.row_price.copy()
-    found, steps = polish(program, x, cell_price, row_price, 2.0**-3, bool(program.ridge.max() > 0), 8, 42)
+    close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
+    found, steps = polish(program, close, 2.0**-3, bool(program.ridge.max() > 0), 8, 42)
     assert max(found, expected_residual) <= 1e-7
     assert steps <= 50
-    np.testing.assert_allclose(x[twin.child, twin.cell], expected.x, atol=1e-6)
-    point = as_point(twin, x, cell_price, row_price)
+    np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)
+    point = as_point(twin, *close)
     assert residual_persons(twin, point) == pytest.approx(found, abs=1e-9)
 
 

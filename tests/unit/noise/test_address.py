@@ -46,10 +46,10 @@ def test_ranges_and_arrays_are_the_same() -> None:
 @pytest.mark.parametrize("geounits", [[-1], [1 << 36], range(-1, 1), [[1]], [1.0], 3, ["1"]])
 def test_geounits_out_of_range(geounits: object) -> None:
     with pytest.raises(GeographyError, match="geounits"):
-        checked_geounits(geounits)  # type: ignore[arg-type]
+        checked_geounits(geounits)
 
 
 @pytest.mark.parametrize("answers", [[-1], [1 << 48], np.array([2**63], dtype=np.uint64)])
 def test_answers_out_of_range(answers: object) -> None:
     with pytest.raises(SchemaError, match="answers"):
-        checked_answers(answers)  # type: ignore[arg-type]
+        checked_answers(answers)

@@ -9,7 +9,7 @@ import pytest
 from flint import arb
 
 from tallyveil.errors import BudgetError, SolverError
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, laws
 from tallyveil.noise.laws import IntegerLaw
 
 GAUSSIANS = [DiscreteGaussian(Fraction(v)) for v in ("1/10", "1/2", "51/100", "5", "68.49", "456.62")]
@@ -174,3 +174,19 @@ def test_undecidable_margin_is_an_error() -> None:
 
     with pytest.raises(SolverError, match="too close"):
         NearlyFairCoin().margin(Fraction(1, 2))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_floors_of_all_tails_are_those_of_each(law: Law) -> None:
+    floors = law.tail_floors(40, 1000)
+    assert floors == [law.tail_floor(x, 40) for x in range(1, len(floors) + 1)]
+    assert all(floor >= 1000 for floor in floors[:-1])
+    assert floors[-1] < 1000
+
+
+def test_a_floor_that_the_first_precision_leaves_open_is_decided_by_a_higher_one(monkeypatch) -> None:
+    law = DiscreteGaussian(Fraction(5))
+    wanted = law.tail_floors(40, 1000)
+    monkeypatch.setattr(laws, "certified_floor", lambda ball: None)
+    monkeypatch.setattr(IntegerLaw, "tail_floor", lambda self, x, bits: wanted[x - 1])
+    assert law.tail_floors(40, 1000) == wanted

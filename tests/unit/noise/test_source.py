@@ -254,7 +254,7 @@ def test_key_is_neither_shown_nor_pickled() -> None:
 
 
 def test_big_endian_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module.sys, "byteorder", "big")
+    monkeypatch.setattr(sys, "byteorder", "big")
     with pytest.raises(ConfigError, match="big endian"):
         NoiseSource(KEY)
 

@@ -11,7 +11,9 @@ from tallyveil.report.wording import unbroken
 READABLE = 4.5
 CSS = (resources.files("tallyveil.report") / "templates" / "style.css.j2").read_text()
 PAGES = [
-    path for path in (resources.files("tallyveil.report") / "templates").iterdir() if path.suffix == ".j2"
+    path
+    for path in (resources.files("tallyveil.report") / "templates").iterdir()
+    if path.name.endswith(".j2")
 ]
 
 

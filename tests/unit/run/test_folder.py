@@ -1,5 +1,6 @@
 """What is found under the name of the private folder is not trusted."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -196,3 +197,75 @@ def test_a_folder_of_the_private_one_replaced_while_waiting(out):
             second.write("run.json", b"{}")
             first.remove_private()
             assert second.read("run.json") == b"{}"
+
+
+def test_entries_are_read_as_what_they_are(out):
+    with RunFolder(out) as folder:
+        assert folder.read("nothing") is None
+        (folder.private / "sub").mkdir()
+        assert folder.read("sub") == b""
+        (folder.private / "link").symlink_to("/etc/hostname")
+        with pytest.raises(StoreError):
+            folder.read("link")
+
+
+def test_only_a_whole_sealed_manifest_counts(out):
+    with RunFolder(out) as folder:
+        assert folder.sealed() is None
+        with pytest.raises(ValueError, match="no sealed manifest"):
+            folder.finish()
+        folder.seal(b"{}")
+        assert folder.sealed() == b"{}"
+        (sealed,) = folder.private.glob("sealed-*")
+        sealed.write_bytes(b"{")  # cut short
+        assert folder.sealed() is None
+        folder.seal(b"{ }")
+        assert folder.sealed() == b"{ }"
+        assert len(list(folder.private.glob("sealed-*"))) == 1
+        folder.unseal()
+        assert folder.sealed() is None
+
+
+@pytest.mark.parametrize("step", ["rename", "unlink"])
+def test_a_disk_that_fails_at_the_end_is_told(out, monkeypatch, step):
+    def fails(*_, **__):
+        raise OSError(errno.EIO, "input/output error")
+
+    with RunFolder(out) as folder:
+        folder.write("run.json", b"{}")
+        folder.seal(b"{}")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, fails)
+            with pytest.raises(StoreError):
+                folder.finish()
+        assert not (out / "manifest.json").exists()
+        folder.finish()
+    assert (out / "manifest.json").read_bytes() == b"{}"
+    assert not (out / "private").exists()
+
+
+def test_a_second_process_is_told_that_the_folder_is_taken(out):
+    with RunFolder(out), pytest.raises(StoreError) as caught, RunFolder(out):
+        pass
+    assert caught.value.code == "folder-locked"
+
+
+def test_an_abandoned_folder_is_gone_unless_something_is_in_it(out):
+    with RunFolder(out) as folder:
+        folder.write("run.json", b"{}")
+        folder.abandon()
+    assert not out.exists()
+    with RunFolder(out) as folder:
+        (out / "plan.json").write_text("{}")
+        folder.abandon()
+    assert [path.name for path in out.iterdir()] == ["plan.json"]
+
+
+def test_a_folder_that_others_may_not_open_cannot_be_looked_into(out, monkeypatch):
+    def closed(self):
+        raise PermissionError(errno.EACCES, "permission denied", str(self))
+
+    out.mkdir()
+    monkeypatch.setattr(Path, "iterdir", closed)
+    with pytest.raises(StoreError):
+        folder_state(out)

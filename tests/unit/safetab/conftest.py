@@ -129,7 +129,7 @@ def write_params(folder: Path, **changes: Any) -> Path:
 
 def block_rows() -> list[tuple[str, ...]]:
     """Blocks: state 01 with two counties, DC (one county, one place), Puerto Rico; an area across 01 and 11."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for state, county in (("01", "001"), ("01", "003"), ("11", "001"), ("72", "001"), ("72", "003")):
         for tract in ("000100", "000200"):
             for block in ("1000", "1001", "1002"):
@@ -268,7 +268,7 @@ def production(shared_data: Path) -> Path:
     return shared_data / "safetab" / "safetab_p_NMFv7-2020"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy() -> Any:
     """The functions of this file, for tests."""
     import types

@@ -9,11 +9,13 @@ from tallyveil.safetab.consistent import CONSISTENT, CONSISTENT_VARIANCE, consis
 from tallyveil.safetab.iterations import read_iterations
 
 
-@pytest.fixture(params=[8, 200])
-def t1(request, tmp_path, toy, params):
-    data = toy.write_data(tmp_path / "d", toy.person_rows(request.param))
-    run_safetab(params, data, tmp_path / "out", test_key=insecure_key("consistent"), coterminous_once=False)
-    return pl.read_parquet(tmp_path / "out" / "t1-us.parquet")
+@pytest.fixture(scope="module", params=[8, 200])
+def t1(request, tmp_path_factory, toy):
+    folder = tmp_path_factory.mktemp("consistent")
+    params = toy.write_params(folder / "p")
+    data = toy.write_data(folder / "d", toy.person_rows(request.param))
+    run_safetab(params, data, folder / "out", test_key=insecure_key("consistent"), coterminous_once=False)
+    return pl.read_parquet(folder / "out" / "t1-us.parquet")
 
 
 def test_the_nation_is_the_sum_of_its_states(t1):

@@ -74,8 +74,11 @@ def test_margins_of_sums_and_pairs_cover_95_percent_and_no_less_would(name):
         estimator = estimator_of(n, stage_1, stage_2, None, None)
         for parts in {1, n // 2 or 1, n}:
             assert 0.95 <= combined_coverage(estimator, parts) < 0.956
-    draws = sum(rng.choice(2 * x.reach + 1, 200_000, p=x.probabilities / x.probabilities.sum()) - x.reach
-                for x in [noise_sum(stage_2, 1)] * 3)  # fmt: skip
+    one = noise_sum(stage_2, 1)
+    probabilities = one.probabilities / one.probabilities.sum()
+    draws = np.sum(
+        [rng.choice(2 * one.reach + 1, 200_000, p=probabilities) - one.reach for _ in range(3)], axis=0
+    )
     assert np.mean(np.abs(draws) <= m) >= 0.948
     assert np.mean(np.abs(draws) <= m - 1) < 0.952
 

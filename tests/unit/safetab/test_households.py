@@ -3,6 +3,7 @@
 import json
 import shutil
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ SUB_STATE_TOP = 149970
 
 
 def production_values(toy):
-    values = {
+    values: dict[str, Any] = {
         "max_race_codes": 8,
         "thresholds_h_t3": {},
         "thresholds_h_t4": {},

@@ -13,6 +13,8 @@ from tallyveil.studies.safetab.losses import losses
 from tallyveil.studies.safetab.margins import budgets_for_margins, exact_budgets
 from tallyveil.studies.safetab.parameters import LEVELS, paper_event, printed_totals
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def table_2():

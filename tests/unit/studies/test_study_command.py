@@ -15,7 +15,7 @@ def study(monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out + captured.err
+        return int(ended.value.code or 0), captured.out + captured.err
 
     return run
 

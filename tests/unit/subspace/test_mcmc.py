@@ -158,7 +158,7 @@ def test_columns_span_the_lattice(system):
     assert np.array_equal(lattice.basis @ whole, dense)
     from flint import fmpz_mat
 
-    form = fmpz_mat(*whole.shape, [int(v) for v in whole.ravel()]).snf()
+    form = fmpz_mat(whole.shape[0], whole.shape[1], [int(v) for v in whole.ravel()]).snf()
     assert all(int(form[i, i]) in (1, -1) for i in range(lattice.dimension))
     assert columns.dimension == lattice.dimension
     assert np.array_equal(columns.squares(), (dense**2).sum(axis=0))

@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_nearest_tables_of_sums_and_of_margins() -> None:
     cube = np.zeros((12, 2, 2, 2), dtype=np.int64)  # all two-way margins of 2 x 2 x 2: one move of size 8
     for number, axis in enumerate(range(3)):
         for i, j in itertools.product(range(2), repeat=2):
-            place: list[object] = [slice(None)] * 3
+            place: list[Any] = [slice(None)] * 3
             place[(axis + 1) % 3], place[(axis + 2) % 3] = i, j
             cube[(4 * number + 2 * i + j, *place)] = 1
     found = nearest_tables(lattice_of(ConstraintSystem.from_matrix(cube.reshape(12, 8))), L1, BOUNDED)

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
 from tallyveil.accounting.losses.moments import WIDE_VARIANCE
+from tallyveil.arrays import Complexes, Floats, Integers
 from tallyveil.errors import SolverError
 
 UNIT = 2.0**-53
@@ -34,10 +34,6 @@ NEGLIGIBLE = 60.0
 
 MAX_ATOMS = 1 << 22
 _MAX_DIRECT = 1 << 21  # atoms times frequencies that are summed directly, most accurately
-
-Reals = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class Atoms:
     """
 
     start: int
-    weights: Reals
+    weights: Floats
     error: float
 
 
@@ -117,7 +113,7 @@ def _check_atoms(factor: LossFactor, count: int) -> None:
         )
 
 
-def _normalised(start: int, exponents: Reals, left_out: float) -> Atoms:
+def _normalised(start: int, exponents: Floats, left_out: float) -> Atoms:
     exponents = exponents - exponents.max()
     kept = exponents > -700  # the rest is below exp(-650) of the whole, however many
     exponents = np.where(kept, exponents, -700.0)
@@ -130,12 +126,12 @@ def _normalised(start: int, exponents: Reals, left_out: float) -> Atoms:
     return Atoms(start, weights / total, 2.01 * (relative + left_out) + 64 * UNIT)
 
 
-def wide_exponents(factor: GaussianLoss, phases: Reals) -> Reals:
+def wide_exponents(factor: GaussianLoss, phases: Floats) -> Floats:
     """n v theta^2 / 2 for theta in [-pi, pi]: minus the logarithm of |F^n| but for what `wide_power` adds."""
     return (factor.multiplicity * float(factor.variance) / 2) * phases * phases
 
 
-def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Reals) -> tuple[Complexes, Reals]:
+def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Complexes, Floats]:
     """F^n of a wide Gaussian factor, counted from its origin n times, and a bound on its absolute error.
 
     Args:
@@ -168,7 +164,7 @@ def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Reals) -> tuple[Com
 
 def listed_power(
     law: Atoms, multiplicity: int, weight: int, length: int, frequencies: Integers
-) -> tuple[Complexes, Reals]:
+) -> tuple[Complexes, Floats]:
     """F^n of a listed law, counted from its start n times, and a bound on its absolute error.
 
     Args:
@@ -194,13 +190,13 @@ def listed_power(
     return _powered(values, np.abs(values), np.full(values.size, error), multiplicity)
 
 
-def centred(products: Integers, length: int) -> Reals:
+def centred(products: Integers, length: int) -> Floats:
     """Products modulo the length, in [-length / 2, length / 2), as floats: exact."""
     reduced = products % length
     return np.where(2 * reduced >= length, reduced - length, reduced).astype(np.float64)
 
 
-def _powered(values: Complexes, size: Reals, off: Reals, n: int) -> tuple[Complexes, Reals]:
+def _powered(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
     """values^n and a bound on its error, when `values` are off by `off` and `size` are their moduli."""
     powered, worst, least = _power(values, n), _real_power(size + off, n), _real_power(size, n)
     slack = 8 * (n + 2) * UNIT
@@ -220,8 +216,8 @@ def _power(values: Complexes, n: int) -> Complexes:
         values = values * values
 
 
-def _real_power(values: Reals, n: int) -> Reals:
-    result: Reals = np.ones_like(values)
+def _real_power(values: Floats, n: int) -> Floats:
+    result: Floats = np.ones_like(values)
     while n:
         if n & 1:
             result = result * values

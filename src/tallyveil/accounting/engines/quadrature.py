@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.quadrature_nodes import (
@@ -33,6 +32,7 @@ from tallyveil.accounting.losses.factors import (
 )
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest, log_sum
 from tallyveil.accounting.losses.points import LossPoints
+from tallyveil.arrays import Floats
 from tallyveil.kernels.contour import DELTA, FIRST, SECOND, UNIT, contour_sum, saddle, tilted_laplace
 
 MAX_SCAN: Final = 1 << 27
@@ -45,7 +45,6 @@ _LEAST: Final = Fraction(1, 10**6)
 _MOST: Final = Fraction(10**15)
 _FARTHEST: Final = 1 << 52  # whole numbers are exact floats up to here
 
-Floats = npt.NDArray[np.float64]
 
 _contour_sum: Callable[..., tuple[float, float, float]] = contour_sum
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.contour import UNIT, log_magnitudes
 
 MAX_NODES: Final = 4096
@@ -17,9 +18,6 @@ MAX_NODES: Final = 4096
 _NEGLIGIBLE: Final = -46.0  # logarithm; with it everything left out is below 1e-18 of the sum
 _NEGLIGIBLE_IMAGE: Final = -42.0
 _IMAGES: Final = (-1, 1, -2, 2, -3, 3)
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
 from tallyveil.accounting.bounds import Bounds
@@ -41,6 +40,7 @@ from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
 
 GRID_LENGTH = 1 << 21
@@ -50,12 +50,12 @@ _CACHED = 2
 _MOST_GROWTH = 600.0
 """Of the tilt over one step of the grid, as a logarithm: beyond it the weights leave the range of floats."""
 
+_UNDERFLOW = 750.0
+"""Minus the logarithm of a float's least size, and a little more: what is damped further is 0 in floats."""
+
 _WINDOW = 34.0  # minus the logarithm of the mass left outside on either side: 1.7e-15
 _OUTSIDE = 4 * math.exp(-_WINDOW)
 _COARSENESS = 1.0  # of the tilts: each law is dear, and half a standard deviation off costs nothing
-
-Reals = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ class RoundedLaw:
         error: Bound on the sum of the weights' errors that lie anywhere.
         entry_error: Bound on every weight's further error.
         excess: At each point z, bound on what rounding adds to delta when z is the last point not above
-            epsilon, tilted as the weights are.
+            epsilon, tilted as the weights are; infinite where s < 0, at which delta is not computed.
         shift: Bound on how far positions were displaced by their own rounding.
     """
 
     tilt: Fraction
     step: Fraction
     origin: Fraction
-    weights: Reals
+    weights: Floats
     error: float
     entry_error: float
-    excess: Reals
+    excess: Floats
     shift: Fraction
 
 
@@ -159,12 +159,17 @@ class RoundedFFT:
         total, error = _summed(law, begin, np.exp(-s * distance), s * distance)
         return log_of(scale, total, error)
 
-    def _above(self, law: RoundedLaw, epsilon: Fraction, tilt: Fraction) -> tuple[int, float, Reals, Bounds]:
+    def _above(self, law: RoundedLaw, epsilon: Fraction, tilt: Fraction) -> tuple[int, float, Floats, Bounds]:
         """First index above epsilon, its gap, distances from it on, and ln of exp(K(s) - tilt * its loss)."""
         index = (epsilon - law.origin) // law.step + 1
         point = law.origin + index * law.step
         begin = min(max(index, 0), law.weights.size)
-        distance = float(law.step) * np.arange(begin - index, law.weights.size - index, dtype=np.float64)
+        damping = float(tilt * law.step)  # above 0, or the weights are summed as they are
+        reach = (
+            math.ceil(_UNDERFLOW / damping) if damping > _UNDERFLOW / law.weights.size else law.weights.size
+        )
+        end = max(begin, min(index + reach + 1, law.weights.size))
+        distance = float(law.step) * np.arange(begin - index, end - index, dtype=np.float64)
         scale = certified_log_moment(self.factors, law.tilt, tilt * point)
         return begin, float(point - epsilon), distance, scale
 
@@ -192,7 +197,7 @@ def rounded_law(factors: tuple[LossFactor, ...], groups: tuple[TiltedFFT, ...], 
         shift += 4 * UNIT * law.weights.size * ratio * float(step)
         sums = sums.joined(_placed(law, ratio, float(step), turned))
     weights = fft.irfft(sums.divided, GRID_LENGTH, workers=1)
-    excess = fft.irfft(sums.bounding, GRID_LENGTH, workers=1)
+    excess = fft.irfft(sums.bounding, GRID_LENGTH, workers=1) if tilt >= 0 else np.full(GRID_LENGTH, math.inf)
     first = math.floor((Fraction(low) - origin) / step) - margin
     # Every transform of masses weighted by w <= g / 4 and summed over at most G points is at most G g / 4, and
     # its error is in proportion; there are G of them, each through G products.
@@ -242,8 +247,8 @@ class _Sums:
 
     divided: Complexes
     bounding: Complexes
-    size: Reals
-    off: Reals
+    size: Floats
+    off: Floats
     error: float
     mass: float
 
@@ -287,25 +292,28 @@ def _placed(law: TiltedLaw, ratio: float, step: float, after: int) -> _Placed:
     down = law.weights * np.exp(-tilt * part * step)
     raised = law.weights * share * np.exp(tilt * (1 - part) * step)
 
-    def on_grid(masses: Reals) -> Reals:
+    def on_grid(masses: Floats) -> Floats:
         return np.bincount(places, weights=masses, minlength=GRID_LENGTH).astype(np.float64, copy=False)
 
+    growth = math.exp(abs(tilt) * step)
+    lost = law.weights.size * law.entry_error + 4 * law.outside + UNIT * (200 + 2 / min(ratio, 1.0))
+    divided = fft.rfft(on_grid(down * (1 - share)) + np.roll(on_grid(raised), 1), workers=1)
+    if tilt < 0 or not part.any():  # what dividing adds is not asked for, or every atom lies on the grid
+        return _Placed(divided, divided, np.zeros_like(divided), growth * lost)
     weighted = on_grid(down * share * -np.expm1(-(1 - part) * step))
     summed = weighted.copy()
     for turn in range(1, after + 1):
         summed += np.roll(weighted, turn)
-    growth = math.exp(abs(tilt) * step)
-    lost = law.weights.size * law.entry_error + 4 * law.outside + UNIT * (200 + 2 / min(ratio, 1.0))
     return _Placed(
-        divided=fft.rfft(on_grid(down * (1 - share)) + np.roll(on_grid(raised), 1), workers=1),
+        divided=divided,
         below=fft.rfft(on_grid(down), workers=1),
         weighted=fft.rfft(summed, workers=1),
         error=growth * lost,
     )
 
 
-def _summed(law: RoundedLaw, begin: int, values: Reals, exponents: Reals) -> tuple[float, float]:
-    terms = law.weights[begin:] * values
+def _summed(law: RoundedLaw, begin: int, values: Floats, exponents: Floats) -> tuple[float, float]:
+    terms = law.weights[begin : begin + values.size] * values
     rounding = UNIT * float((np.abs(terms) * (4 * exponents + 80)).sum())
     greatest = float(values.max(initial=0.0))
     error = law.entry_error * float(values.sum()) + law.error * greatest + 4 * _OUTSIDE + rounding

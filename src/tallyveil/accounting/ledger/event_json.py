@@ -14,6 +14,7 @@ from tallyveil.accounting.events import (
     SequentialEvent,
     WorstEvent,
 )
+from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
@@ -25,8 +26,8 @@ def event_from_mapping(mapping: Mapping[str, Any]) -> PrivacyEvent:
     """The event a JSON form stands for; the inverse of `to_mapping`.
 
     Raises:
-        BudgetError: an unknown kind, a key missing or unknown, a value of the wrong form, or events nested
-            more than a hundred deep.
+        BudgetError: an unknown kind, a key missing or unknown, a value of the wrong form, adaptive branches
+            with different loss laws, or events nested more than a hundred deep.
     """
     return _read(mapping, 1)
 
@@ -86,7 +87,9 @@ def _read_parallel(keys: Mapping[str, Any], depth: int) -> ParallelEvent:
 
 def _read_adaptive(keys: Mapping[str, Any], depth: int) -> AdaptiveEvent:
     _check_keys(keys, {"branches"})
-    return AdaptiveEvent(_events(keys, "branches", depth))
+    event = AdaptiveEvent(_events(keys, "branches", depth))
+    branches_of_one_law(event)
+    return event
 
 
 def _read_worst(keys: Mapping[str, Any], depth: int) -> WorstEvent:

@@ -84,6 +84,23 @@ def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[tuple[
     return _laws(event, neighbours.answers_moved, outermost=True)
 
 
+def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
+    """The branches of an adaptive event, which are first checked to have the same loss law.
+
+    Whatever computes a number from an adaptive event, or reads or writes one, takes the branches from here.
+
+    Raises:
+        BudgetError: branches with different loss laws (use `WorstEvent`), or a non-private one.
+    """
+    laws = {loss_law_of(branch) for branch in event.branches}
+    if len(laws) > 1:
+        raise BudgetError(
+            f"the {len(event.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; the "
+            "choice among them is free only where all are the same. Use WorstEvent, or equal noise."
+        )
+    return event.branches
+
+
 def invariants_of(event: PrivacyEvent) -> tuple[str, ...]:
     """Statements of all invariants in an event, each once, in order."""
     return tuple(dict.fromkeys(_statements(event)))
@@ -136,8 +153,8 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
             lossy = [part for part in events if _loses(part)]
             alone = outermost and len(lossy) == 1
             return _product([_laws(part, answers_moved, outermost=alone) for part in lossy])
-        case AdaptiveEvent(branches):  # their laws are equal
-            return _laws(branches[0], answers_moved, outermost=False)
+        case AdaptiveEvent():
+            return _laws(branches_of_one_law(event)[0], answers_moved, outermost=False)
         case WorstEvent(branches, chosen):
             laws = _undominated(
                 law for branch in branches for law in _laws(branch, answers_moved, outermost=outermost)

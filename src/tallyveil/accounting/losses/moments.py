@@ -12,19 +12,17 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.tails import float_bounds
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.arrays import Floats
 from tallyveil.noise.balls import between_zero_and, precision, rational
 
 WIDE_VARIANCE = 2
 """Variance from which the theta quotient is taken as 1 within its bound: 5 exp(-2 pi^2 2) < 4e-17."""
 
 _BITS = 192
-
-Reals = NDArray[np.float64]
 
 
 def certified_log_moment(factors: tuple[LossFactor, ...], tilt: Fraction, less: Fraction) -> Bounds:
@@ -73,7 +71,7 @@ def moments(factor: LossFactor, tilt: float) -> tuple[float, float]:
     return offset + step * mean, step * step * float((x - mean) ** 2 @ weights)
 
 
-def _narrow_gaussian(factor: GaussianLoss, tilt: float) -> tuple[Reals, Reals]:
+def _narrow_gaussian(factor: GaussianLoss, tilt: float) -> tuple[Floats, Floats]:
     v, centre = float(factor.variance), tilt * factor.sensitivity
     reach = math.ceil(math.sqrt(90 * v)) + 1
     x = np.arange(-reach, reach + 1, dtype=np.float64)
@@ -82,7 +80,7 @@ def _narrow_gaussian(factor: GaussianLoss, tilt: float) -> tuple[Reals, Reals]:
     return x, weights / weights.sum()
 
 
-def _laplace_atoms(rate: float, k: int, tilt: float) -> tuple[Reals, Reals]:
+def _laplace_atoms(rate: float, k: int, tilt: float) -> tuple[Floats, Floats]:
     bent = -(1 + 2 * tilt) * rate
     # Only a guess is wanted: of very many atoms, the ends and a sample of what lies between.
     j = np.unique(np.linspace(0, k, min(k, 4096) + 1).round())

@@ -1,1 +1,1 @@
-"""Budgets on a spine: exact variances of areas, and spines that make them small."""
+"""Budgets on a spine: exact variances of areas, and the search for spines that make these variances small."""

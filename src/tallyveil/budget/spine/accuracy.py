@@ -1,4 +1,4 @@
-"""How exact a spine makes the answers of areas: its own geounits, entities, and the geounits of another spine."""
+"""How accurately a spine answers a query for areas: its own geounits, entities, and the geounits of another spine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,16 @@ Kind = Literal["geolevel", "entities"]
 
 @dataclass(frozen=True, slots=True)
 class AreaAccuracy:
-    """Standard deviations of an answer, over all areas of a kind, in counts.
+    """Standard deviations of one answer over all areas of a kind, in counts.
 
     Attributes:
-        name: Geolevel, or family of entities.
-        kind: Which of the two.
+        name: The geolevel, or the family of entities.
+        kind: Whether the areas are a geolevel or entities.
         areas: Number of areas.
-        mean, median, q90, greatest: Of their standard deviations.
+        mean: Mean of their standard deviations.
+        median: Median of their standard deviations.
+        q90: Their 90th percentile.
+        greatest: The largest of them.
     """
 
     name: str
@@ -44,17 +47,17 @@ def measured_variances(
     shares: GeounitShares | None = None,
     exact: Sequence[str] = (),
 ) -> SpineVariances:
-    """Variances of an answer on a spine under a strategy, having checked that it can be afforded.
+    """Variances of an answer on a spine under a strategy, after a check that the strategy can pay for the shares.
 
     Args:
         spine: The spine.
         strategy: What is measured.
-        summed: Answers summed, as in `precision_of`.
-        shares: Share of every geounit; the strategy's geolevel shares where none are given.
+        summed: For each query group, the number of answers to sum, as in `precision_of`.
+        shares: Share of every geounit. None gives every geounit the share of its geolevel.
         exact: Geolevels at which the answer is published exactly.
 
     Raises:
-        BudgetError: the spine overspends, or shares or precisions do not fit.
+        BudgetError: the shares cost more than the strategy's total, or shares or precisions do not fit the spine.
     """
     if shares is not None:
         require_affordable(spine, shares, strategy)
@@ -71,10 +74,10 @@ def geolevel_accuracies(found: SpineVariances) -> tuple[AreaAccuracy, ...]:
 def family_accuracies(
     found: SpineVariances, families: Sequence[EntityFamily], kind: Kind = "entities"
 ) -> tuple[AreaAccuracy, ...]:
-    """Accuracy of every family's entities; families without any are left out.
+    """Accuracy of every family's entities. Families without entities are left out.
 
     Raises:
-        GeographyError: a family of another spine.
+        GeographyError: a family belongs to another spine.
     """
     return tuple(
         _accuracy(family.name, kind, entity_variances(found, family))

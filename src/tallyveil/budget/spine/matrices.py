@@ -1,29 +1,29 @@
-"""The spine and the strategy as matrices that are never built: A, B and S of the paper, with their products.
+"""The spine and the strategy as linear maps: the matrices A, B and S of Cumings-Menon et al. 2023.
 
-B is A of the spine a release is published on. `dense()` builds a matrix, for small spines and for tests.
+The matrices are never built; each class computes products with its matrix. B is the matrix A of the spine on which a
+release is published. `dense()` builds the matrix itself, for small spines and for tests.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Numbers
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
 from tallyveil.geography.shares import distinct_pairs
 from tallyveil.universe import QueryGroup
 
-Numbers = NDArray[Any]
 MOST_ENTRIES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SpineMatrix:
-    """A: one row for every geounit, coarsest geolevel first, one column for every finest geounit; 1 where it lies in.
+    """A: rows are all geounits, coarsest geolevel first; columns are the finest geounits; 1 if the row contains it.
 
     Attributes:
         spine: The spine.
@@ -40,15 +40,15 @@ class SpineMatrix:
         return n_rows, spine.n_geounits(spine.finest)
 
     def rows(self, level: int) -> slice:
-        """Rows of a geolevel's geounits."""
+        """The rows of one geolevel's geounits."""
         start = sum(self.spine.n_geounits(upper) for upper in range(level))
         return slice(start, start + self.spine.n_geounits(level))
 
     def apply(self, counts: Numbers) -> Numbers:
-        """Counts of all geounits from those of the finest, whose rows come first; any type of number.
+        """A x: counts of all geounits from the counts of the finest ones, whose axis is the first; any number type.
 
         Raises:
-            BudgetError: there is not one row for each finest geounit.
+            BudgetError: the number of rows is not the number of finest geounits.
         """
         _check_rows(counts, self.shape[1], "finest geounits")
         parts = [counts]
@@ -57,10 +57,10 @@ class SpineMatrix:
         return np.concatenate(parts, axis=0)
 
     def adjoint(self, values: Numbers) -> Numbers:
-        """For every finest geounit, the sum over all geounits it lies in.
+        """A' y: for every finest geounit, the sum over all geounits that contain it.
 
         Raises:
-            BudgetError: there is not one row for each geounit.
+            BudgetError: the number of rows is not the number of geounits.
         """
         _check_rows(values, self.shape[0], "geounits")
         found = values[self.rows(0)]
@@ -80,11 +80,11 @@ class SpineMatrix:
 
 @dataclass(frozen=True, slots=True)
 class StrategyMatrix:
-    """S: every measured answer of every geounit as a weighted sum of cells, each row scaled to noise of one unit.
+    """S: every measured answer of every geounit as a weighted sum of cells, each row scaled to noise of size one.
 
-    A row is geounit u's row of A in a Kronecker product with a row of a query group's matrix, times the root of
-    its rho share (Gaussian) or its epsilon share, over the answers a neighbour moves. Geounits with share 0 have
-    rows of 0. Rows are by geolevel, query group, geounit, answer; columns by finest geounit, then cell.
+    A row is the Kronecker product of geounit u's row of A and one row of a query group's matrix, divided by the
+    size of the noise: sigma for Gaussian noise, the scale for Laplace noise. Geounits with share 0 have rows of zeros.
+    Rows are ordered by geolevel, query group, geounit, answer. Columns are ordered by finest geounit, then cell.
 
     Attributes:
         spine: The spine.
@@ -100,7 +100,7 @@ class StrategyMatrix:
     shares: GeounitShares
 
     def scales(self, level: int, query: str) -> NDArray[np.float64]:
-        """What each geounit's rows of a query group are multiplied by: 1 over the noise's sigma, or scale."""
+        """Factor on each geounit's rows of a query group: 1 / sigma (Gaussian) or 1 / scale (Laplace)."""
         strategy = self.strategy
         share = dict(dict(strategy.query_shares)[self.spine.geolevels[level]])[query]
         moved = strategy.neighbours.answers_moved
@@ -119,7 +119,7 @@ class StrategyMatrix:
         )
 
     def apply(self, histogram: NDArray[np.float64]) -> NDArray[np.float64]:
-        """S x.
+        """S x, every measured answer without noise.
 
         Args:
             histogram: Shape (n_finest, n_cells).
@@ -168,10 +168,10 @@ class StrategyMatrix:
 
 
 def greatest_column_sum(spine: Spine, shares: GeounitShares) -> Fraction:
-    """The greatest sum of shares along a path from a root to a finest geounit, exactly.
+    """The largest sum of shares along a path from a root to a finest geounit, exactly.
 
-    It is the greatest column sum of diag(shares) A, and what a strategy on this spine costs as a part of its total:
-    within a geounit the shares of query groups sum to 1, and a cell counts in at most one answer of each.
+    This is the largest column sum of diag(shares) A. It is also the fraction of the total that a strategy on this spine
+    costs: within a geounit the shares of query groups sum to 1, and a cell counts in at most one answer of each group.
     """
     return _greatest_path(spine, shares)[0]
 
@@ -182,15 +182,15 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
     Args:
         spine: The spine.
         shares: Share of every geounit.
-        strategy: The strategy, to be asked for queries at every geolevel where a share is above 0.
+        strategy: If given, it must measure queries at every geolevel where some share is above 0.
     Returns:
-        What it costs, as a part of the total: at most 1.
+        The cost as a fraction of the total: at most 1.
 
     Raises:
-        BudgetError: shares of another spine, a path whose shares sum to more than 1, or a share where nothing
-            is measured.
+        BudgetError: the shares belong to another spine, a path's shares sum to more than 1, or a share is given where
+            nothing is measured.
 
-    Privacy: the condition of Theorems 1 and 3, checked in exact fractions.
+    Privacy: this is the condition of Theorems 1 and 3, checked in exact fractions.
     Source: Cumings-Menon et al. 2023, Theorems 1 and 3.
     """
     for level, name in enumerate(spine.geolevels):
@@ -211,7 +211,7 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
 
 
 def strategy_shares(spine: Spine, strategy: Strategy) -> GeounitShares:
-    """The strategy's geolevel shares for every geounit of a spine with the same geolevels.
+    """The strategy's geolevel shares, for every geounit of a spine with the same geolevels.
 
     Raises:
         BudgetError: the geolevels differ.

@@ -1,4 +1,4 @@
-"""How a release measures totals, on the spine that its steps made and on the spine of its geography."""
+"""How a release measures totals, on the spine made by its steps and on the spine of its geography."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine
 
 AS_GOOD_AS_EXACT = 1e9
-"""A total below the roots that is published exactly gets this many times the greatest precision of a measurement."""
+"""Below the roots, an exactly published total gets this many times the largest precision of a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class TotalMeasures:
-    """How totals are measured.
+    """The measurements that inform about totals.
 
     Attributes:
-        strategy: What is measured, with the geolevels of the spine that steps made.
+        strategy: What is measured. Its geolevels are those of the spine made by the steps.
         summed: For every measured query group, how many answers sum to the total (`totals_summed`).
         exact: Geolevels whose totals are published exactly.
     """
@@ -36,13 +36,13 @@ class TotalMeasures:
         return any(self.summed.values())
 
     def by_geolevel(self, geolevels: Sequence[str]) -> dict[str, float]:
-        """Precision of the measurement of a total at each geolevel, root first, for `group_by_variance`.
+        """Precision of a total's measurement at each geolevel, root first, as `group_by_variance` takes it.
 
-        The search needs finite numbers below the roots. So a total that is published exactly gets a precision far above
-        any other.
+        The search needs finite numbers below the roots. An exactly published total there gets a precision far above
+        all others.
 
         Raises:
-            BudgetError: no measured query tells a total.
+            BudgetError: no measured query determines a total.
         """
         own = dict(self.strategy.geolevel_shares)
         found = {
@@ -67,8 +67,8 @@ class TotalMeasures:
     def on_geography(self, original: Spine) -> SpineVariances:
         """Variances of totals on the spine of the geography table, with the same budget.
 
-        Geolevels that both spines have keep their shares, scaled so that they sum to one: what the steps give to
-        geolevels of their own goes to all others in proportion.
+        Geolevels of both spines keep their shares, scaled to sum to one. So the shares of geolevels that only the steps
+        make are distributed over the others in proportion.
         """
         kept = [(name, share) for name, share in self.strategy.geolevel_shares if name in original.geolevels]
         whole = sum((share for _, share in kept), Fraction(0))

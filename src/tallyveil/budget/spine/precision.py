@@ -1,4 +1,4 @@
-"""Precision with which a strategy measures one answer, such as the total, of every geounit."""
+"""Precision with which a strategy measures one answer, such as the total, in every geounit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -15,13 +15,13 @@ MOST_CELLS = 20_000_000
 
 
 def answers_summed(schema: Schema, query: QueryGroup, target: QueryGroup, answer: int = 0) -> int:
-    """How many answers of a measured query group sum to an answer; 0 where none do.
+    """Number of answers of a measured query group that sum to a wanted answer; 0 if no set of them does.
 
     Args:
         schema: Schema of both.
         query: Measured query group.
-        target: Query group that is asked for; the total has one answer.
-        answer: Which of its answers.
+        target: Query group of the wanted answer. The total has one answer.
+        answer: Index of the wanted answer in that group.
 
     Raises:
         BudgetError: the schema has more than 20 million cells.
@@ -35,32 +35,36 @@ def answers_summed(schema: Schema, query: QueryGroup, target: QueryGroup, answer
     wanted = target.answers_of(cells) == answer
     measured = query.answers_of(cells)
     if bool(np.any(measured[wanted] < 0)):
-        return 0  # some of what is asked for is not measured
+        return 0  # some wanted cells are not measured
     used = np.unique(measured[wanted])
-    # The answers used must hold nothing else.
+    # The answers used must contain no other cells.
     return 0 if bool(np.any(np.isin(measured[~wanted], used))) else len(used)
 
 
 def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Mapping[str, int]) -> Fraction:
-    """Precision (1 / variance) with which a geounit's answer is known from its own measurements.
+    """Precision (1 / variance) with which a geounit's own measurements determine its answer.
 
-    The sum over the geolevel's query groups of 1 / (answers summed x variance of each). That is the precision
-    of the best linear unbiased estimate which uses, of each query group, the sum of answers alone. Where the
-    answer is the total, and in every query group each answer sums as many cells as the others (products of
-    whole attributes and of attributes summed out), no estimate from all answers together is better, on one geounit
-    or on a whole spine: the histogram of ones is then an eigenvector of every geolevel's W'W, so the total is
-    estimated apart from everything else. With recodes into unequal groups, all answers together can do a little better.
+    Each query group gives one estimate of the answer: the sum of some of its measured answers. The result is the sum
+    over query groups of 1 / (answers summed x variance of each). That is the precision of the best linear unbiased
+    combination of these sums.
 
-    The variance is the parameter's: the discrete laws have at most that much (the Gaussian 3e-7 less at variance 1).
+    No estimate from all measured answers is better if the wanted answer is the total and, in every query group, all
+    answers have the same number of cells (products of whole attributes, and of attributes summed out). The histogram of
+    ones is then an eigenvector of every geolevel's W'W, so the total is estimated independently of everything else.
+    This holds on one geounit and on a whole spine. With recodes into unequal groups, using all answers can be slightly
+    better.
+
+    The variance used is the law's parameter. The variance of the discrete laws is at most that (for the Gaussian, 3e-7
+    less at parameter 1).
 
     Args:
-        strategy: Its mechanism, total, and query shares count.
-        geolevel: Whose query shares to use; precision is 0 where the strategy does not measure it.
-        share: Share of the whole budget that the geounit has.
-        summed: Answers summed, by query group, as `answers_summed` counts them.
+        strategy: Its mechanism, total and query shares are used.
+        geolevel: Geolevel of the query shares. The precision is 0 if the strategy does not measure it.
+        share: The geounit's share of the whole budget.
+        summed: For each query group, the number of answers to sum, from `answers_summed`.
 
     Raises:
-        BudgetError: a measured query group is missing in `summed`.
+        BudgetError: a measured query group is missing from `summed`.
     Source: Cumings-Menon et al. 2023, Lemma 4 and equation 19.
     """
     found = Fraction(0)
@@ -92,13 +96,14 @@ def answer_precisions(
 
     Args:
         spine: The spine.
-        strategy: What is measured; a geolevel it does not name has no measurement.
+        strategy: What is measured. A geolevel that it does not name has no measurement.
         summed: As in `precision_of`.
-        shares: Share of every geounit; the strategy's geolevel shares where none are given.
+        shares: Share of every geounit. None gives every geounit the share of its geolevel.
         exact: Geolevels at which the answer is published exactly.
 
     Raises:
-        BudgetError: shares of another spine, or a geolevel the spine does not have.
+        BudgetError: the shares belong to another spine.
+        GeographyError: the spine has no geolevel of a name in `exact`.
     """
     for name in exact:
         spine.level_index(name)
@@ -130,7 +135,7 @@ def _of_level(
 
 
 def totals_summed(schema: Schema, strategy: Strategy) -> dict[str, int]:
-    """For every query group a strategy measures, how many answers sum to the total; 0 where some cells are in none."""
+    """For every measured query group, how many answers sum to the total; 0 if some cells are in no answer."""
     names = {query for geolevel in strategy.geolevels for query in strategy.queries(geolevel)}
     total = schema.query("total")
     return {name: answers_summed(schema, schema.query(name), total) for name in sorted(names)}

@@ -1,4 +1,4 @@
-"""Spines that come with the package, each a TOML file of steps under `spines/`, fed by an entity table."""
+"""Spines that come with the package. Each is a TOML file of steps under `spines/`; an entity table is its input."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -23,17 +23,17 @@ _FOLDER = resources.files("tallyveil.budget") / "spines"
 
 @dataclass(frozen=True, slots=True)
 class SpinePreset:
-    """A named list of steps, and what it starts from.
+    """A named list of steps, and the spine that they start from.
 
     Attributes:
-        name: What `load_spine_preset` was asked for.
-        summary: One sentence: what it is.
+        name: Name for `load_spine_preset`.
+        summary: One sentence that says what it is.
         source: Where it comes from.
-        geolevels: Geolevels of the spine it starts from, root first.
-        families: Families of off-spine entities it needs, by the column of the entity table.
+        geolevels: Geolevels of the spine at the start, root first.
+        families: Families of off-spine entities that it needs, named by the columns of the entity table.
         steps: Steps, in order.
-        bypassing: Rule for bypassing, None to bypass nothing.
-        made: Geolevels of the spine it makes, root first.
+        bypassing: Rule for bypassing; None to bypass nothing.
+        made: Geolevels of the resulting spine, root first.
     """
 
     name: str
@@ -56,7 +56,7 @@ def load_spine_preset(name: str) -> SpinePreset:
     """Read a spine that comes with the package.
 
     Args:
-        name: Such as "redistricting-persons-us"; see `spine_preset_names`.
+        name: A name such as "redistricting-persons-us"; see `spine_preset_names`.
 
     Raises:
         BudgetError: there is no such preset.
@@ -78,10 +78,10 @@ def load_spine_preset(name: str) -> SpinePreset:
 
 
 def read_step(table: Mapping[str, Any]) -> Step:
-    """A step from its table: `step` says which, the other keys are its attributes.
+    """A step from its table. The key `step` names the kind of step; the other keys are its attributes.
 
     Raises:
-        BudgetError: an unknown step or key, or a key missing.
+        BudgetError: the step or a key is unknown, or a key is missing.
     """
     kinds: dict[str, Callable[..., Step]] = {
         "branch": Branch,

@@ -1,4 +1,23 @@
-"""Group geounits for the variances users see, not for a distance: local search with exact variances."""
+"""Chooses groups of geounits so that published variances become small, by local search with exact variances.
+
+Problem. A spine has a geolevel of groups (such as block groups) between containers (such as tracts) and their children
+(such as blocks). Each container's children may be grouped in any way that keeps the largest group size. Wanted are
+groups that make an aim small: a weighted sum of mean variances, or the largest weighted variance. Limits on other
+families and geolevels must hold.
+
+Steps. One round searches each container by itself, with the rest of the spine fixed (`search`). A container's effect on
+every variance of the spine is then known exactly (`surroundings`). The round's changes are combined, and all variances
+are computed again from the whole spine. The round is kept only if this computation shows an improvement that breaks no
+limit that held before. Otherwise only the half, a fifth or a twentieth of the containers that gain most are changed.
+If a part that may not grow did grow, its weight is multiplied by 3 and the search repeated.
+
+Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round limit.
+
+Worked case. A container has four blocks, 1 to 4. Each block and each group is measured with variance 1, and the
+container is not measured. The entity is blocks 1 and 2. With groups {1, 3} and {2, 4}, blocks 1 and 2 have independent
+errors of variance 2/3 each, so the entity has variance 4/3. With groups {1, 2} and {3, 4}, the first group is the
+entity, and its variance is 1 / (1 + 1/2) = 2/3. So the second grouping is chosen.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +26,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.caps import FIRST_WEIGHT, Trial, excess, limiting_weights, over
 from tallyveil.budget.spine.search import search_containers
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
@@ -15,32 +35,32 @@ from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
 from tallyveil.geography.block_groups import insert_groups
 from tallyveil.geography.respine import first_appearance
 
-Rows = NDArray[np.int64]
-Reals = NDArray[np.float64]
 POWER = 8
+"""For the maximum, the search uses the derivatives of the sum of variances to this power."""
 FRACTIONS = (1.0, 0.5, 0.2, 0.05)
+"""Parts of the gaining containers that a round tries to change, in this order."""
 GIVEN = "given "
-"""Stands before a geolevel's name where the geounits of the geography are meant, not those chosen anew."""
+"""Prefix of a geolevel's name that refers to the geounits of the geography, not to the newly chosen groups."""
 
 
 class Measure(StrEnum):
-    """What is made small."""
+    """The quantity that the search minimises."""
 
     SUM = "sum"
-    """The weighted sum of mean variances, each relative to what it is at the start."""
+    """The weighted sum of mean variances, each divided by its value at the start."""
     MAXIMUM = "maximum"
-    """The greatest weighted variance of a single entity or geounit."""
+    """The largest weighted variance of any single entity or geounit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a grouping is to be good for.
+    """What the groups are chosen for.
 
     Attributes:
         families: Weight of each family of entities.
-        geolevels: Weight of each geolevel; not that of the groups, which are chosen anew.
+        geolevels: Weight of each geolevel. The geolevel of the groups cannot be named.
         measure: Sum or maximum.
-        spare_all: For the sum, never let the mean variance of a named family or geolevel grow.
+        spare_all: With the sum, never let the mean variance of a family or geolevel of the aim grow.
     """
 
     families: tuple[tuple[str, float], ...]
@@ -55,7 +75,8 @@ class PartVariance:
 
     Attributes:
         name: The family or geolevel.
-        mean, greatest: Of the variances, in counts squared.
+        mean: Mean of the variances, in counts squared.
+        greatest: Largest variance, in counts squared.
         deviation: Mean of the standard deviations, in counts.
     """
 
@@ -71,15 +92,15 @@ class Regrouped:
 
     Attributes:
         spine: The new spine.
-        rows: Row on the given spine of each finest geounit.
-        before, after: Every family and geolevel that is aimed at or limited, on the given and on the new spine, each
-            worked out whole.
-        rounds: Rounds that improved it.
-        unmet: Families and geolevels whose limit the new spine does not keep; the given one did not keep it either.
+        rows: For each finest geounit, its row on the given spine.
+        before: Variances on the given spine of every family and geolevel in the aim or with a limit.
+        after: The same on the new spine.
+        rounds: Number of rounds that improved it.
+        unmet: Families and geolevels whose limit the new spine does not keep. The given spine did not keep it either.
     """
 
     spine: Spine
-    rows: Rows
+    rows: Integers
     before: tuple[PartVariance, ...]
     after: tuple[PartVariance, ...]
     rounds: int
@@ -88,14 +109,14 @@ class Regrouped:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
-    """A spine with its variances: entities by family, geounits by geolevel, of all that is aimed at or limited."""
+    """A spine with the variances of everything in the aim or with a limit: entities by family, geounits by geolevel."""
 
     made: Reshaped
     found: SpineVariances
-    values: dict[str, Reals]
+    values: dict[str, Floats]
 
     def deviations(self) -> dict[str, float]:
-        """Mean standard deviation of each."""
+        """Mean standard deviation of each family and geolevel."""
         return {name: float(np.sqrt(one).mean()) for name, one in self.values.items()}
 
 
@@ -104,10 +125,10 @@ class _Task:
     """What stays the same throughout a search.
 
     Attributes:
-        families: Families aimed at or limited, on the spine at the start.
+        families: Families in the aim or with a limit, on the spine at the start.
         precisions, aim, limits: As in `group_by_variance`.
         level: Level of the groups.
-        limit: Most children of a group.
+        limit: Largest number of children in a group.
         start: The spine at the start.
     """
 
@@ -121,7 +142,7 @@ class _Task:
 
     @property
     def spared(self) -> bool:
-        """Whether no mean variance of the aim may be greater than at the start."""
+        """Whether no mean variance of the aim may grow above its value at the start."""
         return self.aim.spare_all and self.aim.measure is Measure.SUM
 
 
@@ -136,33 +157,32 @@ def group_by_variance(
     limits: Mapping[str, float] | None = None,
     most_rounds: int = 12,
 ) -> Regrouped:
-    """Regroup the children of a geolevel so that variances fall, starting from the groups that are there.
+    """Choose new groups at one geolevel so that variances fall, starting from the present groups.
 
-    Each container's groups (a tract's block groups) are searched with all else held fixed: children move
-    singly, groups are merged; it starts from the groups there are and, for finest geounits, also from groups
-    of those in the same entities. What a change does to every variance of the spine is known exactly
-    (`Surroundings`). A round does this for all containers. Then all variances are computed again, and the round is
-    kept only if it is better, with fewer containers changed if need be. So the aim is never worse than at the start.
+    The head of this module describes the method. For the children of a container, single children are moved between
+    groups, and groups are merged. If the children are finest geounits, the first round also starts from groups of
+    children that are in the same entities. The aim is never worse than at the start, unless the given spine breaks a
+    limit: then keeping the limit goes before the aim.
 
-    What is not in the aim may get worse without bound, unless `limits` names it. A limited family weighs in the
-    search, too, and its weight is raised until its limit holds (`limiting_weights`). Every round that is kept leaves
-    all limits unbroken that held before it, by the variances of the whole spine worked out afresh. Where the
-    given spine breaks a limit, coming nearer to it goes before the aim; `unmet` names the limits still broken.
+    A variance that is neither in the aim nor in `limits` may grow without bound. A limited family also has a weight in
+    the search, and this weight is raised until the limit holds (`limiting_weights`). Every round that is kept leaves
+    all limits intact that held before it, by the variances computed again for the whole spine. `unmet` names the limits
+    that remain broken.
 
     Args:
-        spine: The spine, with groups to start from: the paper's.
+        spine: The spine, with the groups to start from (such as those of Cumings-Menon et al. 2023).
         families: Families of this spine.
-        precisions: Precision of a geounit's own measurement by geolevel: above 0 at the finest, finite except at the
-            roots. One number a geolevel; bypass afterwards.
+        precisions: For each geolevel, the precision of a geounit's own measurement. It must be above 0 at the finest
+            geolevel, and finite except at the roots. All geounits of a geolevel have the same, so bypass afterwards.
         geolevel: Geolevel of the groups: neither the finest nor the roots.
-        limit: Most children of a group; n is the number of children in the container, as in the paper.
+        limit: Largest number of children in a group. Its n is the number of children in the container, as in the paper.
         aim: What is to be made small.
-        limits: Greatest mean standard deviation, in counts, that families and geolevels outside the aim may have.
-        most_rounds: Most rounds tried.
+        limits: Largest mean standard deviation, in counts, of families and geolevels outside the aim.
+        most_rounds: Largest number of rounds.
 
     Raises:
-        GeographyError: an unknown geolevel or family, or groups without container or children.
-        BudgetError: precisions missing, or some variance that cannot be told.
+        GeographyError: a geolevel or family is unknown, or the groups have no geolevel above or none below.
+        BudgetError: precisions are missing or out of range, a weight is not above 0, or a variance cannot be estimated.
     """
     level = spine.level_index(geolevel)
     if not 0 < level < spine.finest:
@@ -181,13 +201,13 @@ def group_by_variance(
     current, rounds = start, 0
     scale = _first_scale(task)
     for _ in range(most_rounds):
-        # What came of the classes is in the groups once a round has been kept.
+        # After the first kept round, the groups already reflect what starting from classes can find.
         groups, gains = _searched(task, current, scale, from_classes=rounds == 0)
         better, worse = _best_of(task, current, groups, gains)
         if better is not None:
             current, rounds = better, rounds + 1
         elif worse:
-            # Some part would grow: let it count for more, and search again.
+            # Some part would grow. Give it more weight and search again.
             scale = {name: one * (3.0 if name in worse else 1.0) for name, one in scale.items()}
         else:
             break
@@ -206,7 +226,7 @@ def _check_aim(
     known = {family.name for family in families if family.n_entities}
     strange = [name for name, _ in aim.families if name not in known]
     strange += [name for name, _ in aim.geolevels if name not in spine.geolevels or name == geolevel]
-    strange += [name for name, _ in aim.families if name in spine.geolevels]  # one name for two things
+    strange += [name for name, _ in aim.families if name in spine.geolevels]  # used for both
     aimed = dict((*aim.families, *aim.geolevels))
     strange += [
         name for name in limits if name in aimed or name == geolevel or name not in (*known, *spine.geolevels)
@@ -257,7 +277,7 @@ def _parts(state: _State) -> tuple[PartVariance, ...]:
 
 
 def _first_scale(task: _Task) -> dict[str, float]:
-    """What multiplies the weight of everything in the search, once the limits have been tried."""
+    """Factors on the weights of all families and geolevels in the search, found by trials that keep the limits."""
     first = {name: FIRST_WEIGHT if name in task.limits else 1.0 for name in task.start.values}
     if not task.limits:
         return first
@@ -278,7 +298,7 @@ def _first_scale(task: _Task) -> dict[str, float]:
 
 def _searched(
     task: _Task, state: _State, scale: Mapping[str, float], *, from_classes: bool
-) -> tuple[Rows, Reals]:
+) -> tuple[Integers, Floats]:
     moved = [family.reordered(state.made.rows) for family in task.families]
     weights = _weights(task, state, scale)
     own = task.precisions[state.made.spine.geolevels[task.level]]
@@ -298,8 +318,8 @@ def _score(task: _Task, state: _State) -> float:
     )
 
 
-def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Reals]:
-    """Weight of every single variance in the sum that is searched."""
+def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Floats]:
+    """Weight of every single variance in the sum that the search minimises."""
     weights = dict((*task.aim.families, *task.aim.geolevels))
     summed = task.aim.measure is Measure.SUM
     unit = 1.0 if summed else _score(task, state)
@@ -310,7 +330,7 @@ def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str
         if summed or name in task.limits
     }
     if not summed:
-        # The slopes of the sum of powers, which comes near the maximum.
+        # Derivatives of the sum of eighth powers, whose root approximates the maximum.
         found |= {
             name: weight * (weight * state.values[name] / unit) ** (POWER - 1)
             for name, weight in weights.items()
@@ -319,9 +339,9 @@ def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str
 
 
 def _best_of(
-    task: _Task, current: _State, groups: Rows, gains: Reals
+    task: _Task, current: _State, groups: Integers, gains: Floats
 ) -> tuple[_State | None, tuple[str, ...]]:
-    """The first trial that is better, changing all containers or those that gain most; else the parts that grew."""
+    """The first better trial, changing all gaining containers or those that gain most; else the parts that grew."""
     worse: tuple[str, ...] = ()
     gaining = np.sort(gains[gains > 0])[::-1]
     if len(gaining) == 0:
@@ -337,7 +357,7 @@ def _best_of(
 
 
 def _grown(task: _Task, current: _State, trial: _State) -> tuple[str, ...]:
-    """Parts of the aim that grew since the start, and limited ones that are above their limit and grew since."""
+    """Parts of the aim that grew since the start, and parts above their limit that grew in this trial."""
     before, after = current.deviations(), trial.deviations()
     beyond = [name for name in over(after, task.limits) if after[name] > before[name] * (1 + 1e-12)]
     spared = [
@@ -351,21 +371,21 @@ def _grown(task: _Task, current: _State, trial: _State) -> tuple[str, ...]:
 
 
 def _is_better(task: _Task, trial: _State, current: _State) -> bool:
-    """Whether less is above the limits or, where that is equal, the aim is smaller."""
+    """Whether the total excess over the limits is smaller or, if it is equal, the aim is smaller."""
     left, before = (excess(state.deviations(), task.limits) for state in (trial, current))
     if left != before:
         return left < before
     return _score(task, trial) < _score(task, current) * (1 - 1e-9)
 
 
-def _tried(task: _Task, state: _State, groups: Rows, changed: NDArray[np.bool_]) -> _State:
+def _tried(task: _Task, state: _State, groups: Integers, changed: NDArray[np.bool_]) -> _State:
     """The state with the groups of some containers replaced."""
     levels = [name for name in state.values if name in state.made.spine.geolevels]
     made = _regrouped(state, task.level, groups, changed)
     return _evaluated(made, task.families, task.precisions, levels)
 
 
-def _regrouped(state: _State, level: int, groups: Rows, changed: NDArray[np.bool_]) -> Reshaped:
+def _regrouped(state: _State, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
     """The state's spine with the groups of some containers replaced."""
     spine = state.made.spine
     parent = spine.parents(level + 1)

@@ -1,12 +1,26 @@
-"""Search the groups of every container of a spine, one at a time, with all else held fixed."""
+"""Searches for good groups in every container of a spine, one container at a time, with the rest fixed.
+
+Problem. A container's children are to be put into groups of limited size so that the weighted sum of all variances
+becomes small. With everything else fixed, this sum depends on the container's groups only through a few numbers. They
+are the terms of `FixedTerms`: for each child its variance from below and what depends on it, for each entity its slope
+and weight, and for the surroundings a precision and a weight.
+
+Steps. The compiled kernel (`kernels.tree.regrouping`) starts from the present groups and does passes. A pass moves
+each child to the group where the sum is smallest, then merges pairs of groups. For finest geounits the kernel starts a
+second time, from groups of children that are in the same entities, and the better result is kept.
+
+Stopping rule. A start ends when a pass changes nothing, or after `MOST_PASSES` passes.
+
+Worked case of the second start: children of kinds a a a b b with at most two in a group give the groups aa, a, bb.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.spine.surroundings import carried_weights, outside_of
 from tallyveil.budget.spine.variance import SpineVariances, entity_parts
 from tallyveil.errors import BudgetError, GeographyError
@@ -17,37 +31,37 @@ from tallyveil.geography.tract_groups import together
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.regrouping import Container
 
-Rows = NDArray[np.int64]
-Reals = NDArray[np.float64]
 MOST_PASSES = 6
+"""Largest number of passes from one start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedTerms:
-    """What the search of all containers needs, laid out so that each container's part is in a row.
+    """What the search of all containers needs, laid out so that each container's part is contiguous.
 
     Attributes:
-        below, carried: Variance of every child from below, and the weight it carries.
-        alike: Which children are interchangeable; None where none are taken to be.
-        begin_child, entry, slope: The entities that touch each child, numbered within its container, and slopes.
-        begin_outer, weight, outside_slope: The entities that touch each container: their weight, and the slope of
-            their part outside the container.
-        outside: Weight and precision from outside, own precision and own weight of every container.
+        below: Variance of every child from its own subtree.
+        carried: Weight of every child's variance, including all variances below that depend on it.
+        alike: Children with the same number are interchangeable. None treats all children as different.
+        begin_child, entry, slope: Entities that touch each child, numbered within its container, and their slopes.
+        begin_outer, weight, outside_slope: Entities that touch each container, their weights, and the slopes of their
+            parts outside the container.
+        outside: For every container: weight of the surroundings, precision from them, own precision, own weight.
     """
 
-    below: Reals
-    carried: Reals
-    alike: Rows | None
-    begin_child: Rows
-    entry: Rows
-    slope: Reals
-    begin_outer: Rows
-    weight: Reals
-    outside_slope: Reals
-    outside: tuple[Reals, Reals, Reals, Reals]
+    below: Floats
+    carried: Floats
+    alike: Integers | None
+    begin_child: Integers
+    entry: Integers
+    slope: Floats
+    begin_outer: Integers
+    weight: Floats
+    outside_slope: Floats
+    outside: tuple[Floats, Floats, Floats, Floats]
 
     def container(self, u: int, children: slice, group_precision: float, limit: int) -> "Container":
-        """One container for the kernel."""
+        """Container u, as the kernel takes it."""
         from tallyveil.kernels.tree.regrouping import Container
 
         first, last = int(self.begin_child[children.start]), int(self.begin_child[children.stop])
@@ -56,7 +70,7 @@ class FixedTerms:
         alike = np.arange(n) if self.alike is None else _numbered(self.alike[children])
         weight, precision, own, own_weight = (float(one[u]) for one in self.outside)
         below = self.below[children].copy()
-        # A total that is published exactly: a precision far above any other stands for it.
+        # An exactly published total gets a precision far above all others, because the kernel needs a finite number.
         known = not np.isfinite(own)
         return Container(
             below,
@@ -77,18 +91,19 @@ class FixedTerms:
 
 
 def fixed_terms(
-    found: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Reals], level: int
+    found: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Floats], level: int
 ) -> FixedTerms:
-    """Lay out what stays fixed while the groups of a geolevel change.
+    """Compute everything that remains fixed while the groups of a geolevel change.
 
     Args:
         found: Variances on the spine.
         families: Families of the spine, named in `weights`.
         weights: Weight of every single variance, by family and by geolevel.
-        level: Geolevel of the groups.
+        level: Level of the groups.
 
     Raises:
-        BudgetError: some variance cannot be told.
+        BudgetError: some variance cannot be estimated.
+        GeographyError: there is no geolevel above the groups.
     """
     spine = found.spine
     if any(not np.all(np.isfinite(one)) for one in found.below):
@@ -128,23 +143,23 @@ def fixed_terms(
 def search_containers(
     found: SpineVariances,
     families: Sequence[EntityFamily],
-    weights: Mapping[str, Reals],
+    weights: Mapping[str, Floats],
     level: int,
     limit: FanOutLimit,
     group_precision: float,
     *,
     from_classes: bool = True,
-) -> tuple[Rows, Reals]:
-    """Search every container's groups, all else held fixed.
+) -> tuple[Integers, Floats]:
+    """Search for good groups in every container, with everything else fixed.
 
     Args:
         found, families, weights, level: As in `fixed_terms`.
-        limit: Most children of a group.
+        limit: Largest number of children in a group.
         group_precision: Precision of a group's own measurement.
-        from_classes: Also start from finest geounits grouped by the entities they are in.
+        from_classes: Whether to start also from finest geounits grouped by the entities that contain them.
     Returns:
-        Group of every child in its container, numbered from 0 there; and by how much each container's groups
-        lower the weighted sum.
+        For every child, its group within its container, numbered from 0. For every container, the amount by which its
+        new groups lower the weighted sum.
     """
     spine = found.spine
     fixed = fixed_terms(found, families, weights, level)
@@ -163,8 +178,8 @@ def search_containers(
     return group_of, gains
 
 
-def _searched(container: "Container", here: Rows, by_class: bool) -> tuple[Rows, float]:
-    """The best groups found for one container, from those it has and from classes of children that are alike."""
+def _searched(container: "Container", here: Integers, by_class: bool) -> tuple[Integers, float]:
+    """The best groups found for one container, from its present groups and from classes of alike children."""
     from tallyveil.kernels.tree.regrouping import regroup
 
     best = here.copy()
@@ -177,8 +192,8 @@ def _searched(container: "Container", here: Rows, by_class: bool) -> tuple[Rows,
     return best, start - least
 
 
-def _classes(alike: Rows, limit: int) -> Rows:
-    """Children of a kind together, in the fewest even parts that keep the limit."""
+def _classes(alike: Integers, limit: int) -> Integers:
+    """Groups of alike children, split into as few nearly equal parts as the limit allows."""
     order = np.argsort(alike, kind="stable")
     size = np.bincount(alike)
     rank = np.empty(len(alike), dtype=np.int64)
@@ -187,8 +202,8 @@ def _classes(alike: Rows, limit: int) -> Rows:
     return _numbered(alike * len(alike) + rank * parts[alike] // size[alike])
 
 
-def _numbered(labels: Rows) -> Rows:
-    found: Rows = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+def _numbered(labels: Integers) -> Integers:
+    found: Integers = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
     return found
 
 
@@ -197,5 +212,5 @@ def _nothing(spine: Spine) -> EntityFamily:
     return EntityFamily("none", (), np.zeros(1, dtype=np.int64), none, spine.n_geounits(spine.finest))
 
 
-def _begin(labels: Rows, n: int) -> Rows:
+def _begin(labels: Integers, n: int) -> Integers:
     return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)

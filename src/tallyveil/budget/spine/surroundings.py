@@ -1,40 +1,58 @@
-"""What the rest of a spine means for one geounit: the terms that stay fixed while its inside is changed."""
+"""What the rest of a spine means for one geounit: the terms that remain fixed while its inside is changed.
+
+Problem. The groups inside a geounit (the container) are to be changed. Every variance of the spine then changes through
+the container's total only. Wanted are the few numbers that describe the measurements outside the container.
+
+Variables. For a geounit at some level: v is its variance from the measurements in its own subtree; pi is the precision
+of its parent's total from the parent's own measurement and from outside the parent; s is the sum of v over the
+geounit's siblings; d = 1 + pi s.
+
+Steps. The recursion goes from the roots down to the wanted geolevel.
+- The outside measurements determine the geounit's total with precision pi / d.
+- If the geounit's total is given and grows by 1, the parent's total moves by 1 / d and the total of a sibling with
+  variance v' moves by -pi v' / d.
+- Adding these moves gives each entity's slope outside the geounit, and the weighted sum of squared slopes.
+
+Stopping rule. There is one step for each geolevel above the wanted one.
+
+Worked case. A root and its two children are each measured with variance 1. For one child, pi = 1, s = 1 and d = 2. Its
+sibling and the root determine its total with precision 1/2: the root's measurement minus the sibling's has variance 2.
+Together with its own measurement, the child's variance is 1 / (1 + 1/2) = 2/3.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.spine.variance import SpineVariances
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import Parts
 
-Rows = NDArray[np.int64]
-Reals = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surroundings:
-    """For every geounit of a geolevel, what lies outside it.
+    """For every geounit of a geolevel, what the measurements outside it contribute.
 
     Given a geounit's total, the part of an entity outside the geounit is estimated as slope x the geounit's total, plus
     an error that is independent of the measurements inside the geounit.
 
     Attributes:
-        precision: Precision with which all outside measurements tell the geounit's total; shape (n_geounits,).
-        weight: Sum of weight times squared slope on the total, over everything outside that does not touch it.
-        outside_slope: For every entry of the geolevel (an entity in a geounit), the slope of its part outside.
+        precision: Precision with which all measurements outside determine the geounit's total; shape (n_geounits,).
+        weight: Sum of weight times squared slope on the total, over all variances outside except those of entities that
+            touch the geounit.
+        outside_slope: For every entry of the geolevel (an entity in a geounit), the slope of the entity's part outside.
     """
 
-    precision: Reals
-    weight: Reals
-    outside_slope: Reals
+    precision: Floats
+    weight: Floats
+    outside_slope: Floats
 
 
-def carried_weights(found: SpineVariances, weights: tuple[Reals, ...]) -> tuple[Reals, ...]:
-    """For every geounit, by how much the weighted sum of variances in its subtree grows with its own variance."""
+def carried_weights(found: SpineVariances, weights: tuple[Floats, ...]) -> tuple[Floats, ...]:
+    """For every geounit, how much the weighted sum of variances in its subtree grows with its own variance."""
     carried = [weights[-1]]
     for level in range(found.spine.finest - 1, -1, -1):
         total = found.family(level).total
@@ -47,19 +65,19 @@ def carried_weights(found: SpineVariances, weights: tuple[Reals, ...]) -> tuple[
 
 def outside_of(
     found: SpineVariances,
-    levels: "tuple[tuple[Parts, Rows | None], ...]",
-    entity_weights: Reals,
-    weights: tuple[Reals, ...],
+    levels: "tuple[tuple[Parts, Integers | None], ...]",
+    entity_weights: Floats,
+    weights: tuple[Floats, ...],
     level: int,
 ) -> Surroundings:
-    """Go down from the roots to a geolevel.
+    """Go down from the roots to a geolevel and describe the surroundings of its geounits.
 
     Args:
-        found: Variances; all finite.
-        levels: As `entity_parts` gives them.
+        found: Variances; all must be finite.
+        levels: The entries of the entities at each geolevel, from `entity_parts`.
         entity_weights: Weight of each entity's variance.
         weights: For each geolevel, weight of each geounit's variance.
-        level: The geolevel wanted.
+        level: The wanted geolevel.
     """
     carried = carried_weights(found, weights)
     n_roots = found.spine.n_geounits(0)
@@ -76,17 +94,13 @@ def _down(
     found: SpineVariances,
     parents: "Parts",
     children: "Parts",
-    above: Rows,
-    entity_weights: Reals,
-    weighing: tuple[tuple[Reals, ...], tuple[Reals, ...]],
+    above: Integers,
+    entity_weights: Floats,
+    weighing: tuple[tuple[Floats, ...], tuple[Floats, ...]],
     level: int,
     here: Surroundings,
 ) -> Surroundings:
-    """From the parents of a geolevel to their children.
-
-    With pi the precision of the parent's total from its own measurement and from outside, and d = 1 + pi times
-    the variance of the siblings' sum: the child's total moves the parent's by 1 / d and each sibling's by -pi v / d.
-    """
+    """One step of the recursion in the head of this module: from the parents of a geolevel to their children."""
     family = found.family(level)
     weights, carried = weighing
     pi = found.precisions[level] + here.precision
@@ -94,7 +108,7 @@ def _down(
     finite = np.where(known, 1.0, pi)
     v = found.below[level + 1]
     siblings = np.maximum(family.total[family.parent] - v, 0.0)
-    # Where the parent is known exactly, divide through by pi first: 1 becomes 0, and pi becomes 1.
+    # For an exactly known parent, pi is infinite. Dividing everything by pi replaces 1 by 0 and pi by 1.
     one = np.where(known, 0.0, 1.0)
     d = one[family.parent] + finite[family.parent] * siblings
     precision = np.where(d > 0, finite[family.parent] / np.where(d > 0, d, 1.0), np.inf)
@@ -117,6 +131,6 @@ def _down(
     return Surroundings(precision, _over(outside, d**2), outside_slope)
 
 
-def _over(numerator: Reals, denominator: Reals) -> Reals:
-    found: Reals = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
+def _over(numerator: Floats, denominator: Floats) -> Floats:
+    found: Floats = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
     return found

@@ -1,12 +1,29 @@
-"""Variance of every geounit's and every entity's answer, by generalised least squares on the tree."""
+"""Variance of the answer of every geounit and entity, by generalised least squares on the tree.
+
+Problem. Every geounit's answer is the sum of its children's answers. Each geounit may have one measurement with known
+precision (1 / variance). Wanted is the variance of the best linear unbiased estimate of every geounit and entity.
+
+Steps. A pass up the tree computes `below`, the variance from the measurements in a geounit's own subtree: precisions
+add, and the variances of the children add to that of their sum. A pass down computes `variance`, which uses all
+measurements. With g = v / s, where v is the child's `below` and s its sum over all children of the parent,
+    variance of the child = v (1 - g) + g^2 x variance of the parent.
+For an entity, `raise_parts` carries its slope and its spread from each geolevel to the next coarser one; its variance
+is the sum over the roots of spread + slope^2 x variance of the root.
+
+Stopping rule. Each pass visits every geolevel once.
+
+Worked case. A root and its two children are each measured with variance 1. `below` is 1 for the children and
+1 / (1 + 1/2) = 2/3 for the root, which is also its `variance`. For a child g = 1/2, so its variance is
+1/2 + 1/4 x 2/3 = 2/3.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import BudgetError
 from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.distance import require_same_spine
@@ -14,23 +31,20 @@ from tallyveil.geography.distance import require_same_spine
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import Family, Parts
 
-Rows = NDArray[np.int64]
-Numbers = NDArray[Any]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpineVariances:
-    """Variances of one answer (such as the total) of every geounit, when all measurements are used together.
+    """Variances of one answer (such as the total) in every geounit, from all measurements together.
 
-    The estimator is the best linear unbiased one: counts of a geounit are the sum of its children's, each geounit
-    is measured with the precision given, and nothing else is known (no bound from below, no rounding).
+    The estimator is the best linear unbiased one. A geounit's answer is the sum of its children's answers, each geounit
+    is measured with the given precision, and nothing else is used (no lower bound of 0, no rounding).
 
     Attributes:
         spine: The spine.
-        precisions: For each geolevel, 1 / variance of each geounit's own measurement: 0 where there is none,
-            infinite where the answer is known exactly.
+        precisions: For each geolevel, 1 / variance of each geounit's own measurement. It is 0 without a measurement and
+            infinite if the answer is known exactly.
         below: Variance of each geounit from the measurements in its own subtree alone.
-        variance: Variance of each geounit from all measurements; infinite where it cannot be told.
+        variance: Variance of each geounit from all measurements; infinite if they do not determine the answer.
     """
 
     spine: Spine
@@ -39,7 +53,7 @@ class SpineVariances:
     variance: tuple[Numbers, ...]
 
     def family(self, level: int) -> "Family":
-        """The children of every geounit of a geolevel, for the kernels."""
+        """The children of every geounit of a geolevel, as the kernels take them."""
         from tallyveil.kernels.tree.variance import Family
 
         offsets, below = self.spine.child_offsets[level], self.below[level + 1]
@@ -48,15 +62,15 @@ class SpineVariances:
 
 
 def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVariances:
-    """Variances of every geounit, in one pass up the tree and one down.
+    """Variances of every geounit, by one pass up the tree and one pass down.
 
     Args:
         spine: The spine.
-        precisions: For each geolevel, precision of each geounit's measurement, 0 or more; real, or complex to
-            take a derivative.
+        precisions: For each geolevel, the precision of each geounit's measurement, 0 or more. Complex numbers are
+            allowed, to compute a derivative.
 
     Raises:
-        BudgetError: precisions of another spine, or one below 0.
+        BudgetError: the precisions belong to another spine, or one is below 0.
     Source: Cumings-Menon et al. 2023, equation 19, for one answer; docs/spine.md derives the passes.
     """
     kept = tuple(np.asarray(one) for one in precisions)
@@ -82,14 +96,15 @@ def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVarianc
 def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
     """Variance of every entity of a family, from all measurements; shape (n_entities,).
 
-    The cost is that of what the entities touch. An entity that cannot be told has an infinite variance.
+    The time depends only on the geounits that the entities touch. The variance is infinite if the measurements do not
+    determine the answer.
 
     Raises:
-        GeographyError: the family is of another spine.
+        GeographyError: the family belongs to another spine.
     """
     roots = entity_parts(found, family)[0][0]
     above = found.variance[0][roots.geounit]
-    # A slope of 0 times an unknown root is nothing.
+    # A slope of 0 contributes nothing, even if the root's variance is infinite.
     from_root = np.where(roots.slope == 0, 0, roots.slope**2 * np.where(roots.slope == 0, 0, above))
     values = roots.spread + from_root
     if family.n_entities == 0:
@@ -98,14 +113,14 @@ def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
     return summed
 
 
-def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Parts, Rows | None], ...]":
-    """What every entity touches at each geolevel, root first, as `raise_parts` has it.
+def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Parts, Integers | None], ...]":
+    """The geounits that every entity touches at each geolevel, root first, in the form of `raise_parts`.
 
     Returns:
-        For each geolevel its entries and, below the root, the entry above that holds each.
+        For each geolevel its entries and, below the root, the position of the entry above that contains each one.
 
     Raises:
-        GeographyError: the family is of another spine.
+        GeographyError: the family belongs to another spine.
     """
     from tallyveil.kernels.tree.variance import Parts, raise_parts
 
@@ -114,7 +129,7 @@ def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Pa
     kind = found.below[0].dtype
     ones, zeros = np.ones(len(family.members), dtype=kind), np.zeros(len(family.members), dtype=kind)
     parts = Parts(family.offsets.copy(), family.members.copy(), ones, zeros)
-    levels: list[tuple[Parts, Rows | None]] = []
+    levels: list[tuple[Parts, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
         raised, above = raise_parts(parts, _writeable(found.family(level - 1)))
         levels.append((parts, above))
@@ -123,7 +138,7 @@ def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Pa
 
 
 def _writeable(family: "Family") -> "Family":
-    # Read-only arrays would be another type to the compiler, and a second compilation.
+    # To the compiler a read-only array is another type, which would cause a second compilation.
     return family._replace(below=family.below.copy())
 
 
@@ -134,15 +149,15 @@ def _inverse(values: Numbers) -> Numbers:
     return found
 
 
-def _sums(below: Numbers, offsets: Rows) -> tuple[Numbers, Rows]:
-    """Sum of the finite ones, and number of the others, among the children of each geounit."""
+def _sums(below: Numbers, offsets: Integers) -> tuple[Numbers, Integers]:
+    """For each geounit, the sum of its children's finite values and the number of infinite ones."""
     infinite = ~np.isfinite(below.real)
     total: Numbers = np.add.reduceat(np.where(infinite, 0, below), offsets[:-1])
     return total, np.add.reduceat(infinite.astype(np.int64), offsets[:-1])
 
 
 def _down(spine: Spine, level: int, variance: Numbers, below: Numbers) -> Numbers:
-    """Variances of the children of a geolevel from those of their parents."""
+    """Variances of the children of a geolevel, from those of their parents."""
     offsets = spine.child_offsets[level]
     total, unknown = _sums(below, offsets)
     parent = spine.parents(level + 1)
@@ -150,7 +165,7 @@ def _down(spine: Spine, level: int, variance: Numbers, below: Numbers) -> Number
     above = np.where(n_unknown < 2, variance[parent], np.inf)
     infinite = ~np.isfinite(below.real)
     own = np.where(infinite, 0, below)
-    # Where all children are known exactly the gain does not matter.
+    # If all children are known exactly, the gain has no effect.
     gain = np.where(n_unknown > 0, 0, own / np.where(whole == 0, 1, whole))
     informed = own * (1 - gain) + gain**2 * np.where(n_unknown > 0, 0, above)
     found: Numbers = np.where(infinite, above + whole, informed)

@@ -1,12 +1,14 @@
 """A SafeTab-H run: groups of households in the detail that a published T1 chooses."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import polars as pl
 
+from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.composition import compose
+from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
@@ -243,11 +245,15 @@ def _expected(plan: HouseholdPlan) -> list[JsonObject]:
 
 def _privacy(run: HouseholdRun) -> JsonObject:
     """The guarantee of a run; before the spend, since not every event has one."""
-    epsilon = compose(run.event(), neighbours=NEIGHBOURS).epsilon(DELTA)
-    changed = compose(changed_event(run.event()), neighbours=NEIGHBOURS).epsilon(DELTA)
+    epsilon, changed = _epsilon(run.event()), _epsilon(changed_event(run.event()))
     return {
         "budget": str(run.budget),
         "delta": str(DELTA),
         "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
         "changed": changed_mapping(run.budget, changed.lower, changed.upper),
     }
+
+
+@lru_cache(maxsize=16)  # a process that runs the same plan again need not wait for it again
+def _epsilon(event: PrivacyEvent) -> Bounds:
+    return compose(event, neighbours=NEIGHBOURS).epsilon(DELTA)

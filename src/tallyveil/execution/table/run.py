@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.arrays import Integers
 from tallyveil.confidential.subspace_table import (
     ConfidentialTable,
     check_stated_totals,
@@ -34,7 +35,6 @@ from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, wr
 from tallyveil.subspace.nearest import require_pairs
 from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
 from tallyveil.subspace.table import cell_labels
-from tallyveil.universe.counts import Int64Array
 
 TABLE = "table.parquet"
 TABLE_CSV = "table.csv"
@@ -206,13 +206,13 @@ class _Work:
         return self.watch.stages
 
 
-def _frame(plan: SubspacePlan, values: Int64Array, name: str) -> pl.DataFrame:
+def _frame(plan: SubspacePlan, values: Integers, name: str) -> pl.DataFrame:
     labels = cell_labels(plan.schema)
     columns = {a: [label[a] for label in labels] for a in plan.schema.attribute_names}
     return pl.DataFrame({**columns, name: values})
 
 
-def _write_table(out: Path, plan: SubspacePlan, noisy: Int64Array, tags: dict[str, str]) -> None:
+def _write_table(out: Path, plan: SubspacePlan, noisy: Integers, tags: dict[str, str]) -> None:
     frame = _frame(plan, noisy, "count")
     write_parquet(out / TABLE, frame, tags)
     write_file(out / TABLE_CSV, frame.write_csv)

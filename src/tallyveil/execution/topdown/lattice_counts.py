@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.subspace_counts import noisy_answers
 from tallyveil.errors import ConstraintError, SolverError
@@ -15,7 +16,6 @@ from tallyveil.plan.lattice_draws import SubspaceDraw
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, write_drawn
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.universe.counts import Int64Array
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -66,7 +66,7 @@ def draw_subspace(
     return tuple(tables)
 
 
-def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Int64Array) -> None:
+def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers) -> None:
     below = np.argwhere(noisy < 0)
     if len(below):
         geounit, answer = (int(i) for i in below[0])

@@ -1,23 +1,25 @@
-"""Kernels that say which answers families reach, and work through the answers of many families at once.
+"""Kernels that list the answers that families reach, and work through the answers of many families at once.
 
-A chunk is F consecutive families of one geolevel. Its answers stand query after query and family after family;
-its values, one for each answer of each child, likewise, with the children of a family between.
+A chunk is F consecutive families of one geolevel. Its answers are ordered by query, then by family. Its values, one
+for each answer of each child, are ordered by query, family, child and answer.
+
+Worked case: two families whose supports are the cells {0, 1} and {1}, and one query that counts each cell by itself.
+The first family reaches the answers 0 and 1, the second reaches 1, so the chunk's answers are 0, 1, 1. With two
+children in each family there are 4 values of the first family and then 2 of the second.
+
+Specifications: the functions `..._reference` below.
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.vectors import sort_first
-
-Integers = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
-Booleans = npt.NDArray[np.bool_]
 
 
 @njit(nogil=True, cache=True)
 def number_answers(
-    answer_of_cell: Labels, cells: Integers, number: Labels, found: Labels, out: Labels
+    answer_of_cell: Int32s, cells: Integers, number: Int32s, found: Int32s, out: Int32s
 ) -> int:
     """Number the distinct answers that some cells count in, in rising order of the answers.
 
@@ -53,8 +55,8 @@ def number_answers(
 
 @njit(nogil=True, cache=True)
 def list_answers(
-    answer_of_cell: Labels, n_answers: Integers, offsets: Integers, cells: Integers, settled: Booleans
-) -> tuple[Labels, Integers, Integers]:
+    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
+) -> tuple[Int32s, Integers, Integers]:
     """The answers that the support of each family reaches.
 
     Args:
@@ -90,9 +92,9 @@ def list_answers(
 
 
 def list_answers_reference(
-    answer_of_cell: Labels, n_answers: Integers, offsets: Integers, cells: Integers, settled: Booleans
-) -> tuple[Labels, Integers, Integers]:
-    """Twin of `list_answers`."""
+    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
+) -> tuple[Int32s, Integers, Integers]:
+    """Specification of `list_answers`."""
     columns = np.full((n_answers.size, cells.size), -1, np.int32)
     answers: list[int] = []
     begin = np.zeros((n_answers.size, settled.size + 1), np.int64)
@@ -120,7 +122,7 @@ def spread_answers(
         begin: Where those of each family begin, for this query. [F + 1]
         child_begin: First child of each family. [F + 1]
         geounits: Output, [values of the query].
-        spread: Output, likewise.
+        spread: Output, in the same order.
     """
     n = 0
     for f in range(child_begin.size - 1):
@@ -133,7 +135,7 @@ def spread_answers(
 def spread_answers_reference(
     answers: Integers, begin: Integers, child_begin: Integers, geounits: Integers, spread: Integers
 ) -> None:
-    """Twin of `spread_answers`."""
+    """Specification of `spread_answers`."""
     pairs = [
         (child, answer)
         for f in range(child_begin.size - 1)
@@ -149,7 +151,7 @@ def add_counts(
     answers: Integers,
     begin: Integers,
     child_begin: Integers,
-    answer_of_cell: Labels,
+    answer_of_cell: Int32s,
     n_answers: int,
     offsets: Integers,
     cells: Integers,
@@ -188,14 +190,14 @@ def add_counts_reference(
     answers: Integers,
     begin: Integers,
     child_begin: Integers,
-    answer_of_cell: Labels,
+    answer_of_cell: Int32s,
     n_answers: int,
     offsets: Integers,
     cells: Integers,
     counts: Integers,
     values: Integers,
 ) -> None:
-    """Twin of `add_counts`, with every child's answers in full."""
+    """Specification of `add_counts`, with every child's answers in full."""
     place = 0
     for f in range(child_begin.size - 1):
         listed = answers[begin[f] : begin[f + 1]]

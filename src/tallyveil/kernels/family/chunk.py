@@ -1,8 +1,13 @@
 """Kernel that estimates many families in one call: every pass, the rounding and the checks, family by family.
 
-It does what `tallyveil.estimation.family.estimate_family` does, with the same kernels, and gives the same counts;
-a family that these do not certify, or that has no solution, is left to that function, which knows what to try
-next and what to say. Nothing here holds the interpreter's lock, so that chunks run side by side.
+It does the work of `tallyveil.estimation.family.estimate_family` with the same kernels, and gives the same counts.
+Some families are left to that function: those that these kernels do not certify and those that have no solution. It
+knows what to try next and how to report the failure. The kernel does not hold the interpreter's lock, so chunks run
+side by side.
+
+Step, for one family: number the answers that its support reaches; solve pass after pass, where each pass's answers
+bound those of the later ones (`pass_constraints`); snap the last estimate to multiples of 2^-20; round it by a
+minimum-cost flow; check the counts.
 """
 
 from typing import NamedTuple
@@ -10,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Labels
 from tallyveil.kernels.family.solver import solve_arrays
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import SETTLED, attained, round_by_flow
@@ -22,11 +27,11 @@ from tallyveil.kernels.rounding.network_simplex import OPTIMAL
 from tallyveil.kernels.vectors import set_rows, set_to
 
 LEFT, EMPTY, COPIED, CERTIFIED, CERTIFIED_BY_MORE_SWEEPS = -1, 0, 1, 2, 3
-"""How a family ended. LEFT: to the caller."""
+"""How a family ended. LEFT: it is left to the caller."""
 
 
 class Rules(NamedTuple):
-    """What all families of a geolevel share. Q measured queries, B constraints, R rounding queries.
+    """What all families of a geolevel have in common. Q measured queries, B constraints, R rounding queries.
 
     Attributes:
         pass_queries: Which queries each pass minimises over. [P, Q]
@@ -39,14 +44,14 @@ class Rules(NamedTuple):
         nearest: Whether a stage aims at the nearest whole number. [stages]
     """
 
-    pass_queries: Booleans
+    pass_queries: Bools
     slack: Floats
-    bound_answers: Labels
+    bound_answers: Int32s
     bound_sizes: Integers
-    round_answers: Labels
+    round_answers: Int32s
     round_sizes: Integers
     stage: Integers
-    nearest: Booleans
+    nearest: Bools
 
 
 class Chunk(NamedTuple):
@@ -63,14 +68,14 @@ class Chunk(NamedTuple):
         values: Noisy answers.
         weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
         lower: Bounds of each child, constraint after constraint. [children, bound_sizes.sum()]
-        upper: Likewise; 2^62 or more: none.
+        upper: In the same order; 2^62 or more: none.
     """
 
     offsets: Integers
     cells: Integers
     counts: Integers
     child_begin: Integers
-    columns: Labels
+    columns: Int32s
     widths: Integers
     value_begin: Integers
     values: Integers
@@ -80,9 +85,7 @@ class Chunk(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def estimate_chunk(
-    rules: Rules, chunk: Chunk
-) -> tuple[Integers, Booleans, Floats, Integers, Labels, Integers]:
+def estimate_chunk(rules: Rules, chunk: Chunk) -> tuple[Integers, Bools, Floats, Integers, Int32s, Integers]:
     """Estimate and round every family of a chunk.
 
     Returns:
@@ -130,7 +133,7 @@ def _inhabited(counts: Integers) -> int:
 
 
 @internal
-def _longer(cells: Labels, persons: Integers, capacity: int) -> tuple[Labels, Integers]:
+def _longer(cells: Int32s, persons: Integers, capacity: int) -> tuple[Int32s, Integers]:
     longer_cells, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
     set_to(longer_cells, cells)
     set_to(longer_persons, persons)
@@ -139,7 +142,7 @@ def _longer(cells: Labels, persons: Integers, capacity: int) -> tuple[Labels, In
 
 @inlined
 def _estimate_family(
-    rules: Rules, chunk: Chunk, f: int, support: Integers, number: Labels, found: Labels
+    rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32s, found: Int32s
 ) -> tuple[int, bool, float, Integers]:
     """Estimate and round one family; counts are [C, s]."""
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
@@ -179,7 +182,7 @@ def _estimate_family(
 
 
 @internal
-def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Labels) -> tuple[Labels, Bounds]:
+def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32s) -> tuple[Int32s, Bounds]:
     """The constraints on a support: labels [B, s], and bounds with the answers that matter.
 
     An answer that no cell of the support can reach is zero; it matters only if it must not be.
@@ -217,7 +220,7 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Label
 
 
 @internal
-def _holds(labels: Labels, bounds: Bounds, counts: Integers) -> bool:
+def _holds(labels: Int32s, bounds: Bounds, counts: Integers) -> bool:
     """Whether counts of shape (C, s) meet every constraint."""
     for c in range(counts.shape[0]):
         sums = np.zeros(bounds.lower.shape[1], np.int64)
@@ -232,7 +235,7 @@ def _holds(labels: Labels, bounds: Bounds, counts: Integers) -> bool:
 
 
 @internal
-def _allowed(labels: Labels, bounds: Bounds, parent: Integers) -> Booleans:
+def _allowed(labels: Int32s, bounds: Bounds, parent: Integers) -> Bools:
     """Where a child may be above zero. [C, s]"""
     n_children = bounds.lower.shape[0]
     allowed = np.ones((n_children, parent.size), np.bool_)
@@ -251,8 +254,8 @@ def _solve_passes(
     chunk: Chunk,
     f: int,
     parent: Integers,
-    allowed: Booleans,
-    bound_labels: Labels,
+    allowed: Bools,
+    bound_labels: Int32s,
     bounds: Bounds,
 ) -> tuple[int, float, Floats]:
     """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
@@ -296,7 +299,7 @@ def _solve_passes(
 
 
 @internal
-def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers, Integers, Floats]:
+def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers, Integers, Floats]:
     """Labels, widths, values and weights of some queries of a family, as a pass takes them."""
     begin, end = chunk.offsets[f], chunk.offsets[f + 1]
     labels = np.empty((queries.size, end - begin), np.int32)
@@ -322,8 +325,8 @@ def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Labels, Integers
 
 
 @internal
-def _snap(estimate: Floats, allowed: Booleans) -> tuple[Entries, Integers]:
-    """Estimates as multiples of 2^-20, and the child of each; twin: `tallyveil.estimation.rounding.snap`."""
+def _snap(estimate: Floats, allowed: Bools) -> tuple[Entries, Integers]:
+    """Estimates as multiples of 2^-20, and the child of each; specification: `tallyveil.estimation.rounding.snap`."""
     n_children, n_cells = estimate.shape
     n = 0
     for c in range(n_children):

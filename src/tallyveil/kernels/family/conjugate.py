@@ -1,9 +1,19 @@
-"""Exact answers on a face, compiled: conjugate gradients among the points that keep the parent's sums.
+"""Exact answers on a face, compiled: preconditioned conjugate gradients among the points that keep the parent's sums.
 
-The numpy twin and specification is `tallyveil.estimation.active_set`, which solves the same equations directly. Here
-a direction is what the gradient would ask for if H were the face's B: what rows and sums do is answered exactly,
-and only what H does besides B is left to the iteration. At block level that is little, and a handful of products
-with H ends it.
+Problem: the equations of a face (`tallyveil.kernels.family.face`) with H in place of B. Variables: a change of the
+free x, of the prices of the parent's sums and of the prices of the binding rows.
+
+Step: the preconditioner solves the equations with B, so it handles the parent's sums and the rows exactly. The
+iterations correct only for H - B, which is small at block level: a handful of products with H is enough.
+
+Stopping rule: the preconditioned direction is shorter than a quarter of what is exact enough; or it loses its
+positive curvature to rounding; or the directions are used up.
+
+Worked case: one child without sums or rows, H = [[2, 1], [1, 2]], B = diag(2, 2), right side (3, 3). The first step
+with B gives (1.5, 1.5). The remaining gradient is then (-1.5, -1.5), the direction is (-0.75, -0.75) and the step's
+length 2/3. That gives (1, 1), the solution.
+
+Oracle: the tests solve the same equations as one dense system.
 
 Every sum runs in a fixed order, so that every machine gives the same bits.
 """
@@ -12,24 +22,37 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
-from tallyveil.kernels.family.program import Floats, Program
+from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
-"""Directions after which a face counts as unsolved; where B is H, they only mend rounding errors."""
+"""Directions after which a face counts as unsolved: in general; and where B is H, so that they mend rounding only."""
 
 SETTLED = 0.25
-"""Part of what is exact enough to which a direction must have shrunk."""
+"""The iteration ends when a direction is shorter than this part of what is exact enough."""
+
+
+class Missing(NamedTuple):
+    """Persons that are missing at a point.
+
+    Attributes:
+        rows: What binding rows lack; 0 where a row does not bind. [R]
+        cells: What the parent's cells lack. [g]
+    """
+
+    rows: Floats
+    cells: Floats
 
 
 class Work(NamedTuple):
     """Scratch of one solution.
 
     Attributes:
-        gradient: What is left of the Lagrangian's gradient, its sign changed. [F]
+        gradient: The remaining gradient of the Lagrangian, with its sign changed. [F]
         direction: [F]
         product: [F]
         price: [g]
@@ -50,12 +73,9 @@ def correct(
     program: Program,
     face: Face,
     costs: Floats,
-    missing_rows: Floats,
-    missing_cells: Floats,
+    missing: Missing,
     enough: float,
-    x: Floats,
-    cell_price: Floats,
-    row_price: Floats,
+    point: Point,
 ) -> bool:
     """Solve the face's equations for these errors and add the answer in place.
 
@@ -63,23 +83,20 @@ def correct(
         program: The pass's program.
         face: The face.
         costs: The Lagrangian's gradient; read where free. [C, g]
-        missing_rows: Persons that binding rows lack. [R]
-        missing_cells: Persons that cells lack. [g]
-        enough: Persons that do not count.
-        x: [C, g], changed where free.
-        cell_price: [g], changed.
-        row_price: [R], changed where binding.
+        missing: Persons that binding rows and cells lack.
+        enough: Persons below which an error does not count.
+        point: Changed where variables are free and rows bind.
     Returns:
         Whether the directions vanished.
     """
     cells, cells_of = face.cells, face.cells_of
     work = _new_work(program, face)
-    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(cell_price.size)
+    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(point.cell_price.size)
     along, row_along = np.empty(cells.size), np.empty(face.rows.size)
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
             work.gradient[t] = -costs[c, cells[t]]
-    _begin(face, work, missing_rows, missing_cells, step, row_step, removed)
+    _begin(face, work, missing, step, row_step, removed)
     _product(program, face, step, work.sums, work.product)
     for t in range(cells.size):
         work.gradient[t] -= work.product[t]
@@ -109,11 +126,11 @@ def correct(
             row_step[k] -= length * row_along[k]
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
-            x[c, cells[t]] += step[t]
+            point.x[c, cells[t]] += step[t]
     for k in range(row_step.size):
-        row_price[face.rows[k]] += row_step[k]
+        point.row_price[face.rows[k]] += row_step[k]
     for i in range(removed.size):
-        cell_price[i] -= removed[i]
+        point.cell_price[i] -= removed[i]
     return settled
 
 
@@ -134,14 +151,13 @@ def _new_work(program: Program, face: Face) -> Work:
 def _begin(
     face: Face,
     work: Work,
-    missing_rows: Floats,
-    missing_cells: Floats,
+    missing: Missing,
     step: Floats,
     row_step: Floats,
     removed: Floats,
 ) -> None:
-    """A step that meets sums and rows, as if H were B; its rows' prices go into the gradient."""
-    set_to(work.price, missing_cells)
+    """A step that meets sums and rows, with B in place of H; the rows' prices go into the gradient."""
+    set_to(work.price, missing.cells)
     price_sums(face, work.price)
     for t in range(step.size):
         work.product[t] = work.price[face.cells[t]]
@@ -152,7 +168,7 @@ def _begin(
         row_sums(face, step, row_step)
         row_sums(face, work.direction, work.row_change)
         for k in range(row_step.size):
-            row_step[k] = missing_rows[face.rows[k]] - row_step[k] - work.row_change[k]
+            row_step[k] = missing.rows[face.rows[k]] - row_step[k] - work.row_change[k]
         solve_cholesky(face.system, row_step)
         add_to_members(face, row_step, 1.0, work.gradient)
         project(face, work.gradient, work.direction, work.price)
@@ -163,7 +179,7 @@ def _begin(
 
 @internal
 def _precondition(face: Face, work: Work, removed: Floats) -> None:
-    """Direction, and change of the rows' prices, that the gradient asks for as if H were B."""
+    """The direction and the change of the rows' prices that the gradient gives with B in place of H."""
     project(face, work.gradient, work.direction, work.price)
     _add(work.price, removed)
     if face.rows.size == 0:

@@ -1,11 +1,22 @@
 """Block coordinate descent over cells, compiled: the fast way to a close point.
 
-A block is one cell in all children. Its subproblem is the projection of as many numbers as there are children onto a
-simplex, weighted where children are of different kinds, which is exact and cheap, and sums hold to rounding error
-after every step. Rows are priced by an augmented Lagrangian: a price and a stiffness a row, the price updated after
-every sweep.
+Problem: the pass's program (`tallyveil.kernels.family.program`). Variables: x; a price for each cell's sum; a price
+for each row.
 
-No sum is reassociated and nothing is fused, so that every machine gives the same bits.
+Step: take one cell in all children and minimise over it with everything else held. That is a projection onto a
+simplex (`tallyveil.kernels.simplex`), weighted where children are of different kinds. It is exact, and the cell's sum
+holds to rounding error after every step. Rows enter by an augmented Lagrangian: each row has a price and a
+stiffness, and after every sweep over all cells the price becomes the force that the row exerts.
+
+Stopping rule: a whole sweep changes no variable and no row price by more than a tolerance in persons, or the sweeps
+are used up. Between whole sweeps come sweeps over the variables that are not zero.
+
+Worked case: one cell with 3 persons in the parent; two children, measured as 5 and -2 with variance 1. The step
+proposes (5, -2), and the projection subtracts 2 from both and clips: x = (3, 0), at price -2. One step is enough.
+
+Oracle: this descent with enough sweeps ends at the same point as `tallyveil.kernels.family.polish`.
+
+No sum is reassociated and no product is fused with a sum, so that every machine gives the same bits.
 """
 
 from typing import NamedTuple
@@ -13,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 
 PARTIAL_SWEEPS = 2
@@ -22,14 +34,14 @@ PARTIAL_SWEEPS = 2
 
 
 class State(NamedTuple):
-    """Where the descent stands; arrays are changed in place.
+    """The descent's current point; arrays are changed in place.
 
     Attributes:
         x: [C, g].
         cell_price: Prices of the parent's sums. [g]
         row_price: Positive at a lower bound, negative at an upper one. [R]
         gradient: H x - b, where H is held; else empty. [C, g]
-        excess: Weight times (sum of x - measured value), elsewhere; else empty. [C, L]
+        excess: Weight times (sum of x - measured value), where H is not held; else empty. [C, L]
         activity: Sums of the rows. [R]
     """
 
@@ -39,6 +51,36 @@ class State(NamedTuple):
     gradient: Floats
     excess: Floats
     activity: Floats
+
+
+class Blocks(NamedTuple):
+    """What the step at a cell involves.
+
+    Attributes:
+        starts: Where each cell's children begin in `members`. [g + 1]
+        members: Children that may have the cell.
+        bound_starts: Where each cell's bounds begin in `bounds`. [g + 1]
+        bounds: Bounds that have a row through the cell in some child.
+    """
+
+    starts: Integers
+    members: Integers
+    bound_starts: Integers
+    bounds: Integers
+
+
+class Scratch(NamedTuple):
+    """Scratch of one step.
+
+    Attributes:
+        proposal: Where each member's x would go by itself. [C]
+        slack: Persons by which it answers one unit of price. [C]
+        per_slope: The same of each kind. [K]
+    """
+
+    proposal: Floats
+    slack: Floats
+    per_slope: Floats
 
 
 @njit(nogil=True, cache=True)
@@ -132,7 +174,7 @@ def row_activity(program: Program, x: Floats, activity: Floats) -> None:
 
 @inlined
 def refresh(program: Program, state: State) -> None:
-    """Recompute what the descent keeps up to date by increments."""
+    """Recompute the arrays that the descent updates by increments."""
     row_activity(program, state.x, state.activity)
     if state.excess.size:
         for c in range(state.x.shape[0]):
@@ -145,7 +187,7 @@ def refresh(program: Program, state: State) -> None:
 def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tolerance: float) -> int:
     """Sweep over all cells until nothing moves by more than the tolerance.
 
-    Most variables are zero and stay so: between sweeps over everything come some over what is not zero.
+    Most variables are zero and stay zero. So between sweeps over everything come sweeps over what is not zero.
 
     Args:
         program: The pass's program.
@@ -158,44 +200,15 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
     """
     refresh(program, state)
     starts, members = _members(program)
-    some_starts, some_members = np.zeros(starts.size, np.int64), np.empty(members.size, np.int64)
-    n_partial = 0
     bound_starts, bounds = _bounds_of_cells(program)
-    proposal, slack = np.empty(program.allowed.shape[0]), np.empty(program.allowed.shape[0])
-    per_slope = np.empty(program.curvature.shape[0])
+    every = Blocks(starts, members, bound_starts, bounds)
+    some = Blocks(np.zeros(starts.size, np.int64), np.empty(members.size, np.int64), bound_starts, bounds)
+    n_children = program.allowed.shape[0]
+    scratch = Scratch(np.empty(n_children), np.empty(n_children), np.empty(program.curvature.shape[0]))
+    n_partial = 0
     for sweep in range(n_sweeps):
-        # arrays one by one: a call that hands on a whole program costs more than a cell does
         partial = n_partial > 0
-        moved = _sweep(
-            program.has_sums,
-            program.sums,
-            program.kind,
-            program.curvature,
-            program.hessian,
-            program.answers,
-            program.weights,
-            program.ridge,
-            program.bound_label,
-            program.bound_start,
-            program.bound_width,
-            program.row_number,
-            program.row_lower,
-            program.row_upper,
-            state.x,
-            state.cell_price,
-            state.row_price,
-            state.gradient,
-            state.excess,
-            state.activity,
-            some_starts if partial else starts,
-            some_members if partial else members,
-            bound_starts,
-            bounds,
-            stiffness,
-            proposal,
-            slack,
-            per_slope,
-        )
+        moved = _sweep(program, state, some if partial else every, scratch, stiffness)
         moved = max(moved, _update_prices(program, state, stiffness))
         if moved <= tolerance:
             if not partial:
@@ -205,42 +218,22 @@ def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tol
             n_partial -= 1
         else:
             n_partial = PARTIAL_SWEEPS
-            _not_zero(state.x, starts, members, some_starts, some_members)
+            _not_zero(state.x, every, some)
     return n_sweeps
 
 
 @internal
-def _sweep(
-    has_sums: bool,
-    sums: Floats,
-    kind: Integers,
-    curvatures: Floats,
-    hessian: Floats,
-    answers: Integers,
-    weights: Floats,
-    ridge: Floats,
-    bound_label: Integers,
-    bound_start: Integers,
-    bound_width: Integers,
-    row_number: Integers,
-    row_lower: Floats,
-    row_upper: Floats,
-    x: Floats,
-    cell_price: Floats,
-    row_price: Floats,
-    gradient: Floats,
-    excess: Floats,
-    activity: Floats,
-    starts: Integers,
-    members: Integers,
-    bound_starts: Integers,
-    bounds: Integers,
-    stiffness: float,
-    proposal: Floats,
-    slack: Floats,
-    per_slope: Floats,
-) -> float:
+def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, stiffness: float) -> float:
     """Minimise over every cell in turn; returns the largest move in persons."""
+    # names for the arrays of the inner loops
+    kind, answers, weights, ridge = program.kind, program.answers, program.weights, program.ridge
+    sums, has_sums, hessian, curvatures = program.sums, program.has_sums, program.hessian, program.curvature
+    bound_label, bound_start = program.bound_label, program.bound_start
+    bound_width, row_number = program.bound_width, program.row_number
+    row_lower, row_upper = program.row_lower, program.row_upper
+    x, cell_price, row_price, gradient, excess, activity = state
+    starts, members, bound_starts, bounds = blocks
+    proposal, slack, per_slope = scratch
     dense, alike = gradient.size > 0, per_slope.size == 1
     n_partitions = answers.shape[1]
     largest = 0.0
@@ -321,7 +314,7 @@ def _force(
 
 @internal
 def _update_prices(program: Program, state: State, stiffness: float) -> float:
-    """Take over the rows' forces as prices; returns the largest change in persons."""
+    """Make the rows' forces their prices; returns the largest change in persons."""
     moved = 0.0
     for row in range(state.row_price.size):
         price = _force(state.row_price, state.activity, program.row_lower, program.row_upper, row, stiffness)
@@ -348,17 +341,16 @@ def _members(program: Program) -> tuple[Integers, Integers]:
 
 
 @internal
-def _not_zero(
-    x: Floats, starts: Integers, members: Integers, some_starts: Integers, some_members: Integers
-) -> None:
-    """The members whose variable is not zero, in the form of `_members`."""
+def _not_zero(x: Floats, every: Blocks, some: Blocks) -> None:
+    """The members whose variable is not zero."""
+    starts, members = every.starts, every.members
     n = 0
     for i in range(starts.size - 1):
         for t in range(starts[i], starts[i + 1]):
             if x[members[t], i] > 0.0:
-                some_members[n] = members[t]
+                some.members[n] = members[t]
                 n += 1
-        some_starts[i + 1] = n
+        some.starts[i + 1] = n
 
 
 @internal
@@ -381,7 +373,7 @@ def _bounds_of_cells(program: Program) -> tuple[Integers, Integers]:
 
 
 @internal
-def _bounds_in_use(program: Program) -> Booleans:
+def _bounds_in_use(program: Program) -> Bools:
     """Whether a label of a bound has a row in some child, [b, labels]."""
     n_bounds = program.bound_label.shape[0]
     most = 0

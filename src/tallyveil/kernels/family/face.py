@@ -1,22 +1,40 @@
-"""A face of a pass's program: its free variables, its binding rows, and how they answer to prices, compiled.
+"""A face of a pass's program and the equations on it, compiled.
 
-With B instead of H, the quadratic form that is minimised, a face is solved at once: `project` gives the minimum of
-1/2 z' B z - r' z over points z that keep the parent's sums, and the system of the rows the prices that make it meet
-them as well, by Woodbury's formula. B is H's diagonal or, where a ridge leaves H nearly singular, H itself.
+Problem: a face says which variables are free and which rows bind. On it, minimise 1/2 z' B z - r' z over the free
+variables z whose sums over children are zero, with the rows met up to a little compliance. B is H's diagonal or,
+where a ridge leaves H nearly singular, H itself.
+
+Solution: `project` solves the problem without rows. With P for what `project` does and A for the rows, the prices
+that make z meet the rows solve a dense system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
+prepares the factors of that matrix.
+
+Worked case: one cell, two children, both free with curvature 1, no rows, r = (4, 0). The price of the sum is 2, and
+z = (2, -2).
+
+Oracle: the tests solve the same equations as one dense system.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family.program import Program
 
-Places = npt.NDArray[np.uint32]
-"""Unsigned, so that a loop need not ask whether they count from the end."""
+
+class Signs(NamedTuple):
+    """Which face: what is free, and what binds.
+
+    Attributes:
+        free: Variables that may be above zero. [C, g]
+        side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
+    """
+
+    free: Bools
+    side: Integers
 
 
 class Face(NamedTuple):
@@ -25,7 +43,7 @@ class Face(NamedTuple):
     Attributes:
         cells: Free cells in ascending order; child c's from cells_of[c] on. [F]
         cells_of: [C + 1]
-        give: Persons by which a variable answers one unit of price where B is diagonal. [F]
+        give: Persons by which a variable moves for one unit of price, where B is diagonal. [F]
         cell_stiffness: 1 / the sum of `give` over a cell's children; 0 where none is free. [g]
         inverse: Where B is H: inverses on the children's free cells, one after the other, by rows; else empty.
         schur: Where B is H: Cholesky factor of their sum over children; else, and at a root, empty. [g, g]
@@ -36,7 +54,7 @@ class Face(NamedTuple):
         system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
     """
 
-    cells: Places
+    cells: Uint32s
     cells_of: Integers
     give: Floats
     cell_stiffness: Floats
@@ -44,26 +62,24 @@ class Face(NamedTuple):
     schur: Floats
     rows: Integers
     row_begin: Integers
-    members: Places
+    members: Uint32s
     compliance: float
     system: Floats
 
 
 @njit(nogil=True, cache=True)
-def list_face(
-    program: Program, free: Booleans, side: Integers, row_compliance: float, whole: bool
-) -> tuple[bool, Face]:
-    """What solving on a face needs to know of it.
+def list_face(program: Program, signs: Signs, row_compliance: float, whole: bool) -> tuple[bool, Face]:
+    """The equations of a face, factored.
 
     Args:
         program: The pass's program.
-        free: Variables that may be above zero. [C, g]
-        side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
+        signs: What is free and what binds.
         row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
         whole: Whether B is H, which costs the cube of a child's free cells.
     Returns:
         False where a system is singular; the face.
     """
+    free, side = signs.free, signs.side
     n_children, n_cells = free.shape
     cells_of = np.zeros(n_children + 1, np.int64)
     cells, give = np.empty(free.size, np.uint32), np.empty(free.size)
@@ -107,8 +123,8 @@ def list_face(
 
 @internal
 def _members(
-    program: Program, side: Integers, cells: Places, cells_of: Integers
-) -> tuple[Integers, Integers, Places]:
+    program: Program, side: Integers, cells: Uint32s, cells_of: Integers
+) -> tuple[Integers, Integers, Uint32s]:
     """Binding rows, where the members of each begin, and the members: places of free variables."""
     m = 0
     for row in range(side.size):
@@ -224,7 +240,7 @@ def project(face: Face, gradient: Floats, direction: Floats, price: Floats) -> N
 
 @internal
 def give_way(face: Face, prices: Floats, out: Floats) -> None:
-    """What variables answer to prices: the inverse of B times them."""
+    """How variables respond to prices: the inverse of B times the prices."""
     if face.inverse.size == 0:
         for t in range(out.size):
             out[t] = prices[t] * face.give[t]
@@ -241,7 +257,7 @@ def give_way(face: Face, prices: Floats, out: Floats) -> None:
 
 @internal
 def price_sums(face: Face, sums: Floats) -> None:
-    """Prices that change the cells' sums by so much, in place."""
+    """Prices that change the cells' sums by the given amounts, in place."""
     if face.schur.size > 0:
         solve_cholesky(face.schur, sums)
         return
@@ -260,7 +276,7 @@ def row_sums(face: Face, vector: Floats, out: Floats) -> None:
 
 @internal
 def add_to_members(face: Face, values: Floats, factor: float, out: Floats) -> None:
-    """Add factor times A' times a value a row."""
+    """Add factor times A' times the rows' values."""
     for k in range(face.rows.size):
         for e in range(face.row_begin[k], face.row_begin[k + 1]):
             out[face.members[e]] += factor * values[k]

@@ -1,18 +1,24 @@
-"""Which cells of a pass nothing tells apart, compiled; they are merged.
+"""Merging the cells of a pass that nothing tells apart, compiled.
 
-The numpy twin and specification is in `tallyveil.estimation.reduction`.
+Problem: two cells belong together if every query and every bound gives them the same label and the same children may
+have people in both. Find the groups. Step: begin with one group and split the groups by one labelling after another.
+It ends when all labellings have been used or every cell is alone.
+
+Worked case: labels (0, 0, 1, 1) of one query and (0, 0, 0, 1) of another give the groups {0, 1}, {2}, {3}.
+
+Specification: `tallyveil.estimation.reduction`.
 """
 
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Integers, Labels
 
 
 @njit(nogil=True, cache=True)
 def merge_cells(
-    allowed: Booleans, labels: Labels, widths: Integers, bound_labels: Labels, bound_widths: Integers
+    allowed: Bools, labels: Int32s, widths: Integers, bound_labels: Int32s, bound_widths: Integers
 ) -> tuple[Integers, Integers]:
     """Group cells that no label and no child tells apart, in order of appearance.
 
@@ -49,7 +55,7 @@ def merge_cells(
 
 
 @internal
-def _separates_all(labels: Labels, width: int) -> bool:
+def _separates_all(labels: Int32s, width: int) -> bool:
     seen = np.zeros(width, np.bool_)
     for label in labels:
         if label < 0 or seen[label]:
@@ -59,7 +65,7 @@ def _separates_all(labels: Labels, width: int) -> bool:
 
 
 @internal
-def _refine(group: Integers, n_groups: int, labels: Labels, width: int) -> int:
+def _refine(group: Integers, n_groups: int, labels: Int32s, width: int) -> int:
     """Split groups by label, in place; returns how many there are."""
     n_cells = group.size
     start = np.zeros(n_groups + 1, np.int64)

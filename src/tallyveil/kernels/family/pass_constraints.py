@@ -1,22 +1,22 @@
-"""What one pass of a family hands on to the next, compiled: bounds, and answers that must be kept."""
+"""What one pass of a family hands on to the next, compiled: bounds, and answers that later passes must keep."""
 
 from typing import Any
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Labels
 from tallyveil.kernels.rounding.arrays import Bounds
 from tallyveil.kernels.vectors import set_rows, set_to
 
 ZERO_PERSONS = 1e-9
-"""An answer that an earlier pass put below this stays at zero, and its cells are taken away."""
+"""An answer that an earlier pass puts below this stays at zero, and its cells leave the later programs."""
 
 UNBOUNDED = 2**62
 
 
 @internal
-def anyone(allowed: Booleans) -> bool:
+def anyone(allowed: Bools) -> bool:
     """Whether any child may be above zero in any cell."""
     for c in range(allowed.shape[0]):
         for i in range(allowed.shape[1]):
@@ -26,7 +26,7 @@ def anyone(allowed: Booleans) -> bool:
 
 
 @internal
-def marked(flags: Booleans) -> Integers:
+def marked(flags: Bools) -> Integers:
     """Positions of the flags that are set."""
     found, n = np.empty(flags.size, np.int64), 0
     for i in range(flags.size):
@@ -47,7 +47,7 @@ def widened(first: Any, second: Any, shift: Any) -> Any:
 
 
 @internal
-def stacked(first: Labels, second: Labels) -> Labels:
+def stacked(first: Int32s, second: Int32s) -> Int32s:
     """The rows of both."""
     both = np.empty((first.shape[0] + second.shape[0], first.shape[1]), np.int32)
     set_rows(both, first)
@@ -74,10 +74,10 @@ def flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
 
 
 @internal
-def carry(labels: Labels, widths: Integers, estimate: Floats, slack: float, allowed: Booleans) -> Floats:
+def carry(labels: Int32s, widths: Integers, estimate: Floats, slack: float, allowed: Bools) -> Floats:
     """Answers of an estimate, query after query, child after child.
 
-    Cells of answers that must stay at zero are taken away, so that later programs keep an interior.
+    Cells of answers that must stay at zero are no longer allowed, so that later programs keep an interior.
     """
     n_children, n_cells = estimate.shape
     place = 0

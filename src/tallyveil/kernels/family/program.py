@@ -1,27 +1,37 @@
 """A pass's quadratic program as plain arrays, the form in which the compiled solver holds it.
+
+Problem: x[c, i] is the number of persons of child c in merged cell i. Every query sums cells, and its noisy answers
+have weight 1 / variance. Minimise the weighted squared distance to all answers,
+
+    sum over children c of  1/2 x_c' H x_c - b_c' x_c,
+
+subject to x >= 0, to the children of every cell summing to the parent's count, and to rows: sums of one child's cells
+between bounds. H sums, over the answers, weight times the outer product of the answer's cells; b is the same sum of
+weight times measured value.
+
+Worked case: a child with two cells, whose total is measured as 7 with variance 1/2 and whose first cell as 4 with
+variance 1. Then H = [[3, 2], [2, 2]] and b = (18, 14), and without other constraints the minimum is x = (4, 3).
+
+The numpy form of the same program is `tallyveil.estimation.program.BlockProgram`.
+
 Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds.
+A partition is a set of answers that share no cell; its answers are numbered through all partitions.
 """
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
-Booleans = npt.NDArray[np.bool_]
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 
 DENSE_CELLS = 64
-"""With more cells than this, H is never written out; its products go through the answers' sums, which are fewer."""
+"""With more cells than this, H is not stored. Its products go through the answers' sums, which are fewer."""
 
 MOST_ENTRIES = 2**20
-"""Nor is it where the H of all kinds together would have more numbers than this."""
+"""H is not stored either where the matrices of all kinds together would have more numbers than this."""
 
 
 SOFTEST = 2.0**-16
-"""Part of its best measured sibling's curvature that at least converts a child's gradient to persons: of a child that
-nothing measures, the gradient is but the rounding error of its siblings'."""
+"""A child's gradient is converted to persons by at least this part of its best measured sibling's curvature. The
+gradient of a child that nothing measures is only the rounding error of its siblings' gradients."""
 
 
 class PassArrays(NamedTuple):
@@ -38,17 +48,17 @@ class PassArrays(NamedTuple):
         bound_labels: Row of each cell, -1: none. [b, s]
         bound_widths: Rows of each bound in one child. [b]
         lower: Bound after bound, child after child; -inf: none. [C * bound_widths.sum()]
-        upper: Likewise; inf: none.
+        upper: In the same order; inf: none.
     """
 
-    allowed: Booleans
+    allowed: Bools
     inhabitants: Floats
     has_sums: bool
-    labels: Labels
+    labels: Int32s
     widths: Integers
     values: Integers
     weights: Floats
-    bound_labels: Labels
+    bound_labels: Int32s
     bound_widths: Integers
     lower: Floats
     upper: Floats
@@ -69,9 +79,9 @@ class Program(NamedTuple):
         targets: Weight times measured value. [C, L]
         ridge: Added to H's diagonal. [K, g]
         curvature: H's diagonal, ridge included. [K, g]
-        scale: What converts a gradient to persons: the curvature, or SOFTEST of the largest of any kind. [K, g]
+        scale: What converts a gradient to persons: the curvature, or SOFTEST times the largest of any kind. [K, g]
         hessian: H, or empty where there are too many cells, see DENSE_CELLS and MOST_ENTRIES. [K, g, g]
-        linear: b, likewise. [C, g]
+        linear: b, or empty where H is. [C, g]
         row_child: [R]
         row_bound: Which bound a row comes from. [R]
         row_label: Which label of that bound it sums. [R]
@@ -87,7 +97,7 @@ class Program(NamedTuple):
         row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
     """
 
-    allowed: Booleans
+    allowed: Bools
     has_sums: bool
     sums: Floats
     kind: Integers
@@ -112,3 +122,17 @@ class Program(NamedTuple):
     row_number: Integers
     row_scale: float
     row_stiffness: float
+
+
+class Point(NamedTuple):
+    """A point of a program with its prices; arrays are changed in place.
+
+    Attributes:
+        x: Persons. [C, g]
+        cell_price: Prices of the parent's sums. [g]
+        row_price: Prices of rows, positive at a lower bound, negative at an upper one. [R]
+    """
+
+    x: Floats
+    cell_price: Floats
+    row_price: Floats

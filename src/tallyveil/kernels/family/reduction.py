@@ -1,24 +1,23 @@
 """From a family and one pass to the smallest quadratic program with the same answer, compiled.
 
-The numpy twin and specification is `tallyveil.estimation.reduction.reduce_pass`: the same merged cells, the same
-partitions, the same rows, in the same order. Sizes are named in `tallyveil.kernels.family.program`.
+Problem: find a program (`tallyveil.kernels.family.program`) on as few cells as possible whose answer gives the pass's
+answer. Cells that no query, no bound and no child tells apart are merged, and the merged count is split in the
+parent's proportions. Rows that cannot bind are left out. A ridge is added where the queries do not determine the cells
+(`tallyveil.kernels.family.ridge`).
+
+Worked case: a pass that measures only the total, over three cells in which the parent has 2, 1 and 1 persons. The
+program has one cell with 4 persons. A child's answer of 2 persons is split as 1, 1/2 and 1/2.
+
+Specification: `tallyveil.estimation.reduction.reduce_pass`. It gives the same merged cells, partitions and rows in
+the same order. Sizes are named in `tallyveil.kernels.family.program`.
 """
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.merging import merge_cells
-from tallyveil.kernels.family.program import (
-    DENSE_CELLS,
-    MOST_ENTRIES,
-    SOFTEST,
-    Booleans,
-    Floats,
-    Integers,
-    Labels,
-    PassArrays,
-    Program,
-)
+from tallyveil.kernels.family.program import DENSE_CELLS, MOST_ENTRIES, SOFTEST, PassArrays, Program
 from tallyveil.kernels.family.ridge import fill_hessian, ridges
 from tallyveil.kernels.vectors import sort_first
 
@@ -122,7 +121,7 @@ def _scales(curvature: Floats) -> Floats:
 
 @internal
 def _least_and_middle(curvature: Floats, kind: Integers) -> tuple[float, float]:
-    """Minimum and median over all children, which one kind stands for where there is no other."""
+    """Minimum and median over all children; where all are of one kind, that kind's curvature gives both."""
     n_kinds, n_cells = curvature.shape
     ordered = curvature.reshape(-1).copy()
     if n_kinds > 1:
@@ -212,7 +211,7 @@ def _partitions(
 
 
 @internal
-def _canonical(given: Labels, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
+def _canonical(given: Int32s, width: int, first: Integers, labels: Integers, columns: Integers) -> int:
     """Number labels of merged cells in order of appearance; returns how many there are."""
     number = np.full(width, -1, np.int64)
     n = 0
@@ -255,7 +254,7 @@ def _fill_linear(by_cell: Integers, targets: Floats, linear: Floats) -> None:
 
 @internal
 def _rows(
-    one: PassArrays, first: Integers, allowed: Booleans, sums: Floats
+    one: PassArrays, first: Integers, allowed: Bools, sums: Floats
 ) -> tuple[
     Integers,
     Integers,

@@ -1,12 +1,22 @@
-"""H of a pass and the ridge that makes it definite, compiled.
+"""The matrix H of a pass and the ridge that makes it definite, compiled.
 
-The numpy twin and specification is in `tallyveil.estimation.reduction`.
+Problem: where a child's queries do not determine every cell, H is singular and the optimum is not unique. A diagonal
+is then added that is far smaller than any measurement's weight: RIDGE * smallest weight * parent's mean count /
+parent's count. Under the parent's sums it makes undetermined counts proportional to the parent's.
+
+Step: H is singular if there are fewer answers than cells, or if Cholesky's method with pivots meets a pivot that is
+zero up to rounding.
+
+Worked case: two cells whose total alone is measured, with weight 1. H = [[1, 1], [1, 1]] has the pivots 1 and 0, so the
+ridge is added; with equal counts in the parent it is 2^-14 on both diagonal entries.
+
+Specification: `tallyveil.estimation.reduction`.
 """
 
 import numpy as np
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Floats, Integers
 
 RIDGE = 2.0**-14
 """Weight of the ridge, in weights of the noisiest query; see `tallyveil.estimation.reduction`."""
@@ -14,7 +24,7 @@ RIDGE = 2.0**-14
 
 @internal
 def fill_hessian(answers: Integers, weights: Floats, hessian: Floats) -> None:
-    """Add to a matrix of zeros what the answers make of H."""
+    """Write H, without the ridge, into a matrix of zeros."""
     n_cells = answers.shape[1]
     for k in range(answers.shape[0]):
         own = answers[k]
@@ -31,7 +41,9 @@ def fill_hessian(answers: Integers, weights: Floats, hessian: Floats) -> None:
 
 @internal
 def ridges(answers: Integers, sizes: Integers, weights: Floats, relative: Floats) -> Floats:
-    """Diagonals that make each kind's H definite; zeros where it is already. `relative` is as in the numpy twin."""
+    """Diagonals that make each kind's H definite; zeros where it is already definite.
+
+    `relative` is the parent's count of each cell over its mean count of a support cell."""
     n_kinds, n_cells = weights.shape[0], answers.shape[1]
     ridge = np.zeros((n_kinds, n_cells))
     of_any = np.inf

@@ -1,20 +1,31 @@
-"""One pass of one family, compiled from measurements to certified answer."""
+"""One pass of one family, compiled from measurements to certified answer.
+
+Problem: the pass's program (`tallyveil.kernels.family.program`), after cells are merged. Step: a round, which is a
+descent to a close point (`descent`) and a walk from face to face to the exact optimum (`polish`).
+
+Stopping rule: the point's residual is at most CERTIFIED_PERSONS, or ROUNDS rounds were made. Later rounds have more
+sweeps, a smaller tolerance and more steps; almost every family needs one round.
+
+Oracle: the interior-point rung of `tallyveil.estimation.least_squares`, which shares no code with this one.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
 from tallyveil.kernels.family.polish import polish
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Labels, PassArrays, Program
+from tallyveil.kernels.family.program import PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.vectors import set_rows, set_to
 
 DONE_PERSONS, DONE_WITH_ROWS = 1.0, 0.1
-"""Where the descent stops: near enough for most of the face to be right. Rows' prices settle more slowly."""
+"""Persons at which the first descent stops, without and with rows. Most of the face is right then. Rows' prices settle
+more slowly."""
 
 STIFFNESS = 0.1
 ROW_COMPLIANCE = 2.0**-3
@@ -24,7 +35,7 @@ SWEEPS = 30
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
 ROUNDS = 4
-"""Rounds of descent and polish; only the first is the common case."""
+"""Most rounds of descent and polish; nearly every family takes one."""
 
 
 class Answer(NamedTuple):
@@ -52,19 +63,19 @@ def solve_pass(one: PassArrays) -> Answer:
 
 @njit(nogil=True, cache=True)
 def solve_arrays(
-    allowed: Booleans,
+    allowed: Bools,
     inhabitants: Floats,
     has_sums: bool,
-    labels: Labels,
+    labels: Int32s,
     widths: Integers,
     values: Integers,
     weights: Floats,
-    bound_labels: Labels,
+    bound_labels: Int32s,
     bound_widths: Integers,
     lower: Floats,
     upper: Floats,
 ) -> tuple[Floats, float, int, int, int]:
-    """`solve_pass`, array by array: a call that hands over a whole tuple costs more than a small family."""
+    """`solve_pass`, array by array: from Python, passing a whole tuple costs more than solving a small family."""
     program, group, share = reduce_arrays(
         PassArrays(
             allowed,
@@ -98,7 +109,7 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
         Residual in persons, rounds, sweeps, steps.
     """
     stiffness = STIFFNESS * program.row_stiffness
-    # large faces cost more than sweeps do
+    # sweeps cost less than large faces do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
     done = DONE_WITH_ROWS if program.row_child.size > 0 else DONE_PERSONS
     ridged = False
@@ -109,24 +120,17 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     best, best_x = np.inf, state.x
     for attempt in range(ROUNDS):
         sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
-        x, cell_price, row_price = state.x.copy(), state.cell_price.copy(), state.row_price.copy()
+        point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         found, made = polish(
-            program,
-            x,
-            cell_price,
-            row_price,
-            ROW_COMPLIANCE,
-            ridged or attempt > 0,
-            FULL_SWAPS,
-            SINGLE_SWAPS << attempt,
+            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, SINGLE_SWAPS << attempt
         )
         steps += made
         if found < best:
-            best, best_x = found, x
+            best, best_x = found, point.x
         if best <= CERTIFIED_PERSONS:
-            set_rows(state.x, x)
-            set_to(state.cell_price, cell_price)
-            set_to(state.row_price, row_price)
+            set_rows(state.x, point.x)
+            set_to(state.cell_price, point.cell_price)
+            set_to(state.row_price, point.row_price)
             return best, attempt + 1, sweeps, steps
         planned *= 5
     plain, _ = residual(program, state.x, state.cell_price, state.row_price)

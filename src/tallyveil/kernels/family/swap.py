@@ -1,39 +1,41 @@
-"""What is wrong with a face's answer, and its swapping, compiled.
+"""What is wrong with a face's answer, and the swaps that give the next face, compiled.
 
-The numpy twin and specification is `tallyveil.estimation.active_set`.
+A free variable is wrong where it is negative, and a zero variable where its reduced cost is negative. A binding row
+is wrong where its price has the wrong sign, and a loose row where its sum is beyond a bound. All are measured in
+persons. What is wrong by more than a tolerance is swapped.
+
+Worked case: see `tallyveil.kernels.family.polish`.
+
+Oracle: `tallyveil.estimation.active_set`, whose swaps lead to the same optimum by other faces.
 """
 
 import numpy as np
 
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.family.program import Booleans, Floats, Integers, Program
+from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.family.walk import Walk
 
 
 @internal
-def swap(
-    program: Program,
-    free: Booleans,
-    side: Integers,
-    x: Floats,
-    costs: Floats,
-    activity: Floats,
-    centre_row: Floats,
-    tolerance: float,
-    exact: float,
-    compliance: float,
-    manner: int,
-) -> int:
-    """Swap what has a wrong sign; returns how much was wrong.
+def swap(program: Program, walk: Walk, tolerance: float, exact: float, compliance: float, manner: int) -> int:
+    """Swap what has a wrong sign at the walk's point; returns how much was wrong.
 
-    Manner 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all: rows share a
-    direction (all totals up, all prices up), in which swapping them together overshoots for ever.
+    Args:
+        program: The pass's program.
+        walk: The face, its point, and the centre; the face is changed in place.
+        tolerance: Persons by which a zero variable must be wrong, and by which a binding row may be.
+        exact: Persons by which a free variable or a loose row must be wrong.
+        compliance: Of rows, in units of an answer's own.
+        manner: 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all. Rows share a
+            direction (all totals up, all prices up), in which swapping them together overshoots without end.
     """
+    free, side, x = walk.signs.free, walk.signs.side, walk.point.x
     n_wrong, worst, worst_child, worst_cell, worst_row, worst_side = 0, -np.inf, 0, 0, -1, 0
     for c in range(free.shape[0]):
         scale = program.scale[program.kind[c]]
         for i in range(free.shape[1]):
             if program.allowed[c, i]:
-                wrong = -x[c, i] if free[c, i] else -costs[c, i] / scale[i]
+                wrong = -x[c, i] if free[c, i] else -walk.costs[c, i] / scale[i]
                 # what stays free is clipped at zero, which must not cost accuracy
                 if wrong > (exact if free[c, i] else tolerance):
                     n_wrong += 1
@@ -41,10 +43,14 @@ def swap(
                         worst, worst_child, worst_cell = wrong, c, i
                     if manner < 2:
                         free[c, i] = not free[c, i]
+    softness = compliance / program.row_stiffness
     for row in range(side.size):
-        new_side, wrong = _side(
-            program, row, side[row], activity[row], centre_row[row], tolerance, exact, compliance
-        )
+        # a binding row keeps its side within the tolerance, a loose one changes only beyond it
+        margin = -tolerance * program.row_scale * softness if side[row] != 0 else exact
+        # a row binds where its price would have the right sign; in persons, the last price shifts the bound
+        shift = walk.centre.row_price[row] * softness
+        lower, upper = program.row_lower[row], program.row_upper[row]
+        new_side, wrong = _side(lower, upper, side[row], walk.activity[row], shift, margin)
         if new_side != side[row]:
             n_wrong += 1
             if wrong > worst:
@@ -61,25 +67,12 @@ def swap(
 
 @internal
 def _side(
-    program: Program,
-    row: int,
-    side: int,
-    activity: float,
-    centre_price: float,
-    tolerance: float,
-    exact: float,
-    compliance: float,
+    lower: float, upper: float, side: int, activity: float, shift: float, margin: float
 ) -> tuple[int, float]:
     """Which side a row should bind on, and by how many persons it is wrong where that is new."""
-    lower, upper = program.row_lower[row], program.row_upper[row]
     if lower == upper:
         return 2, 0.0
-    # a row binds where its price would have the right sign; in persons, the last price shifts the bound
-    softness = compliance / program.row_stiffness
-    shift = centre_price * softness
     short, over = lower + shift - activity, activity - shift - upper
-    # a binding row keeps its side within the tolerance, a loose one changes only beyond it
-    margin = -tolerance * program.row_scale * softness if side != 0 else exact
     wanted = 1 if over > margin else (-1 if short > margin else 0)
     if side == -1:
         return wanted, -short

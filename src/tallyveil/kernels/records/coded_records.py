@@ -1,26 +1,25 @@
-"""Kernels that make compact arrays of parsed records, with their plain twins.
+"""Kernels that make compact arrays of parsed records, with their specifications.
 
-A record's race codes become one number: the position of its only code, or ~p, where its codes begin at p in a list of
-all several codes, each record's ended by -1. So a record takes 4 bytes, and a few more where it has several codes.
+The race codes of a record become one number. It is the position of the record's only code, or ~p if the record has
+several codes, which then begin at p in a common list; each record's codes in the list end with -1. So a record takes
+4 bytes, and a few more if it has several codes.
+
+Worked case: records with the codes (5), (2, 7) and (1) become 5, ~0 and 1, with the list 2, 7, -1.
 """
 
 from itertools import takewhile
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int16]
-Places = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+from tallyveil.arrays import Bools, Int16s, Int32s, Integers
 
 COUNTIES = 1000
 """Most counties of a state: their numbers have three digits."""
 
 
 @njit(nogil=True, cache=True)
-def check_lists(races: Places, n_read: int) -> tuple[bool, bool]:
+def check_lists(races: Int32s, n_read: int) -> tuple[bool, bool]:
     """Whether a record has a code after none, and one beyond those that are read.
 
     Args:
@@ -36,26 +35,26 @@ def check_lists(races: Places, n_read: int) -> tuple[bool, bool]:
     return gap, later
 
 
-def check_lists_reference(races: Places, n_read: int) -> tuple[bool, bool]:
-    """Twin of `check_lists`."""
+def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:
+    """Specification of `check_lists`."""
     gap = (races[:, 1:] > 0) & (races[:, :-1] == 0)
     return bool(gap.any()), bool((races[:, max(n_read, 1) :] > 0).any())
 
 
 @njit(nogil=True, cache=True)
 def code_rows(
-    parsed: Places,
-    wanted: Flags,
+    parsed: Int32s,
+    wanted: Bools,
     counties: Integers,
     blocks: Integers,
-    position: Shorts,
+    position: Int16s,
     first_list: int,
-    rows: Places,
-    places: Places,
-    races: Places,
-    ethnicity: Shorts,
-    lists: Shorts,
-    unknown: Flags,
+    rows: Int32s,
+    places: Int32s,
+    races: Int32s,
+    ethnicity: Int16s,
+    lists: Int16s,
+    unknown: Bools,
 ) -> tuple[int, int]:
     """Code the records of one run.
 
@@ -117,20 +116,20 @@ def code_rows(
 
 
 def code_rows_reference(
-    parsed: Places,
-    wanted: Flags,
+    parsed: Int32s,
+    wanted: Bools,
     counties: Integers,
     blocks: Integers,
-    position: Shorts,
+    position: Int16s,
     first_list: int,
-    rows: Places,
-    places: Places,
-    races: Places,
-    ethnicity: Shorts,
-    lists: Shorts,
-    unknown: Flags,
+    rows: Int32s,
+    places: Int32s,
+    races: Int32s,
+    ethnicity: Int16s,
+    lists: Int16s,
+    unknown: Bools,
 ) -> tuple[int, int]:
-    """Twin of `code_rows`; looks blocks up by their number alone."""
+    """Specification of `code_rows`; looks blocks up by their number alone."""
     where = {int(block): place for place, block in enumerate(blocks)}
     n, added = 0, 0
     for row, (state, county, tract, block, *codes, span) in enumerate(parsed.tolist()):
@@ -152,7 +151,7 @@ def code_rows_reference(
 
 
 @njit(nogil=True, cache=True)
-def order_lists(order: Places, races: Places, lists: Shorts, ordered: Places, further: Shorts) -> int:
+def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s) -> int:
     """Put records into another order, and their lists of several codes with them.
 
     Args:
@@ -182,9 +181,9 @@ def order_lists(order: Places, races: Places, lists: Shorts, ordered: Places, fu
 
 
 def order_lists_reference(
-    order: Places, races: Places, lists: Shorts, ordered: Places, further: Shorts
+    order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s
 ) -> int:
-    """Twin of `order_lists`."""
+    """Specification of `order_lists`."""
     found: list[int] = []
     for place, record in enumerate(order):
         own = int(races[record])

@@ -1,24 +1,23 @@
-"""Kernels that count people in population groups, with their plain twins.
+"""Kernels that count people in population groups, with their specifications.
 
-A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level of
-iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration
-(-1: none). The person is in the Alone iteration that all of their race codes share, in the combination iteration of
-each of them, and in the iteration of their ethnicity code.
+A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level
+of iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity
+iteration (-1: none). The person is in the Alone iteration that all of their race codes share, in the combination
+iteration of each of these codes, and in the iteration of their ethnicity code.
 
-People stand block by block, and a region is some blocks: those `first[region]` to `first[region + 1]` of `blocks`,
-each with the people `start[block]` to `start[block + 1]`.
+Worked case: a person with two race codes that map to the Alone iterations 3 and 4 is in no Alone iteration. If both
+map to 3, the person is in it.
+
+People are ordered by block. A region is a set of blocks: those from `first[region]` to `first[region + 1]` of
+`blocks`. The people of a block are those from `start[block]` to `start[block + 1]`.
 """
 
 from itertools import takewhile
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int16]
-Places = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.int8]
+from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
 
 MOST_ITERATIONS = 16
 """Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""
@@ -27,12 +26,12 @@ MOST_ITERATIONS = 16
 @njit(nogil=True, cache=True)
 def person_iterations(
     race: int,
-    lists: Shorts,
+    lists: Int16s,
     ethnicity: int,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    out: Places,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    out: Int32s,
 ) -> int:
     """List the iterations of one person, each once; returns how many.
 
@@ -75,14 +74,14 @@ def person_iterations(
 
 def person_iterations_reference(
     race: int,
-    lists: Shorts,
+    lists: Int16s,
     ethnicity: int,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    out: Places,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    out: Int32s,
 ) -> int:
-    """Twin of `person_iterations`, by sets."""
+    """Specification of `person_iterations`, by sets."""
     own = [race] if race >= 0 else [*takewhile(lambda code: code >= 0, lists[~race:].tolist())]
     alone = set.intersection(*({int(alone_of[code])} for code in own))
     combined = dict.fromkeys(int(combination_of[code]) for code in own)
@@ -96,14 +95,14 @@ def person_iterations_reference(
 def count_totals(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
     totals: Integers,
 ) -> None:
     """Add the people of each population group to `totals`.
@@ -120,7 +119,7 @@ def count_totals(
     """
     found = np.empty(MOST_ITERATIONS, np.int32)
     n_iterations = totals.shape[1]
-    own = np.zeros(n_iterations + 1, np.int64)  # the last one stands for no iteration, -1
+    own = np.zeros(n_iterations + 1, np.int64)  # the last one is for no iteration, -1
     for row in range(regions.size):
         for place in range(first[regions[row]], first[regions[row] + 1]):
             for person in range(start[blocks[place]], start[blocks[place] + 1]):
@@ -144,17 +143,17 @@ def count_totals(
 def count_totals_reference(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
     totals: Integers,
 ) -> None:
-    """Twin of `count_totals`."""
+    """Specification of `count_totals`."""
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
         for block in blocks[first[region] : first[region + 1]]:
@@ -169,16 +168,16 @@ def count_totals_reference(
 def count_tables(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    cells: Bytes,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    slots: Places,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    cells: Int8s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    slots: Int32s,
     tables: Integers,
 ) -> None:
     """Add the people of the groups that have a slot to their tables of sex by age.
@@ -194,7 +193,7 @@ def count_tables(
     found = np.empty(MOST_ITERATIONS, np.int32)
     rest = tables.shape[0] - 1
     n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
-    own = np.empty(n_iterations + 1, np.int32)  # the last one stands for no iteration, -1
+    own = np.empty(n_iterations + 1, np.int32)  # the last one is for no iteration, -1
     for row in range(regions.size):
         own[:] = rest
         wanted = False
@@ -224,19 +223,19 @@ def count_tables(
 def count_tables_reference(
     regions: Integers,
     first: Integers,
-    blocks: Places,
+    blocks: Int32s,
     start: Integers,
-    races: Places,
-    lists: Shorts,
-    ethnicity: Shorts,
-    cells: Bytes,
-    alone_of: Shorts,
-    combination_of: Shorts,
-    ethnicity_of: Shorts,
-    slots: Places,
+    races: Int32s,
+    lists: Int16s,
+    ethnicity: Int16s,
+    cells: Int8s,
+    alone_of: Int16s,
+    combination_of: Int16s,
+    ethnicity_of: Int16s,
+    slots: Int32s,
     tables: Integers,
 ) -> None:
-    """Twin of `count_tables`."""
+    """Specification of `count_tables`."""
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
         for block in blocks[first[region] : first[region + 1]]:
@@ -250,14 +249,14 @@ def count_tables_reference(
 
 
 @njit(nogil=True, cache=True)
-def order_by_region(region: Places, n_regions: int, start: Integers, order: Places) -> None:
+def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
     """Sort things (persons by block, blocks by region), keeping their order within one; -1 is none and left out.
 
     Args:
         region: [things].
         n_regions: Regions.
         start: Output, [n_regions + 1].
-        order: Output, [things], of which the first start[n_regions] are written.
+        order: Output, [things]; the first start[n_regions] are written.
     """
     start[:] = 0
     for thing in range(region.size):
@@ -273,8 +272,8 @@ def order_by_region(region: Places, n_regions: int, start: Integers, order: Plac
             place[own] += 1
 
 
-def order_by_region_reference(region: Places, n_regions: int, start: Integers, order: Places) -> None:
-    """Twin of `order_by_region`."""
+def order_by_region_reference(region: Int32s, n_regions: int, start: Integers, order: Int32s) -> None:
+    """Specification of `order_by_region`."""
     (inside,) = np.nonzero(region >= 0)
     start[0] = 0
     start[1:] = np.cumsum(np.bincount(region[inside], minlength=n_regions))
@@ -282,7 +281,7 @@ def order_by_region_reference(region: Places, n_regions: int, start: Integers, o
 
 
 @njit(nogil=True, cache=True)
-def choose_detail(stage_1: Integers, thresholds: Integers, detail: Bytes, slots: Places) -> int:
+def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
     """Choose each group's detail by its noisy count, and number the groups that get a table.
 
     Args:
@@ -307,8 +306,8 @@ def choose_detail(stage_1: Integers, thresholds: Integers, detail: Bytes, slots:
     return n
 
 
-def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Bytes, slots: Places) -> int:
-    """Twin of `choose_detail`."""
+def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Int8s, slots: Int32s) -> int:
+    """Specification of `choose_detail`."""
     detail[:] = np.searchsorted(thresholds, stage_1, side="right")
     chosen = detail > 0
     slots[:] = -1
@@ -318,7 +317,7 @@ def choose_detail_reference(stage_1: Integers, thresholds: Integers, detail: Byt
 
 
 @njit(nogil=True, cache=True)
-def list_totals(totals: Integers, detail: Bytes, keep_above: int, places: Integers) -> int:
+def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
     """List the groups whose total is published: detail 0 and a count above a bound.
 
     Args:
@@ -341,8 +340,8 @@ def list_totals(totals: Integers, detail: Bytes, keep_above: int, places: Intege
     return n
 
 
-def list_totals_reference(totals: Integers, detail: Bytes, keep_above: int, places: Integers) -> int:
-    """Twin of `list_totals`."""
+def list_totals_reference(totals: Integers, detail: Int8s, keep_above: int, places: Integers) -> int:
+    """Specification of `list_totals`."""
     totals[detail != 0] = 0
     (found,) = np.nonzero(((detail == 0) & (totals > keep_above)).reshape(-1))
     places[: found.size] = found

@@ -1,15 +1,10 @@
-"""Parsing records of numbers from text: `|` between columns, one line a record."""
+"""Kernels that parse records of numbers from text, with their specification: `|` between columns, one line a record."""
 
 import re
 
-import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Bytes = npt.NDArray[np.uint8]
-Rules = npt.NDArray[np.int64]
-Values = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+from tallyveil.arrays import Bools, Bytes, Int32s, Integers
 
 _BAR, _LINE_FEED, _RETURN, _ZERO = 124, 10, 13, 48
 _NULL = (78, 117, 108, 108)
@@ -19,7 +14,7 @@ NULL, FLAG = 1, 2
 
 
 @njit(nogil=True, cache=True)
-def parse_rows(data: Bytes, rules: Rules, values: Values, broken: Flags) -> int:
+def parse_rows(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> int:
     """Parse lines into numbers, and say which columns hold something else.
 
     Args:
@@ -73,7 +68,7 @@ def parse_rows(data: Bytes, rules: Rules, values: Values, broken: Flags) -> int:
 
 @njit(nogil=True, cache=True)
 def _word(data: Bytes, begin: int, length: int, words: int) -> int:
-    """The number a word stands for, or -1."""
+    """The number that a word writes, or -1."""
     if words == NULL and _is(data, begin, length, _NULL):
         return 0
     if words == FLAG and _is(data, begin, length, _FALSE):
@@ -93,8 +88,8 @@ def _is(data: Bytes, begin: int, length: int, word: tuple[int, ...]) -> bool:
     return same
 
 
-def parse_rows_reference(data: Bytes, rules: Rules, values: Values, broken: Flags) -> int:
-    """Twin of `parse_rows`, line by line."""
+def parse_rows_reference(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> int:
+    """Specification of `parse_rows`, line by line."""
     row = 0
     for line in data.tobytes().decode("latin-1").removesuffix("\n").split("\n"):
         fields = line.removesuffix("\r").split("|")

@@ -1,12 +1,8 @@
-"""Arrays that the kernels of the rounding share."""
+"""Arrays that the kernels of the rounding share, and the unit in which estimates are whole numbers."""
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from tallyveil.arrays import Bools, Integers
 
 ONE = 2**20
 """Units of an estimate in one person."""
@@ -49,6 +45,6 @@ class Network(NamedTuple):
     capacity: Integers
     costs: Integers
     supply: Integers
-    useful: Flags
+    useful: Bools
     begin: Integers
     first_arc: Integers

@@ -1,10 +1,26 @@
-"""Kernel that rounds one family by one minimum-cost flow, with its plain twin."""
+"""Kernel that rounds one family by one minimum-cost flow.
+
+Problem: every estimate goes down or up to a neighbouring whole number. The children must sum to the parent in every
+cell, and bounds on answers must hold. Among all such roundings, the sum of |rounded answer - target| over the
+queries of the first stage is least; among those, the sum of the second stage is least; and so on. Variables: one 0
+or 1 for each pair of a child and a cell.
+
+Step: where the sets of cells that answers sum are nested, the problem is a minimum-cost flow (`network`), which the
+network simplex method solves exactly (`network_simplex`). Integers prove the answer optimal.
+
+Worked case: a parent has one person in one cell, and two children have estimates of 0.3 and 0.7. Both floors are 0,
+so one person is left to give. The second child gets it: the answers then miss their targets by 0.3 each instead of
+0.7.
+
+Oracle: `round_by_flow_reference` tries every rounding of a small family.
+"""
 
 import numpy as np
 from numba import njit
 
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Flags, Integers
-from tallyveil.kernels.rounding.laminar_forest import Labels, laminar_forest
+from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.laminar_forest import laminar_forest
 from tallyveil.kernels.rounding.network import aim, rounding_network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
@@ -20,9 +36,9 @@ defect); nothing left to choose."""
 
 @njit(nogil=True, cache=True)
 def round_by_flow(
-    labels: Labels,
+    labels: Int32s,
     stage: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     parent_counts: Integers,
@@ -74,9 +90,9 @@ def round_by_flow(
 
 @njit(nogil=True, cache=True)
 def attained(
-    labels: Labels,
+    labels: Int32s,
     stage: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     parent_counts: Integers,
@@ -124,14 +140,14 @@ def attained(
 
 
 def round_by_flow_reference(
-    labels: Labels,
+    labels: Int32s,
     stage: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     parent_counts: Integers,
 ) -> tuple[bool, list[int]]:
-    """Twin of `round_by_flow`: every rounding in turn; for families of a few entries.
+    """Oracle of `round_by_flow`: every rounding in turn; for families of a few entries.
 
     Returns:
         Whether some rounding satisfies everything, and the least deviations by stage, in units of 2^-20.

@@ -1,15 +1,24 @@
-"""Kernel that orders nested sets of cells by inclusion, with its plain twin."""
+"""Kernel that orders nested sets of cells by inclusion.
+
+Problem: the answers of some queries sum sets of cells. If any two of the sets are nested or disjoint, find for each
+set the smallest set that holds it; otherwise say that two sets cross.
+
+Step: place the sets in order of falling size. A set whose cells do not all have the same smallest set so far crosses
+another set.
+
+Worked case: the sets {0, 1, 2}, {0, 1} and {2} are nested; the first holds the other two. The sets {0, 1} and {1, 2}
+cross.
+
+Oracle: `laminar_forest_reference` compares Python's sets two by two.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Int32s, Integers
 from tallyveil.kernels.compiled import internal
-
-Integers = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
 
 
 class Forest(NamedTuple):
@@ -27,7 +36,7 @@ class Forest(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def laminar_forest(labels: Labels) -> tuple[bool, Forest]:
+def laminar_forest(labels: Int32s) -> tuple[bool, Forest]:
     """Order the sets of all queries by inclusion.
 
     Sets are placed in order of falling size. A set whose cells do not all have the same smallest set so far
@@ -63,7 +72,7 @@ def laminar_forest(labels: Labels) -> tuple[bool, Forest]:
 
 
 @internal
-def _sets_of_queries(labels: Labels) -> tuple[Integers, Integers, Integers]:
+def _sets_of_queries(labels: Int32s) -> tuple[Integers, Integers, Integers]:
     """Size of every answer's set, [m, width]; each query's cells by answer, [m, s]; where each answer's begin."""
     m, s = labels.shape
     width = 1
@@ -104,8 +113,8 @@ def _falling(size: Integers, largest: int) -> Integers:
     return order
 
 
-def laminar_forest_reference(labels: Labels) -> tuple[bool, set[frozenset[int]]]:
-    """Twin of `laminar_forest`: whether all sets are nested or disjoint, and the sets."""
+def laminar_forest_reference(labels: Int32s) -> tuple[bool, set[frozenset[int]]]:
+    """Oracle of `laminar_forest`: whether all sets are nested or disjoint, and the sets."""
     sets = {
         frozenset(np.flatnonzero(one == k).tolist())
         for one in labels

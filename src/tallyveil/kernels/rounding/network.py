@@ -1,13 +1,18 @@
 """Kernel that states one family's controlled rounding as a minimum-cost flow.
 
 A *set* is the cells that one answer sums. Where all sets are nested or disjoint, people flow from each cell's
-leftover (parent minus floors) to the smallest set of a child that holds the cell, through ever larger sets, to
-node 0. One unit through a set is one person above the floors; an answer's deviation is convex and linear between
-whole numbers, so it is the cost of up to three parallel arcs. Every arc leads to a node of smaller number.
+leftover (the parent's count minus the children's floors) to the smallest set of a child that holds the cell, then
+through ever larger sets, to node 0. One unit through a set is one person above the floors. An answer's deviation is
+convex, and linear between whole numbers, so it is the cost of up to three parallel arcs. Every arc leads to a node
+of smaller number.
 
-A set needs no node of its own where its deviation is linear in what flows through it: one open cell, or a target
-of zero and no binding bound. Its cost is then added to the arcs that pass through it. Sets of the same open
-cells and the same target share a node. (Proof that all this keeps the optimum: docs/proofs/rounding.md.)
+A set needs no node of its own where its deviation is linear in what flows through it: where it has one open cell, or
+a target of zero and no bound that binds. Its cost is then added to the arcs that pass through it. Sets with the same
+open cells and the same target share a node. docs/proofs/rounding.md proves that all this keeps the optimum.
+
+Worked case: the family of `tallyveil.kernels.rounding.flow`. Its leftover of one person can take two arcs, one to
+each child's total. Each total has one open cell, so it needs no node, and both arcs lead to node 0, at costs 1 - 2 *
+0.3 = 0.4 and 1 - 2 * 0.7 = -0.4.
 """
 
 from typing import NamedTuple
@@ -15,18 +20,19 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Bools, Integers
 from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Flags, Integers, Network
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
 from tallyveil.kernels.rounding.laminar_forest import Forest
 from tallyveil.kernels.rounding.start import first_flow
 from tallyveil.kernels.vectors import set_rows
 
 
 class _Sets(NamedTuple):
-    """Sets of one child; the last one stands for answers that no cell is in.
+    """Sets of one child; the last one is for answers that no cell is in.
 
     live: open cells. target: in units above the floors. low, high: bounds in persons above the floors. weight:
-    [K, sets], how many queries of a stage the set stands for. number: the set's node, or -1.
+    [K, sets], how many queries of a stage have the set as an answer. number: the set's node, or -1.
 
     whole: sum of the floors. alias: the set above whose node this one shares, or -1.
 
@@ -63,7 +69,7 @@ def aim(target: int, nearest: bool) -> int:
 def rounding_network(
     forest: Forest,
     weight: Integers,
-    nearest: Flags,
+    nearest: Bools,
     bounds: Bounds,
     entries: Entries,
     left: Integers,
@@ -220,7 +226,7 @@ def _add_sets(
     forest: Forest,
     sets: _Sets,
     weight: Integers,
-    nearest: Flags,
+    nearest: Bools,
     net: Network,
     out: Integers,
 ) -> tuple[int, int]:
@@ -249,7 +255,7 @@ def _add_sets(
 
 
 @internal
-def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Flags, net: Network) -> int:
+def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools, net: Network) -> int:
     """Add the arcs out of a set's node: below the target, across it, above it. Returns the next arc."""
     node, reached, high = sets.number[z], sets.low[z], sets.high[z]
     whole, rest, priced = sets.target[z] // ONE, sets.target[z] % ONE, False

@@ -1,37 +1,46 @@
-"""Kernel for minimum-cost flows with several costs in order of importance, with its plain twin.
+"""Kernel for minimum-cost flows with several costs in order of importance.
 
-The primal network simplex method on whole numbers. Node 0 is the root of the spanning tree. The tree is kept
-strongly feasible: from every node a positive amount can be sent to the root along tree arcs, so that no sequence
-of pivots repeats and the method ends. A later cost is minimised over all the optima of the earlier ones: those
-are the flows that stay at their bounds wherever an earlier reduced cost is not zero, so such arcs are frozen and
-the method goes on from the tree it has (proof: docs/proofs/rounding.md). No weights are needed.
+Problem: send the supplies of all nodes through arcs of limited capacity so that the first cost is least; among those
+flows, so that the second cost is least; and so on. All numbers are whole. Variables: the flow on each arc, and a
+potential for each node. The reduced cost of an arc is cost + potential[tail] - potential[head].
 
-Reduced cost of an arc: cost + potential[tail] - potential[head]. Artificial arcs join every node to the root at
-a first cost above that of any cycle; they are numbered after the real ones.
+Step: the primal network simplex method. An arc whose reduced cost has the wrong sign enters the spanning tree, flow
+is pushed around the cycle it closes, and an arc whose flow reaches a bound leaves. Node 0 is the root. The tree is
+kept strongly feasible: from every node a positive amount can be sent to the root along tree arcs. So no sequence of
+pivots repeats, and the method ends. Artificial arcs join every node to the root at a first cost above that of any
+cycle; they are numbered after the real ones.
+
+A later cost is minimised over all the optima of the earlier ones. Those are the flows that stay at their bounds
+wherever an earlier reduced cost is not zero. So such arcs are frozen, and the method goes on from its tree (proof:
+docs/proofs/rounding.md). No weights are needed.
+
+Stopping rule: no arc's reduced cost has the wrong sign.
+
+Worked case: node 1 sends two persons to node 0 by an arc of capacity 1 and cost 1 and an arc of capacity 2 and cost
+3. The optimum uses each arc once, at cost 4. The potential of node 1 is then -3: the reduced costs are 1 - 3 = -2 on
+the full arc and 3 - 3 = 0 on the other.
+
+Oracle: `minimum_cost_flow_reference`, by shortest augmenting paths under costs that are compared as tuples.
 
 Source: Cunningham 1976, A network simplex method; Ahuja, Magnanti, Orlin 1993, Network Flows, chapter 11.
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Bools, Int8s, Integers
 from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.rounding.spanning_tree import (
     ABOVE,
     ARC,
     DEPTH,
     SENSE,
-    Integers,
-    Marks,
     first_tree,
     rehang,
     reprice,
     shift,
 )
 from tallyveil.kernels.vectors import set_to
-
-Flags = npt.NDArray[np.bool_]
 
 OPTIMAL, INFEASIBLE, TOO_LARGE, STOPPED = 0, 1, 2, 3
 
@@ -54,7 +63,7 @@ def minimum_cost_flow(
     capacity: Integers,
     costs: Integers,
     supply: Integers,
-    useful: Flags,
+    useful: Bools,
     begin: Integers,
     first_arc: Integers,
 ) -> tuple[int, Integers, Integers]:
@@ -132,9 +141,9 @@ def _minimise(
     room: Integers,
     cost: Integers,
     flow: Integers,
-    state: Marks,
+    state: Int8s,
     tree: Integers,
-    mark: Marks,
+    mark: Int8s,
     potential: Integers,
     budget: int,
 ) -> int:
@@ -177,7 +186,7 @@ def _search(
     head: Integers,
     cost: Integers,
     potential: Integers,
-    state: Marks,
+    state: Int8s,
     ring: Integers,
     n_ring: int,
     place: int,
@@ -209,7 +218,7 @@ def _pivot(
     room: Integers,
     cost: Integers,
     flow: Integers,
-    state: Marks,
+    state: Int8s,
     tree: Integers,
     potential: Integers,
 ) -> None:
@@ -264,7 +273,7 @@ def _pivot(
 
 @internal
 def _freeze(
-    tail: Integers, head: Integers, cost: Integers, potential: Integers, state: Marks, mark: Marks
+    tail: Integers, head: Integers, cost: Integers, potential: Integers, state: Int8s, mark: Int8s
 ) -> None:
     """Hold every arc whose reduced cost is not zero where it is."""
     for arc in range(tail.size):
@@ -313,7 +322,7 @@ def proves_least_cost(
 def minimum_cost_flow_reference(
     tail: Integers, head: Integers, capacity: Integers, costs: Integers, supply: Integers
 ) -> tuple[int, Integers]:
-    """Twin of `minimum_cost_flow`, by shortest augmenting paths under costs compared as tuples.
+    """Oracle of `minimum_cost_flow`, by shortest augmenting paths under costs compared as tuples.
 
     Returns:
         OPTIMAL or INFEASIBLE, and the flow, which may be another one of the same costs.

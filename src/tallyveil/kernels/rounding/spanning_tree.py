@@ -1,16 +1,15 @@
 """Kernels for the spanning tree of the network simplex method (see `network_simplex`).
 
-Node 0 is the root. Arcs are numbered, real ones first, then an artificial one for each node that joins it to
-the root.
+Node 0 is the root. Arcs are numbered, the real ones first. After them comes an artificial arc for each node, which
+joins the node to the root.
+
+They are tested through `network_simplex`, whose proof of optimality fails where a tree is wrong.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Int8s, Integers
 from tallyveil.kernels.compiled import internal
-
-Integers = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.int8]
 
 # Columns of the tree array: the node above, the arc to it, +1 if that arc leads up or -1, the depth, and the
 # doubly linked list of the nodes below. -1: none. Eight columns, so that a node is one line of the cache.
@@ -19,7 +18,7 @@ ABOVE, ARC, SENSE, DEPTH, BELOW, NEXT, PREVIOUS = 0, 1, 2, 3, 4, 5, 6
 
 @internal
 def first_tree(
-    tail: Integers, head: Integers, supply: Integers, first_arc: Integers, flow: Integers, state: Marks
+    tail: Integers, head: Integers, supply: Integers, first_arc: Integers, flow: Integers, state: Int8s
 ) -> Integers:
     """Hang every node on its first arc, or on an artificial arc that carries what does not balance."""
     n, n_arcs = supply.size, head.size
@@ -90,7 +89,7 @@ def shift(tree: Integers, potential: Integers, top: int, change: int) -> None:
 
 @internal
 def reprice(tree: Integers, cost: Integers, potential: Integers) -> None:
-    """Set all potentials anew; the root has 0."""
+    """Compute all potentials; the root has 0."""
     potential[0] = 0
     u = tree[0, BELOW]
     while u > 0:

@@ -1,10 +1,14 @@
-"""Kernel that gives the network of a rounding a first flow. The optimum does not depend on it."""
+"""Kernel that gives the network of a rounding a first flow. The optimum does not depend on it.
+
+Each cell's leftover people go to the largest fractional parts first, which is near the optimum.
+"""
 
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Integers
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.rounding.arrays import ONE, Entries, Integers, Network
+from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
 
 
 @njit(nogil=True, cache=True)

@@ -1,20 +1,25 @@
-"""Kernels that split sums of noise by alias tables, one look-up a split, with their plain twins.
+"""Kernels that split sums of noise by alias tables, with one look-up for each split.
 
-A node holds n cells whose sum is t; the sum of its left part is s with probability L(s) R(t - s) / W(t). A table
-has 2**k columns of equal mass, in units of 2**-(k + FRACTION_BITS). Its parts being about equal, s is likeliest
-around t / 2: outcome i > 0 stands for s = floor(t / 2) - 2**(k - 1) + i. It gets slightly less than its probability, a
-whole number of units proved to lie below it; outcome 0 gets all that is left, and means that the table does not decide.
-Outcomes are laid into columns exactly, in whole numbers: column c holds outcome c below its threshold and one other
-outcome above it (Walker 1977, Vose 1991).
+Problem: a node holds n cells whose sum is t. Draw the sum s of its left part, which has probability
+L(s) R(t - s) / W(t), where L, R and W are the laws of the sums of the left cells, of the right cells and of all.
+
+A table has 2**k columns of equal mass, in units of 2**-(k + FRACTION_BITS). The two parts are about equal, so s is
+likeliest around t / 2: outcome i > 0 means s = floor(t / 2) - 2**(k - 1) + i. Each such outcome gets slightly less
+than its probability, a whole number of units that is proved to lie below it. Outcome 0 gets all that is left, and
+means that the table does not decide. Outcomes are laid into columns exactly, in whole numbers: column c holds
+outcome c below its threshold and one other outcome above it (Walker 1977, Vose 1991).
+
+Worked case: two columns and two outcomes with 3/4 and 1/4 of the mass. Column 1 holds outcome 1 up to half its
+height and outcome 0 above; column 0 holds outcome 0 alone.
+
+Specifications: `..._reference` below.
 """
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats, Integers, Words
 
 FRACTION_BITS = 39
 """Digits compared with a column's threshold; with at most 11 for the column, below the 53 of a float."""
@@ -38,7 +43,7 @@ def fill_alias(
     Args:
         left: Probabilities of the left sum, -r .. r, each good to a relative 2**-49, or 0.
         right: Of the right sum.
-        total: W(t), likewise, above 0.
+        total: W(t), in the same way, above 0.
         t: Sum of the node.
         column_bits: k.
         ignored: Digits that masses are rounded down to, from below; 0 but for tests, which want undecided splits.
@@ -88,7 +93,7 @@ def fill_alias_reference(
     ignored: int,
     table: Words,
 ) -> None:
-    """Twin of `fill_alias`."""
+    """Specification of `fill_alias`."""
     n, capacity = 1 << column_bits, 1 << FRACTION_BITS
     first = t // 2 - n // 2 + 1
     scale = 2.0 ** (column_bits + FRACTION_BITS) * _SHORT / total
@@ -183,7 +188,7 @@ def split_by_alias_reference(
     out: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
-    """Twin of `split_by_alias`."""
+    """Specification of `split_by_alias`."""
     n_splits = lefts.size
     for draw in range(words.shape[0]):
         sums = np.zeros(2 * n_splits + 1, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Kernels of the Markov chains on a lattice, with their plain twins in `subspace_chain_reference`.
+"""Kernels of the Markov chains on a lattice.
 
-A state is a lattice vector z (int64). A move adds a multiple of a column b of the basis, of which only the nonzeros
+A state is a lattice vector z (int64). A move adds a multiple of a column b of the basis; only the column's nonzeros
 are touched. A law gives z a weight exp(-rate * F(z)) with a whole number F, the *level*:
 
     kind 0   F = sum |z_i|                                (l1 Laplace)
@@ -8,27 +8,29 @@ are touched. A law gives z a weight exp(-rate * F(z)) with a whole number F, the
     kind 2   F = floor(scale * sqrt(sum z_i^2))           (l2 Laplace, rate scaled down accordingly)
 
 `size` is the sum under the root, kept up to date in integers. Both kinds of move use one random whole number, the
-*slack* G with P(G >= g) = exp(-rate * g): a proposal is accepted when F(new) <= F(old) + G, which is the Metropolis
-rule; and G added to F(old) is the height of a slice. So no exponential is computed here, and every comparison is
-between integers. The square root is the processor's, which IEEE 754 requires to be the double nearest to the root.
+*slack* G with P(G >= g) = exp(-rate * g). A jump is accepted when F(new) <= F(old) + G, which is the Metropolis
+rule. A slice has the height F(old) + G. So no exponential is computed here, and every comparison is between
+integers. The square root is the processor's, which IEEE 754 requires to be the double nearest to the root.
 
-A state may be *extended*: cells first, then coordinates, of which the size knows nothing. Of column k, the entries from
+Worked case: kind 0, z = (2, -1), column b = (1, -1). A jump by +1 gives (3, -2), of level 5 after 3, and is accepted
+where G >= 2.
+
+A state may be *extended*: cells first, then coordinates, which the size leaves out. Of column k, the entries from
 starts[k] to ends[k] are cells and those up to starts[k + 1] are coordinates.
 
 Key: starts, ends, rows, steps: columns in compressed form; thresholds, guide: table of the slack's base-256 digits
 (`tallyveil.subspace.mcmc_tables`); limit: greatest size a chain may reach; u: 64 random bits.
+
+Specification: `tallyveil.kernels.subspace.chain_reference`.
 """
 
 import math
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Masses = npt.NDArray[np.uint32]
+from tallyveil.arrays import Integers, Uint32s, Words
 
 ABSOLUTE: Final = 0
 SQUARES: Final = 1
@@ -165,7 +167,7 @@ def high_product(u: np.uint64, n: np.uint64) -> Any:
 
 @njit(nogil=True, cache=True)
 def draw_jump(
-    bits: np.uint64, masses: Masses, totals: Words, finders: Integers, law: int
+    bits: np.uint64, masses: Uint32s, totals: Words, finders: Integers, law: int
 ) -> tuple[int, np.uint64]:
     """A jump and a height below it, uniform among the 2**32 points under the histogram of a jump law.
 
@@ -221,7 +223,7 @@ def slice_sweeps(
         words: [n_sweeps * per_sweep].
         state: [n_cells + coordinates], moved on in place.
         done: Sweeps made before.
-        thin: Keep the state after every so many sweeps, counted from the first ever; 0 keeps none.
+        thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
         kept: Output, [states, n_cells].
     """
     digits = thresholds.shape[0]
@@ -259,7 +261,7 @@ def jump_sweeps(
     steps: Integers,
     n_cells: int,
     laws: Integers,
-    masses: Masses,
+    masses: Uint32s,
     totals: Words,
     finders: Integers,
     block: int,
@@ -280,7 +282,7 @@ def jump_sweeps(
         words: [n_sweeps * per_sweep]; of a sweep, first the jumps, two a word, then the slack of each block.
         state: [n_cells + coordinates], moved on in place.
         done: Sweeps made before.
-        thin: Keep the state after every so many sweeps, counted from the first ever; 0 keeps none.
+        thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
         kept: Output, [states, n_cells].
     Returns:
         Proposals accepted.

@@ -1,10 +1,14 @@
-"""Kernels that move two chains together so that they meet, each alone moving as in `subspace_chain`.
+"""Kernels that move two chains together so that they meet.
 
-Columns and states are as there; the step of column k at row pivots[k] is +1. Where both chains move along a column,
-the values they get at that row are what is coupled.
+Each chain alone moves as in `tallyveil.kernels.subspace.chain`.
 
-What is drawn by a plain share of 2**64 here (`_share`) is off by less than 2**-32 an update, which a bound found from
-some thousands of pairs cannot see.
+Columns and states are those of that module. The step of column k at row pivots[k] is +1. Where both chains move
+along a column, the values they get at that row are coupled.
+
+A draw by a plain share of 2**64 (`_share`) has an error below 2**-32 an update. A bound found from some thousands of
+pairs cannot show such an error.
+
+Specification: `tallyveil.kernels.subspace.chain_reference`.
 
 Sources: Algorithm 2 of Dharangutte et al. 2022 (with w* going to the lagged chain); for jumps the residual is the
 mirror image, also maximal: Bou-Rabee, Eberle, Zimmer 2020, section 2.3.
@@ -13,9 +17,9 @@ mirror image, also maximal: Bou-Rabee, Eberle, Zimmer 2020, section 2.3.
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Integers, Uint32s, Words
 from tallyveil.kernels.subspace.chain import (
     add_column,
     cell_size,
@@ -27,10 +31,6 @@ from tallyveil.kernels.subspace.chain import (
     size_budget,
     slice_ends,
 )
-
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Masses = npt.NDArray[np.uint32]
 
 _NEAR: Final = 16
 
@@ -159,7 +159,7 @@ def coupled_jump_sweeps(
     pivots: Integers,
     n_cells: int,
     laws: Integers,
-    masses: Masses,
+    masses: Uint32s,
     totals: Words,
     finders: Integers,
     block: int,

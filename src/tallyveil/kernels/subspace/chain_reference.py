@@ -1,7 +1,7 @@
-"""Plain twins of the kernels of `subspace_chain` and `subspace_chain_coupled`: dense columns, no state kept up to date.
+"""Specifications of the kernels of `chain` and `chain_coupled`, in plain Python: dense columns, no running sums.
 
-A law here is (kind, scale, limit, thresholds); columns are a dense int matrix [rows, columns], cells first. Sizes are
-summed anew at every step and the ends of a slice found one point at a time.
+A law here is (kind, scale, limit, thresholds). Columns are a dense int matrix [rows, columns], cells first. Sizes
+are summed again at every step, and the ends of a slice are found one point at a time.
 """
 
 import math
@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers, Words
 from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Law: TypeAlias = tuple[int, float, int, Words]
 
 _NEAR = 16
 
 
 def draw_slack_reference(words: Sequence[int], thresholds: Words) -> int:
-    """Twin of `draw_slack`."""
+    """Specification of `draw_slack`."""
     digits = [
         sum(int(bound) <= int(u) for bound in row[:-1])
         for u, row in zip(words, thresholds.tolist(), strict=True)
@@ -37,7 +35,7 @@ def level_reference(law: Law, cells: Integers) -> tuple[int, bool]:
 
 
 def slice_ends_reference(law: Law, cells: Integers, column: Integers, height: int) -> tuple[int, int]:
-    """Twin of `size_budget` and `slice_ends` together."""
+    """Specification of `size_budget` and `slice_ends` together."""
     ends = []
     for sign in (-1, 1):
         times = 0
@@ -51,7 +49,7 @@ def slice_ends_reference(law: Law, cells: Integers, column: Integers, height: in
 
 
 def draw_jump_reference(bits: int, masses: Sequence[int]) -> tuple[int, int]:
-    """Twin of `draw_jump`: count through the histogram, jumps of both signs taking turns."""
+    """Specification of `draw_jump`: count through the histogram, jumps of both signs taking turns."""
     if bits < masses[0]:
         return 0, bits
     place, positive = divmod(bits - masses[0], 2)
@@ -65,7 +63,7 @@ def draw_jump_reference(bits: int, masses: Sequence[int]) -> tuple[int, int]:
 def slice_sweeps_reference(
     law: Law, columns: Integers, n_cells: int, words: Words, per_sweep: int, n_sweeps: int, state: Integers
 ) -> None:
-    """Twin of `slice_sweeps`."""
+    """Specification of `slice_sweeps`."""
     digits = law[3].shape[0]
     for sweep in range(n_sweeps):
         bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
@@ -90,7 +88,7 @@ def jump_sweeps_reference(
     n_sweeps: int,
     state: Integers,
 ) -> int:
-    """Twin of `jump_sweeps`; `masses` has a row for each column."""
+    """Specification of `jump_sweeps`; `masses` has a row for each column."""
     n_columns, digits, accepted = columns.shape[1], law[3].shape[0], 0
     for sweep in range(n_sweeps):
         bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
@@ -112,7 +110,7 @@ def jump_sweeps_reference(
 def couple_uniforms_reference(
     low: int, high: int, other_low: int, other_high: int, near: bool, u: int, v: int, w: int
 ) -> tuple[int, int]:
-    """Twin of `couple_uniforms`: the second law's points, less what the first covers, written out in a list."""
+    """Specification of `couple_uniforms`: it lists the second law's points less those that the first covers."""
     n, other_n = high - low + 1, other_high - other_low + 1
     first = low + u * n // 2**64
     if not near:
@@ -138,7 +136,7 @@ def coupled_slice_sweeps_reference(
     state: Integers,
     other: Integers,
 ) -> int:
-    """Twin of `coupled_slice_sweeps`."""
+    """Specification of `coupled_slice_sweeps`."""
     digits = law[3].shape[0]
     for sweep in range(n_sweeps):
         bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
@@ -175,7 +173,7 @@ def coupled_jump_sweeps_reference(
     state: Integers,
     other: Integers,
 ) -> int:
-    """Twin of `coupled_jump_sweeps`; `masses` has a row for each column."""
+    """Specification of `coupled_jump_sweeps`; `masses` has a row for each column."""
     n_columns, digits = columns.shape[1], law[3].shape[0]
     for sweep in range(n_sweeps):
         bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]

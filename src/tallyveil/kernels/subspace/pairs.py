@@ -1,19 +1,19 @@
-"""Kernel that splits pairs of sums down a tree of table rows, with its plain twin.
+"""Kernel that splits pairs of sums down a tree of table rows.
 
-As `tallyveil.kernels.subspace.sums`, in two dimensions: a node's rows have the sums (s, t) in their first two
-columns, and candidates for its left part are visited in square rings around the likeliest. Floats decide with a
-margin or not at all; the tables' errors and those of a step are as there, with a step for each candidate.
+It does the work of `tallyveil.kernels.subspace.sums` in two dimensions. A node's rows have the sums (s, t) in their
+first two columns, and candidates for its left part are visited in square rings around the likeliest. Floats decide
+with a margin, or the draw is reported as undecided. The errors of the tables and of a step are those of `sums`, with
+one step for each candidate.
+
+Specification: `split_pairs_reference`, which looks at all candidates of a square at once.
 """
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from tallyveil.arrays import Floats, Integers, Words
 from tallyveil.kernels.subspace.sums import MARGIN, UNIT
-
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 MOST_RINGS = 1 << 12
 LEAST_TOTAL = 2.0**-40
@@ -129,7 +129,7 @@ def split_pairs_reference(
     sums: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
-    """Twin of `split_pairs`: it looks at all candidates of a square at once."""
+    """Specification of `split_pairs`: it looks at all candidates of a square at once."""
     squares = []
     for start, reach in zip(starts.tolist(), reaches.tolist(), strict=True):
         side = 2 * reach + 1

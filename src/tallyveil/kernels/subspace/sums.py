@@ -1,19 +1,24 @@
-"""Kernel that splits sums of noise down a tree of cells, with its plain twin.
+"""Kernel that splits sums of noise down a tree of cells.
 
-A node holds n cells whose sum is t. The sum of its left part is s with probability L(s) R(t - s) / W(t), where L, R
-and W are the laws of the sums of the left cells, the right cells and all. A uniform number decides: candidates
-are visited outward from the likeliest, c, c + 1, c - 1, c + 2, ..., until their probabilities add up to more than
-it. Floats are compared with a margin that covers every rounding, so a decision is right or is not made: a draw
-with an open decision is reported, to be made anew in whole numbers.
+Problem: a node holds n cells whose sum is t. Draw the sum s of its left part, which has probability
+L(s) R(t - s) / W(t), where L, R and W are the laws of the sums of the left cells, of the right cells and of all.
+
+Step: a uniform number decides. Candidates are visited outward from the likeliest, c, c + 1, c - 1, c + 2, ..., until
+their probabilities add up to more than the number. Floats are compared with a margin that covers every rounding
+error, so a decision is right or is not made. A draw with an undecided comparison is reported, and is made again in
+whole numbers.
+
+Worked case: candidates c, c + 1 and c - 1 have probabilities 0.5, 0.25 and 0.25. The uniform number 0.6 lies between
+0.5 and 0.75, so s = c + 1.
+
+Specification: `split_sums_reference`.
 """
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats, Integers, Words
 
 MARGIN = 2.0**-46
 """Relative to the probability of the node's sum: covers the errors of the tables, below 2**-47.4."""
@@ -44,7 +49,7 @@ def split_sums(
     Args:
         words: uint64 [n_draws, n_splits], the uniform number of each split, in the order of nodes.
         tables: Probabilities of sums, all tables in one array.
-        centres: [n_kinds], where a table's s = 0 stands.
+        centres: [n_kinds], the place of s = 0 in a table.
         reaches: [n_kinds], largest s a table holds.
         lefts: [n_nodes], left part of each node, -1 for a cell. Parents come before their parts.
         rights: [n_nodes], right part.
@@ -119,7 +124,7 @@ def split_sums_reference(
     sums: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
-    """Twin of `split_sums`."""
+    """Specification of `split_sums`."""
 
     def probability(kind: int, s: int) -> float:
         return float(tables[centres[kind] + s]) if abs(s) <= reaches[kind] else 0.0

@@ -1,21 +1,28 @@
-"""Kernel that carries off-spine distances from one geolevel to the next coarser one, with its plain twin.
+"""Kernel that carries off-spine distances from one geolevel to the next coarser one.
 
-near: fewest geounits to add or subtract to make the part of an entity that lies in a geounit.
-far:  the same for the rest of the geounit.
+Problem: for an entity (any set of geounits of the finest geolevel) and a geounit, find
 
-A geounit an entity does not touch has near 0 and far 1 (the geounit itself), so only touched geounits are
-stored: the cost is that of the touched part of the tree.
+    near: the fewest geounits to add or subtract to make the part of the entity that lies in the geounit;
+    far:  the same for the rest of the geounit.
 
-Source: Cumings-Menon et al. 2023, Algorithm 1.
+Step: with inner for the sum of `near` over the geounit's children and outer for the sum of `far`, near = min(inner,
+outer + 1) and far = min(outer, inner + 1): one may add up children, or take the geounit and subtract.
+
+Worked case: a tract of four blocks, three of them in the entity. inner = 3 and outer = 1, so near = 2 (the tract
+minus a block) and far = 1 (the block).
+
+A geounit that an entity does not touch has near 0 and far 1 (the geounit itself). Only touched geounits are stored,
+so the cost is that of the touched part of the tree.
+
+Specification: `raise_level_reference`. Source: Cumings-Menon et al. 2023, Algorithm 1.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers
 
 
 class Touched(NamedTuple):
@@ -73,7 +80,7 @@ def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tup
 def raise_level_reference(
     touched: Touched, parent: Integers, n_children: Integers
 ) -> list[dict[int, tuple[int, int]]]:
-    """Plain twin of `raise_level`: for each entity, (inner, outer) of every geounit above that it touches."""
+    """Specification of `raise_level`: for each entity, (inner, outer) of every geounit above that it touches."""
     begin, geounit, inner, outer = (array.tolist() for array in touched)
     children: dict[int, list[int]] = {}
     for child, p in enumerate(parent.tolist()):

@@ -1,17 +1,18 @@
-"""Covariance of sums over two sets of geounits, one level up: compiled step and its twin.
+"""Covariance of sums over two sets of geounits, compiled: the step from one geolevel to the next coarser one.
 
-Key, for one geounit: a set's sum below it moves by A x when the geounit's counts move by x, with conditional
-covariance C between the two sets. P, G, U, X, Y as in `intervals.covariance`.
+Key, for one geounit: when the geounit's counts change by x, a set's sum below it changes by A x. Given the geounit's
+counts, the sums of the two sets have covariance C. P, G, U, X, Y as in `tallyveil.intervals.covariance`. All are
+block-diagonal matrices in the basis of `tallyveil.kernels.tree.transform`.
+
+Specification: `step_up_reference`, with numpy's matrices, class by class.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
+from tallyveil.arrays import Floats, Integers
 
 
 class Entries(NamedTuple):
@@ -26,9 +27,9 @@ class Entries(NamedTuple):
         both: Of their product.
     """
 
-    begin: Int64s
-    blocks: Int64s
-    place: Int64s
+    begin: Integers
+    blocks: Integers
+    place: Integers
     one: Floats
     other: Floats
     both: Floats
@@ -45,14 +46,14 @@ class Slopes(NamedTuple):
 class Parents(NamedTuple):
     """What the step needs of the parents: rows in the level's arrays, G, and X and Y or empty arrays."""
 
-    rows: Int64s
+    rows: Integers
     gain: Floats
     slope: Floats
     excess: Floats
 
 
 @njit(nogil=True, cache=True)
-def _multiply(dims: Int64s, begin: Int64s, a: Floats, b: Floats, sign: float, out: Floats) -> None:
+def _multiply(dims: Integers, begin: Integers, a: Floats, b: Floats, sign: float, out: Floats) -> None:
     """out += sign a b."""
     for k in range(len(dims)):
         d, at = dims[k], begin[k]
@@ -65,7 +66,7 @@ def _multiply(dims: Int64s, begin: Int64s, a: Floats, b: Floats, sign: float, ou
 
 
 @njit(nogil=True, cache=True)
-def _transpose(dims: Int64s, begin: Int64s, a: Floats, out: Floats) -> None:
+def _transpose(dims: Integers, begin: Integers, a: Floats, out: Floats) -> None:
     for k in range(len(dims)):
         d, at = dims[k], begin[k]
         for i in range(d):
@@ -75,8 +76,8 @@ def _transpose(dims: Int64s, begin: Int64s, a: Floats, out: Floats) -> None:
 
 @njit(nogil=True, cache=True)
 def step_up(
-    dims: Int64s,
-    begin: Int64s,
+    dims: Integers,
+    begin: Integers,
     entries: Entries,
     filtered: Floats,
     unknown: Floats,
@@ -173,8 +174,8 @@ def step_up(
 
 
 def step_up_reference(
-    dims: Int64s,
-    begin: Int64s,
+    dims: Integers,
+    begin: Integers,
     entries: Entries,
     filtered: Floats,
     unknown: Floats,
@@ -185,7 +186,7 @@ def step_up_reference(
     last: int,
     above: Slopes,
 ) -> None:
-    """Twin of `step_up`: the formulas with numpy's matrices, class by class."""
+    """Specification of `step_up`: the formulas with numpy's matrices, class by class."""
     for i in range(first, last):
         for k, d in enumerate(dims):
             own = slice(int(begin[k]), int(begin[k + 1]))

@@ -1,23 +1,29 @@
-"""Kernel that chooses groups of siblings by the variances they lead to, with its plain twin.
+"""Kernel that chooses groups of siblings by the variances they lead to.
 
-One container at a time (a tract whose blocks are grouped, a county whose tracts are), all else held fixed. What
-lies outside it tells the container's total with precision `outside`. Given the total, an entity's part outside is
-`outside_slope` times the total plus an error that does not depend on the groups. So the variances are those of a
-small tree, and
-the objective is known exactly, up to a constant, from sums over its groups.
+Problem: group the children of one container (the blocks of a tract, or the tracts of a county) so that a weighted
+sum of variances is least, with everything else held fixed. What lies outside the container measures its total with
+precision `outside`. Given the total, an entity's part outside is `outside_slope` times the total plus an error that
+does not depend on the groups. So the variances are those of a small tree, and the objective is known exactly, up to
+a constant, from sums over its groups.
 
 For a group of children with variances v, entity slopes a and weights b:  s = sum v,  x = sum v a,  y = sum v a^2,
-t = sum b v^2.  It is measured with precision `own`, so its variance from below is 1 / (own + 1 / s).
+t = sum b v^2.  The group is measured with precision `own`, so its variance from below is 1 / (own + 1 / s).
+
+Step: move one child to the group, or to a new group, where the objective is least; then merge pairs of groups where
+that lowers it. Stopping rule: a pass changes nothing, or the passes are used up.
+
+Worked case: a group of two children with v = 1 has s = 2. With own = 1 its variance from below is 1 / (1 + 1/2) =
+2/3.
+
+Specification: `regroup_reference` computes the objective of every trial from its definition.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats, Integers
 
 TOLERANCE = 1e-11
 """Part of an objective by which a change must improve it, so that rounding never makes one."""
@@ -43,14 +49,14 @@ class Container(NamedTuple):
         limit: Most children of a group.
     """
 
-    below: Reals
-    carried: Reals
+    below: Floats
+    carried: Floats
     alike: Integers
     begin: Integers
     entity: Integers
-    slope: Reals
-    weight: Reals
-    outside_slope: Reals
+    slope: Floats
+    weight: Floats
+    outside_slope: Floats
     outside_weight: float
     outside: float
     precision: float
@@ -148,15 +154,15 @@ def _afresh(
     container: Container,
     group_of: Integers,
     size: Integers,
-    sums: Reals,
-    x: Reals,
-    y: Reals,
+    sums: Floats,
+    x: Floats,
+    y: Floats,
     g: int,
     h: int,
-    scalars: Reals,
-    terms: Reals,
+    scalars: Floats,
+    terms: Floats,
 ) -> float:
-    """Sum two changed groups, and the container, anew: differences would gather rounding errors."""
+    """Sum two changed groups and the container from scratch, because differences would gather rounding errors."""
     for one in (g, h):
         size[one] = 0
         sums[one], x[one], y[one] = 0.0, 0.0, 0.0
@@ -174,7 +180,7 @@ def _afresh(
 
 
 @njit(nogil=True, cache=True)
-def _add(container: Container, c: int, sign: float, sums: Reals, x: Reals, y: Reals) -> None:
+def _add(container: Container, c: int, sign: float, sums: Floats, x: Floats, y: Floats) -> None:
     v = container.below[c]
     sums[0] += sign * v
     sums[1] += sign * container.carried[c] * v * v
@@ -185,7 +191,7 @@ def _add(container: Container, c: int, sign: float, sums: Reals, x: Reals, y: Re
 
 @njit(nogil=True, cache=True)
 def _contribute(
-    container: Container, sums: Reals, x: Reals, y: Reals, sign: float, scalars: Reals, terms: Reals
+    container: Container, sums: Floats, x: Floats, y: Floats, sign: float, scalars: Floats, terms: Floats
 ) -> None:
     """Add a group's part of the container's sums, or take it away."""
     s, t = sums[0], sums[1]
@@ -204,7 +210,7 @@ def _contribute(
 
 
 @njit(nogil=True, cache=True)
-def _objective(container: Container, scalars: Reals, terms: Reals) -> float:
+def _objective(container: Container, scalars: Floats, terms: Floats) -> float:
     s, t = scalars[0], scalars[1]
     if s <= 0.0:
         return 0.0
@@ -219,7 +225,7 @@ def _objective(container: Container, scalars: Reals, terms: Reals) -> float:
 
 
 def regroup_reference(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:
-    """Plain twin of `regroup`: every trial works the objective out from the groups, by their definitions."""
+    """Specification of `regroup`: every trial computes the objective from the groups, by its definition."""
     n = container.below.size
     span = [range(int(container.begin[c]), int(container.begin[c + 1])) for c in range(n)]
     slopes = [{int(container.entity[i]): float(container.slope[i]) for i in one} for one in span]

@@ -1,10 +1,17 @@
-"""Kernel that merges sibling geounits while no off-spine distance grows, with its plain twin.
+"""Kernel that merges sibling geounits while no off-spine distance grows.
 
-The distances of all entities are compared as lists sorted from the greatest down, in lexicographic order. Of
-two such lists that differ in a few entries only those entries matter: the greater list is the one that has the
-greatest value more often, of all values that the two have a different number of times. So a trial costs
-what the two siblings touch, plus the entities that fill most of their parent.
+Problem: group the children of every parent, up to a limit of children a group, so that the off-spine distances of
+all entities become small. The distances are compared as lists sorted from the greatest down, in lexicographic order.
 
+Step: try to merge two siblings and keep the merger if the list does not become greater. Of two lists that differ in
+a few entries only those entries matter: compare how often each value occurs, from the greatest value down; the list
+in which a value occurs more often is the greater one. So a trial costs what the two siblings touch, plus the
+entities that fill most of their parent.
+
+Worked case: the list (3, 2, 2) is greater than (3, 2, 1), because 2 is the greatest value that the two have a
+different number of times, and the first list has it twice.
+
+Specification: `merge_siblings_reference` sums all distances from scratch for every trial.
 Source: Cumings-Menon et al. 2023, Algorithm 2.
 """
 
@@ -14,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
+from tallyveil.arrays import Integers
 
 
 class Entries(NamedTuple):
@@ -288,7 +295,7 @@ def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt
 def merge_siblings_reference(
     siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
 ) -> tuple[Integers, int]:
-    """Plain twin of `merge_siblings`: every trial sums all distances afresh and compares the sorted lists."""
+    """Specification of `merge_siblings`: every trial sums all distances from scratch and compares the sorted lists."""
     n = siblings.list_begin.size - 1
     parent_of = np.repeat(np.arange(siblings.limit.size), np.diff(siblings.child_begin)).tolist()
     touches: list[dict[int, tuple[int, int]]] = []

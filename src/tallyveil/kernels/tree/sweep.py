@@ -1,6 +1,11 @@
 """The sweeps over the data: rows of noisy answers up to estimates, and estimates down to answers.
 
-Every geounit's sums are taken in one fixed order, so that nothing depends on how the work is cut.
+In the basis of `tallyveil.kernels.tree.transform` the normal equations of a whole spine are small blocks, so that an
+estimate is a sum over geounits of block times the coefficients of Q'(weight y). These kernels compute such sums and
+their adjoints.
+
+Every geounit's sums are taken in one fixed order, so the result does not depend on how the work is divided.
+Specifications: `..._reference` below.
 """
 
 from typing import NamedTuple
@@ -8,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tallyveil.arrays import Floats, Integers, Numbers
 from tallyveil.kernels.tree.transform import (
     Basis,
     Cascade,
-    Floats,
-    Int64s,
-    Numbers,
     apply_blocks,
     apply_blocks_reference,
     collect_from_cells,
@@ -36,11 +39,11 @@ class Groups(NamedTuple):
         target: Where each group adds to.
     """
 
-    order: Int64s
-    begin: Int64s
+    order: Integers
+    begin: Integers
     factors: Floats
-    blocks: Int64s
-    target: Int64s
+    blocks: Integers
+    target: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -59,7 +62,7 @@ def add_measured(
 
     Args:
         basis: The basis.
-        cascade: The queries whose answers stand in a row.
+        cascade: The queries whose answers are in a row.
         values: Rows of answers; shape (n_rows, n_answers).
         weights: Factor of every query, one row a set of blocks.
         blocks: Packed blocks.
@@ -97,7 +100,7 @@ def add_measured_reference(
     last: int,
     out: Floats,
 ) -> None:
-    """Twin of `add_measured`: every row by itself."""
+    """Specification of `add_measured`: every row by itself."""
     work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
     for g in range(first, last):
         for r in range(int(groups.begin[g]), int(groups.begin[g + 1])):
@@ -112,9 +115,9 @@ def add_measured_reference(
 def add_products(
     basis: Basis,
     blocks: Floats,
-    blocks_row: Int64s,
+    blocks_row: Integers,
     x: Floats,
-    x_row: Int64s,
+    x_row: Integers,
     first: int,
     last: int,
     out: Floats,
@@ -127,14 +130,14 @@ def add_products(
 def add_products_reference(
     basis: Basis,
     blocks: Floats,
-    blocks_row: Int64s,
+    blocks_row: Integers,
     x: Floats,
-    x_row: Int64s,
+    x_row: Integers,
     first: int,
     last: int,
     out: Floats,
 ) -> None:
-    """Twin of `add_products`."""
+    """Specification of `add_products`."""
     for i in range(first, last):
         apply_blocks_reference(basis, blocks[blocks_row[i]], x[x_row[i]], out[i])
 
@@ -153,7 +156,7 @@ def answer_rows(basis: Basis, cascade: Cascade, x: Floats, first: int, last: int
 def answer_rows_reference(
     basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats
 ) -> None:
-    """Twin of `answer_rows`."""
+    """Specification of `answer_rows`."""
     for i in range(first, last):
         cells = np.empty(len(basis.order))
         cells[basis.order] = x[i]
@@ -168,9 +171,9 @@ def finest_rows(
     values: Numbers,
     weights: Floats,
     blocks: Floats,
-    signature: Int64s,
+    signature: Integers,
     pull: Floats,
-    parent: Int64s,
+    parent: Integers,
     first: int,
     last: int,
     out: Floats,
@@ -179,7 +182,7 @@ def finest_rows(
 
     Args:
         basis: The basis.
-        cascade: The queries whose answers stand in a row.
+        cascade: The queries whose answers are in a row.
         values: One row of answers a geounit.
         weights: Factor of every query, one row a signature.
         blocks: Packed blocks of each signature.
@@ -208,14 +211,14 @@ def finest_rows_reference(
     values: Numbers,
     weights: Floats,
     blocks: Floats,
-    signature: Int64s,
+    signature: Integers,
     pull: Floats,
-    parent: Int64s,
+    parent: Integers,
     first: int,
     last: int,
     out: Floats,
 ) -> None:
-    """Twin of `finest_rows`."""
+    """Specification of `finest_rows`."""
     work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
     for i in range(first, last):
         spread_to_cells_reference(cascade, weights[signature[i]], values[i], work, cells)

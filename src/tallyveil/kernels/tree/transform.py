@@ -1,20 +1,21 @@
-"""Counts of one geounit to coefficients in which every measurement is a few small blocks, and back.
+"""From counts of one geounit to coefficients in which every measurement is a few small blocks, and back.
 
-Key: a reflection turns the levels of one atom of one attribute into their normalised sum and contrasts; it is
-its own inverse. A cascade hands answers of coarse queries on to finer ones, and in the end to cells, so that
-the adjoint of eleven queries costs little more than that of the finest.
+A reflection turns the levels of one atom of one attribute into their normalised sum and contrasts. It is its own
+inverse. A cascade hands answers of coarse queries on to finer ones, and in the end to cells, so that the adjoint of
+eleven queries costs little more than that of the finest query.
+
+Worked case: the reflection of two levels with counts (3, 1) gives (4, 2) / sqrt(2): the normalised sum, and the
+contrast. Reflecting again gives (3, 1).
+
+Specifications: `..._reference` below, which use the definitions and take every query straight to the cells.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
-Numbers = npt.NDArray[Any]
+from tallyveil.arrays import Floats, Int32s, Integers, Numbers
 
 
 class Basis(NamedTuple):
@@ -27,20 +28,20 @@ class Basis(NamedTuple):
         levels: Levels of the reflected atoms, the one that becomes the sum first.
         order: Cell whose place holds each coefficient; shape (n_cells,).
         dims: Size of the blocks of each class; shape (K,).
-        mults: Times each block stands on the diagonal; shape (K,).
+        mults: How often each block is repeated on the diagonal; shape (K,).
         coefficients: Where each class begins among the coefficients, as a (dim, mult) array; shape (K + 1,).
         blocks: Where each class begins among the packed blocks; shape (K + 1,).
     """
 
-    axis_size: Int64s
-    inner: Int64s
-    begin: Int64s
-    levels: Int64s
-    order: Int64s
-    dims: Int64s
-    mults: Int64s
-    coefficients: Int64s
-    blocks: Int64s
+    axis_size: Integers
+    inner: Integers
+    begin: Integers
+    levels: Integers
+    order: Integers
+    dims: Integers
+    mults: Integers
+    coefficients: Integers
+    blocks: Integers
 
 
 class Cascade(NamedTuple):
@@ -55,11 +56,11 @@ class Cascade(NamedTuple):
         maps: Answer (place in the row) of the source for each answer of the target; `n_answers` for none.
     """
 
-    begin: Int64s
+    begin: Integers
     scale: Floats
-    source: Int64s
-    target: Int64s
-    map_begin: Int64s
+    source: Integers
+    target: Integers
+    map_begin: Integers
     maps: Int32s
 
 
@@ -90,7 +91,7 @@ def reflect(basis: Basis, cells: Floats) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _reflect_run(cells: Floats, outer: int, levels: Int64s, root: float, pull: float) -> None:
+def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull: float) -> None:
     """One reflection along neighbouring cells; four sums side by side, always the same four."""
     n = len(levels)
     a = b = c = d = 0.0
@@ -113,7 +114,7 @@ def _reflect_run(cells: Floats, outer: int, levels: Int64s, root: float, pull: f
 
 
 def reflect_reference(basis: Basis, cells: Floats) -> None:
-    """Twin of `reflect`: each reflection I - 2 w w' / w'w with w = first unit vector - normalised ones."""
+    """Specification of `reflect`: each reflection I - 2 w w' / w'w with w = first unit vector - normalised ones."""
     for r, size in enumerate(basis.axis_size):
         levels = basis.levels[basis.begin[r] : basis.begin[r + 1]]
         w = np.zeros(int(size))
@@ -156,7 +157,7 @@ def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Fl
 def spread_to_cells_reference(
     cascade: Cascade, weights: Floats, values: Numbers, work: Floats, cells: Floats
 ) -> None:
-    """Twin of `spread_to_cells`: every query straight to the cells. `work` is left alone."""
+    """Specification of `spread_to_cells`: every query straight to the cells. `work` is left alone."""
     cells[:] = 0
     for q in range(len(weights)):
         answers = straight_answers(cascade, q)
@@ -186,14 +187,14 @@ def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None
 
 
 def collect_from_cells_reference(cascade: Cascade, cells: Floats, answers: Floats) -> None:
-    """Twin of `collect_from_cells`: every query straight from the cells."""
+    """Specification of `collect_from_cells`: every query straight from the cells."""
     answers[:] = 0
     for q in range(len(cascade.begin) - 1):
         places = straight_answers(cascade, q)
         np.add.at(answers, places[places >= 0], cells[places >= 0])
 
 
-def straight_answers(cascade: Cascade, query: int) -> Int64s:
+def straight_answers(cascade: Cascade, query: int) -> Integers:
     """Place in a row of answers that each cell counts in, by following the edges; -1 for none."""
     n = len(cascade.scale)
     edge = int(np.flatnonzero(cascade.source == query)[0])
@@ -235,7 +236,7 @@ def apply_blocks(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
 
 
 def apply_blocks_reference(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
-    """Twin of `apply_blocks`: one small matrix product a class."""
+    """Specification of `apply_blocks`: one small matrix product a class."""
     for k, d in enumerate(basis.dims):
         own = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
         matrix = blocks[basis.blocks[k] : basis.blocks[k + 1]].reshape(d, d)

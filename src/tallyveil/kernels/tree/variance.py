@@ -1,25 +1,29 @@
-"""Kernel that carries the variance of entities from one geolevel to the next coarser one, with its plain twin.
+"""Kernel that carries the variance of entities from one geolevel to the next coarser one.
 
-Given the total of a geounit, an entity's part of it is `slope` times that total and an error of variance
-`spread` that is independent of everything outside the geounit. One step up, with v the variance of each child
-from its own subtree alone and s the sum of v over all children:
+Problem: given the total of a geounit, an entity's part of it is `slope` times that total plus an error of variance
+`spread`, which is independent of everything outside the geounit. Find slope and spread of every geounit.
+
+Step, one geolevel up, with v for the variance of each child from its own subtree alone and s for the sum of v over
+all children:
 
     slope  = sum of v slope over the children / s
     spread = sum of spread + sum of v (slope of the child - slope)^2 over all children
 
-A child the entity does not touch has slope 0 and spread 0, so only touched geounits are stored.
+Worked case: two children with v = 1, one of them in the entity (slope 1, spread 0) and one not (slope 0, spread 0).
+Then slope = 1/2 and spread = 1/4 + 1/4 = 1/2.
 
-The arrays may be complex, with which a derivative is had to the last digit from one evaluation.
+A child that the entity does not touch has slope 0 and spread 0, so only touched geounits are stored. The arrays may
+be complex: one evaluation with a tiny imaginary part then gives a derivative to the last digit.
+
+Specification: `raise_parts_reference`.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Integers = npt.NDArray[np.int64]
-Numbers = npt.NDArray[Any]
+from tallyveil.arrays import Integers, Numbers
 
 
 class Parts(NamedTuple):
@@ -145,9 +149,9 @@ def _one(
 
 
 def raise_parts_reference(parts: Parts, family: Family) -> list[dict[int, tuple[float, float]]]:
-    """Plain twin of `raise_parts`: for each entity, (slope, spread) of every geounit above that it touches.
+    """Specification of `raise_parts`: for each entity, (slope, spread) of every geounit above that it touches.
 
-    The formula of the module as it stands, over all children; unknown ones count as equal shares of the sum.
+    The module's formula over all children; unknown ones count as equal shares of the sum.
     """
     children: dict[int, list[int]] = {}
     for child, p in enumerate(family.parent.tolist()):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tallyveil.arrays import Floats
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
@@ -22,7 +23,7 @@ from tallyveil.studies.fdp_census.education_data import (
     counties_and_states,
 )
 from tallyveil.studies.fdp_census.printed import compared
-from tallyveil.studies.fdp_census.study_noise import Floats, study_noise
+from tallyveil.studies.fdp_census.study_noise import study_noise
 
 TRIPLE: Final = 3
 """Repetitions in the paper."""

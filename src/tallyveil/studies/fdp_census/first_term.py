@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses.loss_laws import loss_law_of
+from tallyveil.arrays import Floats
 from tallyveil.studies.fdp_census.allocation import OVERALL_DELTA, overall_event
-from tallyveil.studies.fdp_census.zcdp_curves import Floats
 
 
 def first_terms(epsilons: Floats) -> Floats:

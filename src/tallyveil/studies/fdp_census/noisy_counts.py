@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.storage.read import read_parquet
 from tallyveil.studies.comparison import Comparison
@@ -18,7 +19,7 @@ from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import reduced_noise, variances
 from tallyveil.studies.fdp_census.printed import compared
-from tallyveil.studies.fdp_census.study_noise import Ints, expected_errors, study_noise
+from tallyveil.studies.fdp_census.study_noise import expected_errors, study_noise
 
 FILES: Final = ("ri_2010_counts.parquet", "ri_2010_blocks.parquet")
 QUERIES: Final = {
@@ -119,7 +120,7 @@ def errors_by_race(inputs: StudyInputs) -> Findings:
     )
 
 
-def counts_by(paths: tuple[Path, ...], column: str) -> Ints:
+def counts_by(paths: tuple[Path, ...], column: str) -> Integers:
     """The nine counts of every geounit of a level, empty ones included: int64 [n_geounits, 9].
 
     Args:
@@ -146,7 +147,7 @@ def _methods(geolevel: str) -> dict[str, Fraction]:
 
 
 def _measured(
-    noise: NoiseSource, number: int, level: str, method: str, variance: Fraction, counts: Ints
+    noise: NoiseSource, number: int, level: str, method: str, variance: Fraction, counts: Integers
 ) -> list[dict[str, object]]:
     """Errors of one geolevel with one noise, without and with non-negativity."""
     repetitions = -(-LEAST_DRAWS // counts.size)

@@ -5,15 +5,12 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.noise import DiscreteGaussian, NoiseSource, insecure_key
 
 KEY_TEXT: Final = "tallyveil study fdp-census"
 """What the key is made from; the counts are public, so nothing needs to be hidden."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def study_noise() -> NoiseSource:
@@ -21,7 +18,7 @@ def study_noise() -> NoiseSource:
     return NoiseSource(insecure_key(KEY_TEXT))
 
 
-def expected_errors(counts: Ints, variance: Fraction, *, nonnegative: bool) -> tuple[float, float]:
+def expected_errors(counts: Integers, variance: Fraction, *, nonnegative: bool) -> tuple[float, float]:
     """Expected squared and absolute error of noisy counts, averaged over the counts: exact, without draws.
 
     Args:

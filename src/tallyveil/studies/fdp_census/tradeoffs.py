@@ -8,6 +8,7 @@ import polars as pl
 
 from tallyveil.accounting import Guarantee
 from tallyveil.accounting.decimals import at_least
+from tallyveil.arrays import Floats
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import (
@@ -21,7 +22,7 @@ from tallyveil.studies.fdp_census.allocation import (
 )
 from tallyveil.studies.fdp_census.printed import printed
 from tallyveil.studies.fdp_census.profiles import BUREAU, OURS, REDUCED
-from tallyveil.studies.fdp_census.zcdp_curves import Floats, zcdp_tradeoff
+from tallyveil.studies.fdp_census.zcdp_curves import zcdp_tradeoff
 
 ZOOM = (1e-15, 1e-8)
 """False positive rates of Figure 13: around where the two curves of the County cross."""

@@ -3,9 +3,8 @@
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tallyveil.arrays import Floats
 
 
 def zcdp_log_delta(rho: Fraction, epsilons: Floats) -> Floats:

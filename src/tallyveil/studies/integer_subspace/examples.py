@@ -5,9 +5,9 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.storage.read import read_table
 from tallyveil.studies.drawing import Box, BoxPanel, BoxPlot, BoxSeries, Role
@@ -22,8 +22,6 @@ from tallyveil.subspace.mcmc_examples import (
     intersecting_constraints,
 )
 from tallyveil.subspace.mechanisms import Norm
-
-Ints = npt.NDArray[np.int64]
 
 KEY: Final = insecure_key("tallyveil study integer-subspace")
 """Noise here protects nobody: the tables are public or fictitious, or there is none."""
@@ -49,7 +47,7 @@ def sampler_of(name: str, norm: Norm) -> SamplerChoice:
     return choose_sampler(lattice_of(example.system), example.law(norm))
 
 
-def draws_of(name: str, norm: Norm, n: int) -> Ints:
+def draws_of(name: str, norm: Norm, n: int) -> Integers:
     """Exact draws, int64 [n, n_cells]; the first ones are the same for every n."""
     choice = sampler_of(name, norm)
     if choice.sampler is None:  # all of the paper's examples have one
@@ -77,7 +75,7 @@ def illinois_populations(inputs: StudyInputs) -> pl.DataFrame:
     return counties.with_columns(pl.col("pop").cast(pl.Int64)).sort("pop").select("name", "pop")
 
 
-def boxed(draws: Ints) -> tuple[Box, ...]:
+def boxed(draws: Integers) -> tuple[Box, ...]:
     """A box for each cell, and the first draw by itself."""
     five = np.quantile(draws, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
     return tuple(
@@ -86,7 +84,7 @@ def boxed(draws: Ints) -> tuple[Box, ...]:
     )
 
 
-def box_plot(by_norm: dict[str, dict[str, Ints]], places: tuple[str, ...], x_label: str) -> BoxPlot:
+def box_plot(by_norm: dict[str, dict[str, Integers]], places: tuple[str, ...], x_label: str) -> BoxPlot:
     """Panels of boxes: titles to labels to draws; the first label is ours."""
     roles = (Role.OURS, Role.PUBLISHED)
     panels = tuple(
@@ -102,7 +100,7 @@ def box_plot(by_norm: dict[str, dict[str, Ints]], places: tuple[str, ...], x_lab
     return BoxPlot(places, panels, x_label, "noise")
 
 
-def summary(draws: Ints, names: tuple[str, ...], **columns: object) -> pl.DataFrame:
+def summary(draws: Integers, names: tuple[str, ...], **columns: object) -> pl.DataFrame:
     """Five numbers, mean and deviation of each cell."""
     boxes = boxed(draws)
     return pl.DataFrame(

@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.integer_subspace.examples import (
     BOXED_DRAWS,
@@ -12,7 +13,6 @@ from tallyveil.studies.integer_subspace.examples import (
     EDUCATION,
     EXAMPLES,
     NORMS,
-    Ints,
     box_plot,
     cell_names,
     draws_of,
@@ -134,7 +134,7 @@ def _children(name: str, norm: Norm) -> Findings:
     )
 
 
-def _with_totals(noise: Ints) -> pl.DataFrame:
+def _with_totals(noise: Integers) -> pl.DataFrame:
     whole = np.vstack([noise, noise.sum(axis=0)])
     columns = {level: whole[:, i] for i, level in enumerate(EDUCATION)}
     return pl.DataFrame({"county": [*COUNTIES, "Total"], **columns, "Total": whole.sum(axis=1)})

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.noise import DiscreteLaplace, NoiseSource
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.integer_subspace.examples import (
     BOXED_DRAWS,
     KEY,
-    Ints,
     box_plot,
     draws_of,
     illinois_populations,
@@ -71,7 +71,7 @@ def projected(inputs: StudyInputs) -> Findings:
     )
 
 
-def project(noise: Ints, order: npt.NDArray[Any]) -> Ints:
+def project(noise: Integers, order: npt.NDArray[Any]) -> Integers:
     """A nearest whole vector that sums to zero, as the paper takes it.
 
     Args:
@@ -87,7 +87,7 @@ def project(noise: Ints, order: npt.NDArray[Any]) -> Ints:
     return np.asarray(floors + (rank < -floors.sum(axis=1, keepdims=True)), dtype=np.int64)
 
 
-def _free_noise(draws: int) -> Ints:
+def _free_noise(draws: int) -> Integers:
     source = NoiseSource(KEY)
     law = DiscreteLaplace(1 / ILLINOIS_EPSILON)
     return np.asarray(source.dense(law, _ADDRESS, 0, range(draws), ILLINOIS_COUNTIES), dtype=np.int64)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 
 import polars as pl
 
@@ -142,5 +143,6 @@ def _rows(name: str, budgets: Callable[[str], Budgets]) -> list[dict[str, str | 
     return rows
 
 
+@cache
 def _exact(event: PrivacyEvent) -> float:
     return compose(event, neighbours=Neighbours.UNBOUNDED).epsilon(DELTA).upper

@@ -1,1 +1,1 @@
-"""Exact samplers: their output has the law asked for, given random bits, with no chain to converge."""
+"""Exact samplers: given uniform random bits, their output has exactly the wanted law (or nearly, as they state)."""

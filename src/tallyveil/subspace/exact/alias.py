@@ -1,9 +1,20 @@
-"""Alias tables of the splits of a block whose cells sum to zero: one look-up decides nearly every split.
+"""Alias tables for splitting a block whose cells sum to zero. One look-up decides nearly every split.
 
-A table gives an outcome s slightly less than its probability, and the rest to "undecided" (`kernels.subspace_alias`).
-What is undecided is drawn from exactly what the table leaves out (`AliasTables.given`), so that the law of a split is
-that of inversion, whatever the tables hold: their rounding, and sums and outcomes that they leave out, only send
-draws to whole numbers, with probability below 2**-29 or so a split.
+Problem. A node of a tree holds n cells with sum t. The sum s of its left half has probability L(s) R(t - s) / W(t),
+where L, R and W are the laws of the sums of the left half, the right half and all n cells. Wanted are draws of s with
+exactly this law, in one look-up.
+
+Steps. A table (`kernels.subspace.alias`) gives each s slightly less than its probability, and the rest to the outcome
+"undecided". An undecided s is drawn by inversion from exactly what the table leaves out (`AliasTables.given`). So each
+split has the same law as by inversion, whatever the tables contain. Rounding, and sums and outcomes that the tables
+omit, only make a split undecided, with probability below about 2**-29.
+
+Stopping rule. A table is made with at most `MOST_COLUMN_BITS` bits for its columns. If a node needs more, or all tables
+together need too many entries, there are no alias tables.
+
+Worked case. Four columns have mass 1/4 each. Let s be -1, 0, 1 with probabilities 0.2, 0.6, 0.2. The columns of -1 and
+1 give them 0.2, and 0.05 to s = 0. The column of 0 gives 0.25 to it, and so does the column of "undecided" (up to a
+tiny rest). The sum for s = 0 is 0.25 + 0.05 + 0.05 + 0.25 = 0.6. One uniform number selects a column and a place in it.
 """
 
 from dataclasses import dataclass
@@ -12,29 +23,27 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers, Words
 from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-
 LARGEST_ENTRIES: Final = 1 << 22
-"""Entries of all alias tables of a sampler, 8 bytes each; blocks that need more than their part are split without."""
+"""Entries of all alias tables of a sampler, 8 bytes each. A block that needs more than its part has no alias tables."""
 
 MOST_COLUMN_BITS: Final = 11
 LEAST_COLUMN_BITS: Final = 2
 
 _TAIL: Final = 2.0**-28
-"""Mass of the sums, and of the outcomes of one sum, that may be left out."""
+"""Largest mass that may be omitted: of the sums t of a node, and of the outcomes of one sum."""
 
 
 class Given(NamedTuple):
-    """What a table gives its outcomes, in units of 2**-bits.
+    """The masses that a table gives to its outcomes, in units of 2**-bits.
 
     Attributes:
-        bits: The unit.
-        shares: Mass of each s that has one.
-        total: Of all.
+        bits: The unit is 2**-bits.
+        shares: Mass of each s that has any.
+        total: Sum of the masses.
     """
 
     bits: int
@@ -47,10 +56,10 @@ NOTHING_GIVEN: Final = Given(0, {}, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AliasTables:
-    """Tables of all splits of a block, by the inner nodes of its tree. Made by `alias_tables`.
+    """Alias tables for all splits of a block, one for each inner node of its tree. Made by `alias_tables`.
 
     Attributes:
-        entries, starts, reaches, column_bits, lefts, rights: As `split_by_alias` takes them.
+        entries, starts, reaches, column_bits, lefts, rights: In the layout of `split_by_alias`.
     """
 
     entries: Words
@@ -61,12 +70,12 @@ class AliasTables:
     rights: Integers
 
     def split(self, words: Words, cells: Integers, out: Integers) -> npt.NDArray[np.bool_]:
-        """Write the cells of many draws; says which of these mean nothing, because a split stayed open.
+        """Write the cells of many draws. Returns which draws are not valid because some split is undecided.
 
         Args:
             words: [n, n_splits], the first 64 digits of the uniform number of each split.
-            cells: [n_splits + 1], where in a row of `out` each cell goes.
-            out: int64 [n, n_cells], changed at these.
+            cells: [n_splits + 1], position of each cell in a row of `out`.
+            out: int64 [n, n_cells], changed at these positions.
         """
         open_draws = np.zeros(words.shape[0], dtype=np.bool_)
         split_by_alias(
@@ -76,7 +85,7 @@ class AliasTables:
         return open_draws
 
     def outcome(self, node: int, t: int, word: int) -> int | None:
-        """The left sum that a uniform number decides on by its first 64 digits; None if it does not."""
+        """The left sum that the first 64 digits of a uniform number decide, or None if they do not decide it."""
         reach, bits = int(self.reaches[node]), int(self.column_bits[node])
         if abs(t) > reach:
             return None
@@ -87,7 +96,7 @@ class AliasTables:
         return _origin(t, bits) + found if found else None
 
     def given(self, node: int, t: int) -> Given:
-        """What the table of a node and a sum gives; nothing where there is none."""
+        """The masses in the table of a node and a sum; nothing if there is no such table."""
         if abs(t) > self.reaches[node]:
             return NOTHING_GIVEN
         table = self._table(node, t)
@@ -112,14 +121,14 @@ class AliasTables:
 def alias_tables(
     laws: SumLaws, sizes: Integers, parts: tuple[Integers, Integers], largest: int, ignored: int = 0
 ) -> AliasTables | None:
-    """Lay out the tables of a block whose sum is zero; None where they would be too large.
+    """Make the tables of a block whose sum is zero; None if they would be too large.
 
     Args:
-        laws: Of one cell.
-        sizes: [n_splits], cells below each inner node, the root's first. A node's left part has half of them.
-        parts: [n_splits] left and right part of each, as `split_by_alias` takes them.
-        largest: Entries that the tables may have.
-        ignored: Digits of masses that are rounded away; 0 but for tests.
+        laws: Laws of sums of cells.
+        sizes: [n_splits], number of cells below each inner node, the root first. A node's left part has half of them.
+        parts: [n_splits], left and right part of each node, in the layout of `split_by_alias`.
+        largest: Largest number of entries in the tables.
+        ignored: Number of digits of masses that are rounded away; 0 except in tests.
     """
     distinct, kinds = np.unique(sizes, return_inverse=True)
     shapes = [_shape(laws, int(n), is_root=bool(sizes.size and n == sizes[0])) for n in distinct]
@@ -142,12 +151,12 @@ def alias_tables(
 
 
 def _origin(t: int, column_bits: int) -> int:
-    """The s that outcome 0 would stand for."""
+    """The s that outcome 0 would denote."""
     return t // 2 - (1 << column_bits - 1)
 
 
 def _shape(laws: SumLaws, n: int, *, is_root: bool) -> tuple[int, int]:
-    """(largest sum, digits of a column) of the tables of nodes with n cells."""
+    """(largest sum, bits of a column) for the tables of nodes with n cells."""
     left, right, whole = (floats_of(laws.table(part)) for part in (n // 2, n - n // 2, n))
     beyond = whole[whole.size // 2 :][::-1].cumsum()[::-1]  # P(sum >= t), t = 0, 1, ...
     reach = 0 if is_root else int(np.count_nonzero(beyond > _TAIL / 2))

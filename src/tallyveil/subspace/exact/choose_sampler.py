@@ -1,4 +1,19 @@
-"""Which exact sampler fits a lattice and a law, and why."""
+"""Chooses the exact sampler for a lattice and a law, and says why.
+
+Problem. Several exact methods exist, and each is fast on some lattices only. The choice must not use data.
+
+Steps. The first of these that applies is used.
+1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums or from the fastest trials.
+2. Two-way table with two or with three rows or columns (few rows and small noise in the latter case): dynamic
+programming. 3. Every block of like cells sums to zero: split sums.
+4. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
+5. Trials that meet the constraints by chance, if pilot trials with a public key succeed often enough.
+Otherwise no exact sampler is chosen, and a Markov chain is needed.
+
+Stopping rule. Pilot trials double until three succeed, or until the rate is known to be too low.
+
+Worked case. A table whose only invariant is its total is one block that sums to zero, so split sums are chosen.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +36,10 @@ from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplac
 from tallyveil.subspace.structure import StructureKind
 
 MOST_EXPECTED_TRIALS: Final = 1e5
-"""Expected trials of one draw above which a chain is the better way."""
+"""If a draw is expected to need more trials than this, a chain is the better method."""
 
 LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
-"""The threshold of nearest planes: proved share of trials that succeed."""
+"""Nearest planes are used if a trial provably succeeds with at least this probability."""
 
 LARGEST_PLANES_DIMENSION: Final = 64
 
@@ -34,13 +49,13 @@ _PILOTS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class SamplerChoice:
-    """What draws the noise, and why it was chosen.
+    """The method that draws the noise, and why it was chosen.
 
     Attributes:
-        sampler: Exact, or None where a chain is needed.
+        sampler: The exact sampler, or None if a chain is needed.
         name: Short name.
-        reason: In words, for the report.
-        expected_trials: Of one draw, estimated without data; 1 where no trial fails.
+        reason: The reason in words, for the report.
+        expected_trials: Expected number of trials of one draw, estimated without data; 1 if no trial fails.
     """
 
     sampler: VectorSampler | None
@@ -50,21 +65,21 @@ class SamplerChoice:
 
     @property
     def total_variation(self) -> Fraction | None:
-        """Bound on the distance of the output from the law, for the guarantee; None where a chain must say."""
+        """Bound on the distance of the output from the law, for the guarantee; None if a chain is needed."""
         return None if self.sampler is None else self.sampler.total_variation
 
 
 def choose_sampler(
     lattice: Lattice, law: LatticeLaw, most_trials: float = MOST_EXPECTED_TRIALS
 ) -> SamplerChoice:
-    """Choose an exact sampler; data-free.
+    """Choose an exact sampler without using data.
 
     Args:
-        lattice: Where the noise lies.
-        law: Its law.
-        most_trials: Expected trials of one draw that are acceptable.
+        lattice: The lattice of the noise.
+        law: The law of the noise.
+        most_trials: Largest acceptable expected number of trials of one draw.
     Returns:
-        The choice; without a sampler where no exact way is quick enough.
+        The choice. It has no sampler if no exact method is fast enough.
     """
     if isinstance(law, GeneralisedLaplace) and law.takes_root:
         return _l2_laplace(lattice, law, most_trials)
@@ -104,7 +119,7 @@ def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: fl
 
 
 def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -> SamplerChoice:
-    # The radius concentrates where a Gaussian of this variance has it too.
+    # A Gaussian with this variance concentrates its radius in the same place as the Laplace law.
     typical = Fraction(max(lattice.dimension, 1)) / law.epsilon**2
     make: Callable[[SumLaws], Proposal]
     if lattice.structure.sums_vanish:
@@ -127,7 +142,7 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
 
 
 def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Proposal, str, float] | None:
-    """The proposal with the best rate that needs no more than so many trials."""
+    """The proposal with the highest success rate, if it needs at most `most_trials` expected trials; otherwise None."""
     names = ["trials by block sums"]
     if lattice.structure.kind is StructureKind.TWO_WAY:
         names = ["trials by rows"]
@@ -135,7 +150,7 @@ def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Prop
     for name in names:
         try:
             proposal = _maker(lattice, name)(laws)
-        except SolverError:  # coefficients too large: not a way for this system
+        except SolverError:  # the coefficients are too large, so this method does not work for the system
             continue
         rate = _rate(proposal, lattice.n_cells, most_trials)
         if rate and 1 / rate <= most_trials and (best is None or 1 / rate < best[2]):
@@ -153,7 +168,7 @@ def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
 
 
 def _rate(proposal: Proposal, n_cells: int, most_trials: float) -> float:
-    """Estimated share of trials that succeed; 0 if none did in so many that it is too low."""
+    """Estimated probability that a trial succeeds; 0 if so few of many trials succeed that it is too low."""
     n = max(64, min(_PILOT_TRIALS, (1 << 20) // n_cells))
     for doubling in range(_PILOTS):
         if n << doubling > (1 << 25) // n_cells:
@@ -190,5 +205,5 @@ def _cell_law(law: LatticeLaw) -> Law:
 def _public() -> NoiseAddress:
     from tallyveil.noise.source import NoiseSource
 
-    # A key anyone knows: pilots read no data and their noise is thrown away.
+    # The key is public, because pilot trials read no data and their noise is discarded.
     return NoiseAddress(NoiseSource(insecure_key("rate of trials")), 0, 0)

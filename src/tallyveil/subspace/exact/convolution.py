@@ -1,11 +1,22 @@
 """Certified probabilities of sums of independent noise.
 
-A sum of n cells of one law has the law's n-fold convolution. Tables hold it in whole numbers, in units of
-2**-bits, with a proved bound on the error of every entry, entries that are left out included:
+Problem. A sum of n independent cells with the same law has the n-fold convolution of the law. Wanted are its
+probabilities, with a proved bound on the error.
 
-- one cell: differences of certified floors (`IntegerLaw.tail_floors`), each off by at most 2 units;
-- a sum of two parts: for exact laws p, q and tables P, Q with errors a, b, every entry of P * Q / 2**bits is off by
-  at most a |q|_1 + b |P|_1, with |q|_1 = 1 and |P|_1 below 1 + 1 / b; flooring adds one unit. Hence a + b + 2.
+Variables. A table holds integers, in units of 2**-bits, and one bound on the error of every entry in these units. The
+bound also covers sums beyond the table.
+
+Steps.
+- One cell: differences of certified floors (`IntegerLaw.tail_floors`). Each is off by at most 2 units.
+- A sum of two parts: let p, q be the exact laws and P, Q their tables with errors a, b. Every entry of P * Q / 2**bits
+is
+  off by at most a |q|_1 + b |P|_1, where |q|_1 = 1 and |P|_1 is below 1 + 1 / b. Rounding down adds one unit. So the
+  new error is a + b + 2.
+
+Stopping rule. n cells are halved until single cells remain.
+
+Worked case. In units of 2**-4, let one cell have the table 4, 8, 4. For two cells the product is 16, 64, 96, 64, 16;
+divided by 2**4 it is the table 1, 4, 6, 4, 1.
 """
 
 import math
@@ -21,10 +32,10 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.laws import Law
 
 FLOAT_TABLE_BITS: Final = 192
-"""Bits of the tables that floats are taken from."""
+"""Bits of the tables from which floats are computed."""
 
 LEAST_ACCURATE: Final = 50
-"""Floats are kept where their relative error is below 2**-50 or so; smaller entries become 0."""
+"""Floats are kept if their relative error is below about 2**-50. Smaller entries become 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +43,10 @@ class SumTable:
     """P(sum = s) for s = -reach .. reach, in units of 2**-bits.
 
     Attributes:
-        bits: The unit.
-        reach: Largest s held.
-        error: Largest error of any entry, in units; P(sum = s) beyond the reach is at most this.
-        values: [2 reach + 1] whole numbers.
+        bits: The unit is 2**-bits.
+        reach: Largest s in the table.
+        error: Largest error of any entry, in units. For s beyond the reach, P(sum = s) is at most this.
+        values: [2 reach + 1] integers.
     """
 
     bits: int
@@ -52,8 +63,8 @@ class FloatTables(NamedTuple):
     """Tables of several sums as floats, for kernels.
 
     Attributes:
-        values: float64, all tables one after the other, each symmetric around its centre.
-        centres: int64 [n_tables], where s = 0 stands.
+        values: float64, all tables one after the other. Each is symmetric around its centre.
+        centres: int64 [n_tables], position of s = 0 in each table.
         reaches: int64 [n_tables].
     """
 
@@ -64,10 +75,10 @@ class FloatTables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SumLaws:
-    """Tables of the sums of 1, 2, 3, ... cells of one law, made when asked for.
+    """Tables of the sums of 1, 2, 3, ... cells with the same law, made on request.
 
     Attributes:
-        law: Of one cell.
+        law: The law of one cell.
     """
 
     law: Law
@@ -82,7 +93,7 @@ class SumLaws:
         return found
 
     def floats(self, sizes: tuple[int, ...]) -> FloatTables:
-        """The tables of sums of these many cells, as floats good to a relative 2**-49, or 0."""
+        """The tables for sums of these numbers of cells, as floats with relative error below 2**-49, or 0."""
         arrays = [floats_of(self.table(n)) for n in sizes]
         reaches = np.array([array.size // 2 for array in arrays], dtype=np.int64)
         starts = np.cumsum([0, *(array.size for array in arrays)])[:-1]
@@ -92,7 +103,7 @@ class SumLaws:
 
     @cached_property
     def standard_deviation(self) -> float:
-        """Of one cell."""
+        """Standard deviation of one cell."""
         return self.law.standard_deviation()
 
     def _single(self, bits: int) -> SumTable:
@@ -114,7 +125,7 @@ class SumLaws:
 
 
 def floats_of(table: SumTable) -> npt.NDArray[np.float64]:
-    """Entries as floats, where they are accurate to a relative 2**-49; zeros elsewhere, trimmed at both ends."""
+    """Entries as floats if their relative error is below 2**-49, otherwise zeros, which are trimmed at both ends."""
     least = table.error << LEAST_ACCURATE
     kept = [math.ldexp(float(v), -table.bits) if v >= least else 0.0 for v in table.values]
     array = np.array(kept, dtype=np.float64)
@@ -124,5 +135,5 @@ def floats_of(table: SumTable) -> npt.NDArray[np.float64]:
 
 
 def unit_float(word: Any) -> Any:
-    """The first 53 digits of uniform numbers as floats in [0, 1), exact; the number lies within 2**-53 above."""
+    """The first 53 digits of uniform numbers as exact floats in [0, 1). The number is less than 2**-53 larger."""
     return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,4 +1,15 @@
-"""Where uniform numbers come from: addresses of one release, whole batches and single numbers."""
+"""Uniform numbers at addresses, for the samplers of one release: in batches, or digit by digit.
+
+Problem. A sampler needs uniform numbers with as many digits as a decision takes. The result must not depend on how
+draws are batched.
+
+Steps. Each draw of a vector has a number, and each uniform number within it has a site. The noise source turns the
+address (geolevel, query, draw, site) into the digits of that uniform number: the first 64 at once for whole batches,
+further digits on request.
+
+Worked case. A sampler with 4 sites for each trial uses sites 0 to 3 in trial 0 and sites 4 to 7 in trial 1, whatever
+trials or draws are computed together.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,12 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.noise.laws import Law
 
 if TYPE_CHECKING:
     from tallyveil.noise.source import NoiseSource
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +30,12 @@ class NoiseAddress:
     """The place of a release in the address space of its noise source.
 
     Attributes:
-        source: Keyed source. Whoever holds its key can subtract the noise.
+        source: Keyed source. Whoever has its key can subtract the noise.
         geolevel: 0 to 255.
         query: 0 to 65535.
 
-    Every draw of a vector has its own number (the geounit of the address), and every uniform number a sampler
-    asks for has its own site, so that nothing depends on how draws are batched.
+    Every draw of a vector has its own number (the field geounit of the address). Every uniform number that a sampler
+    uses has its own site. So nothing depends on how draws are batched.
     """
 
     source: "NoiseSource"
@@ -33,11 +43,11 @@ class NoiseAddress:
     query: int
 
     def numbers(self, draws: Integers, first_site: int, n_sites: int) -> npt.NDArray[np.uint64]:
-        """The first 64 digits of uniform numbers, [n_draws, n_sites]; the first site is even."""
+        """The first 64 digits of uniform numbers, [n_draws, n_sites]. The first site must be even."""
         return self.source.numbers(self.geolevel, self.query, draws, first_site, n_sites)
 
     def all_digits(self, draw: int, site: int) -> Iterator[int]:
-        """All digits of one uniform number, 64 at a time from the first on."""
+        """All digits of one uniform number, in groups of 64."""
         start = site - site % 2
         words = self.source.numbers(self.geolevel, self.query, [draw], start, 2)
         yield int(words[0, site % 2])
@@ -46,13 +56,13 @@ class NoiseAddress:
     def trial_numbers(
         self, draws: Integers, first_trial: int, n_trials: int, n_sites: int
     ) -> tuple[npt.NDArray[np.uint64], Integers, Integers]:
-        """Uniform numbers of several trials of each draw; trial t has the sites from t * n_sites on.
+        """Uniform numbers for several trials of each draw. Trial t has the sites from t * n_sites.
 
         Args:
-            draws: [n].
-            first_trial: Of each draw.
-            n_trials: Of each draw.
-            n_sites: Of each trial, even.
+            draws: [n], numbers of the draws.
+            first_trial: The first trial of each draw.
+            n_trials: Number of trials of each draw.
+            n_sites: Number of sites of each trial, even.
         Returns:
             (words [n * n_trials, n_sites], draw of each row, first site of each row).
         """
@@ -65,9 +75,9 @@ class NoiseAddress:
         )
 
     def cells(self, law: Law, draws: Integers, first: int, n: int) -> Integers:
-        """Independent noise of a law, [n_draws, n], at the answers first .. first + n of the draws.
+        """Independent noise of a law, [n_draws, n], at the answers first to first + n - 1 of the draws.
 
-        It lies in the address kinds of cells, which numbers never share.
+        It uses the address kinds of cells, which are different from those of uniform numbers.
         """
         if first == 0:
             return np.asarray(self.source.dense(law, self.geolevel, self.query, draws, n), dtype=np.int64)
@@ -78,7 +88,7 @@ class NoiseAddress:
 
 
 def prefix(digits: Iterator[int], words: int) -> tuple[int, int]:
-    """(digits as one whole number, their count) of the first `words` words."""
+    """(the digits as one integer, their number) for the first `words` words."""
     value = 0
     for _ in range(words):
         value = value << 64 | next(digits)

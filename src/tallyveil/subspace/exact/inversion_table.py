@@ -1,4 +1,19 @@
-"""One of finitely many outcomes, or none of them, with certified probabilities."""
+"""Draws one of finitely many outcomes, or none of them, with certified probabilities.
+
+Problem. Outcomes 0, 1, ..., n - 1 have real probabilities that ball arithmetic can compute to any precision. Wanted is
+a draw with exactly these probabilities.
+
+Variables. F(j) is the probability of the outcomes up to j, with F(-1) = 0. U is a uniform number, read digit by digit.
+
+Steps. The outcome is the j with F(j - 1) <= U < F(j), or n if U is at least F(n - 1). The first 64 digits of U are
+compared with the certified first 64 digits of every F. If they are equal to those of some F, more digits are read and
+compared.
+
+Stopping rule. The comparison ends at the first digits that differ.
+
+Worked case. Two outcomes have probabilities 1/2 and 1/4. U = 0.6 gives outcome 1, because 1/2 <= 0.6 < 3/4. U = 0.9
+gives index 2: neither of them.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,17 +29,18 @@ from tallyveil.noise.balls import MAX_PRECISION, certified_floor, power_of_two, 
 _GUARD_BITS: Final = 64
 
 Cumulated = Callable[[], list[arb]]
-"""Probabilities of the first outcome, the first two, and so on, at the current precision; rising, at most 1."""
+"""Computes F(0), F(1), ... at the current precision: increasing numbers, at most 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceTable:
-    """Inversion over a list of outcomes: outcome j where F(j - 1) <= U < F(j), the last index where U >= all.
+    """Inversion over a list of outcomes: outcome j if F(j - 1) <= U < F(j), and the index past the end if U is larger.
 
     Attributes:
         cumulated: Computes the balls of F.
         floors: uint64, the first 64 digits of every F.
-        certain: Whether the last F is exactly 1, so that the index past the end never comes.
+        certain: Whether the outcomes' probabilities add up to 1. Then the F of the last outcome is omitted, and the
+            index past the end of `floors` is the last outcome.
     """
 
     cumulated: Cumulated
@@ -36,10 +52,10 @@ class ChoiceTable:
         """Certify the first 64 digits of every F.
 
         Args:
-            cumulated: As the attribute. If `certain`, without the last outcome, whose F is 1.
+            cumulated: As the attribute. If `certain`, omit the last outcome; its cumulative probability is 1.
             certain: Whether the outcomes' probabilities add up to 1.
         Raises:
-            SolverError: digits stay undecided at the largest precision.
+            SolverError: the largest precision does not decide some digits.
         """
         return cls(cumulated, np.array(_floors(cumulated, 64), dtype=np.uint64), certain)
 
@@ -50,11 +66,11 @@ class ChoiceTable:
 
         Args:
             words: [n], the first 64 digits.
-            digits: All digits of the i-th number, asked for where 64 do not decide.
+            digits: Gives all digits of the i-th number; called if the first 64 do not decide.
         Returns:
-            [n] indices.
+            [n], the index of each outcome.
         """
-        # F > U for certain where the floor is above the word; F < U where below; equal digits stay open.
+        # F > U if F's floor is above the word, and F < U if it is below. Equal digits do not decide.
         outcome = np.searchsorted(self.floors, words, side="left").astype(np.int64)
         inside = outcome < self.floors.size
         equal = np.zeros(words.size, dtype=np.bool_)
@@ -90,9 +106,9 @@ def is_below(bound: Callable[[], arb], word: int, digits: Callable[[], Iterator[
     """Whether a uniform number lies below a bound, exactly.
 
     Args:
-        bound: The ball of a number in [0, 1], at the current precision. 1 or more is always above.
+        bound: Computes the ball of a number, at the current precision. If the number is 1 or more, the result is true.
         word: The first 64 digits of the uniform number.
-        digits: All its digits, asked for where 64 do not decide.
+        digits: Gives all its digits; called if the first 64 do not decide.
     """
     verdict = _compared(bound, word, 64)
     if verdict is not None:

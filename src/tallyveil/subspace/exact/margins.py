@@ -1,9 +1,16 @@
 """Two-way tables with two columns: dynamic programming over the rows, in one dimension.
 
-A row that sums to zero is (x, -x), of weight w(x)^2, which is the same law at twice the rate. The first column then
-sums to zero over the rows, and nothing else binds it: the tables of sums over rows are those of one sum, and a
-table is drawn by splitting the rows (`tallyveil.subspace.exact.split`). Three columns need tables in two dimensions
-(`three_columns`); with more, trials by rows (`proposals.TwoWayProposal`) are exact too, and quicker.
+Problem. Noise on a table with two columns must have zero row sums and zero column sums. Each cell has weight w(x).
+
+Steps. A row with sum zero is (x, -x), with weight w(x)^2, which is the weight of the same law at twice the rate. The
+first column must sum to zero over the rows, and there is no other condition. So the first column is drawn as a block of
+cells that sum to zero, with the doubled rate, by splitting the rows (`tallyveil.subspace.exact.split`). The second
+column is its negative.
+
+Worked case. In a table with two rows, (x, -x) and (-x, x), x has the weight w(x)^4.
+
+Three columns need tables in two dimensions (`three_columns`). For more columns, trials by rows
+(`proposals.TwoWayProposal`) are exact too, and faster.
 """
 
 from dataclasses import dataclass
@@ -12,17 +19,16 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.structure import Structure
 
-Integers = npt.NDArray[np.int64]
-
 
 def doubled_rate(law: Law) -> Law:
-    """The law whose weights are the squares of this one's."""
+    """The law whose weights are the squares of this law's weights."""
     if isinstance(law, DiscreteGaussian):
         return DiscreteGaussian(law.variance / 2)
     return DiscreteLaplace(law.scale / 2)
@@ -30,14 +36,14 @@ def doubled_rate(law: Law) -> Law:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TwoColumnSampler:
-    """Draws tables of two columns whose margins are all zero. Made by `two_column_sampler`.
+    """Draws tables with two columns whose margins are all zero. Made by `two_column_sampler`.
 
     Attributes:
-        splitter: Of the first column, at twice the rate.
-        grid: [n_rows, 2] cells.
-        free: Cells of no margin.
-        law: Of one cell.
-        n_cells: Of the table.
+        splitter: Splits the first column, at twice the rate.
+        grid: [n_rows, 2], the cells.
+        free: Cells in no margin.
+        law: The law of one cell.
+        n_cells: Number of cells of the table.
     """
 
     splitter: BlockSplitter
@@ -48,7 +54,7 @@ class TwoColumnSampler:
 
     @property
     def total_variation(self) -> Fraction:
-        """Zero: nothing is cut."""
+        """Zero, because the support is not truncated."""
         return Fraction(0)
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
@@ -63,7 +69,7 @@ class TwoColumnSampler:
 
 
 def two_column_sampler(law: Law, structure: Structure, n_cells: int) -> TwoColumnSampler:
-    """Prepare a two-way structure with two columns, or two rows."""
+    """Prepare a sampler for a two-way structure with two columns, or two rows."""
     grid = structure.grid if structure.grid.shape[1] == 2 else structure.grid.T
     splitter = BlockSplitter.build(doubled_rate(law), grid.shape[0], alias_entries=LARGEST_ENTRIES)
     return TwoColumnSampler(splitter, np.ascontiguousarray(grid), structure.free, law, n_cells)

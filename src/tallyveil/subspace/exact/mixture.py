@@ -1,21 +1,29 @@
-"""The l2 Laplace law as a mixture of lattice Gaussians, exactly.
+"""The l2 Laplace law on a lattice, drawn exactly (up to a truncation) as a mixture of lattice Gaussians.
 
-exp(-epsilon sqrt(u)) is convex in its exponent as a function of u = |z|^2. On an interval of u the exponent
-therefore lies below a - u / (2 v) for any v, with a chosen at the ends of the interval. So
+Problem. Wanted are lattice vectors z with probability proportional to exp(-epsilon |z|), where |z| is the l2 norm.
+
+Variables. u = |z|^2. The values of u are divided into intervals. Interval k has a variance v_k and a height a_k.
+
+Steps. As a function of u, the exponent -epsilon sqrt(u) is convex. On an interval it therefore lies below
+a_k - u / (2 v_k), for any v_k, if a_k is chosen at the ends of the interval. So
 
     exp(-epsilon sqrt(u)) = exp(a_k) exp(-u / (2 v_k)) r_k(u)   for u in interval k, with r_k(u) at most 1.
 
-Choose k with probability proportional to exp(a_k) mass_k, make a trial of the lattice Gaussian of variance v_k
-(which gives z with probability exp(-|z|^2 / (2 v_k)) / mass_k), and keep z if |z|^2 lies in interval k and a uniform
-number lies below r_k: then z comes with probability proportional to exp(-epsilon |z|), whatever the v_k.
+A trial chooses k with probability proportional to exp(a_k) mass_k. It makes a trial of the lattice Gaussian of variance
+v_k, which gives z with probability exp(-|z|^2 / (2 v_k)) / mass_k. It keeps z if |z|^2 lies in interval k and a uniform
+number is below r_k(|z|^2). Then z has probability proportional to exp(-epsilon |z|), whatever the v_k are.
 
-The intervals end at a radius R beyond which the law has less than 2**-62 of its mass; that is all that is cut.
+Stopping rule. Trials are repeated until one succeeds. Intervals are added up to a radius R beyond which the law has
+less than 2**-62 of its mass. Only this mass is cut off.
 
-Why: |z| > R leaves exp(-epsilon |z|) <= exp(-(1 - s) epsilon R) exp(-s epsilon |z|) for s in (0, 1). The sum of
-exp(-s epsilon |z|) over the lattice is at most that over all whole vectors, which is E[(sum over x of
+The bound on it: |z| > R implies exp(-epsilon |z|) <= exp(-(1 - s) epsilon R) exp(-s epsilon |z|) for s in (0, 1). The
+sum of exp(-s epsilon |z|) over the lattice is at most the sum over all integer vectors. The latter is E[(sum over x of
 exp(-x^2 s^2 epsilon^2 / (2 N^2)))^d] with N standard normal (the Levy law is the mixing law), and the inner sum is at
-most 1 + sqrt(2 pi) |N| / (s epsilon). From below the normaliser is at least exp(-epsilon^2 v / 2) times the Gaussian
-normaliser of any v, by the tangent of the exponent.
+most 1 + sqrt(2 pi) |N| / (s epsilon). The normaliser is at least exp(-epsilon^2 v / 2) times the Gaussian normaliser of
+any v, by the tangent of the exponent.
+
+Worked case. Let epsilon = 1 and take the interval u = 4 to 9, with v = 2.5. At both ends -sqrt(u) + u / (2 v) is -1.2,
+so a = -1.2. At u = 6, r = exp(-2.449 + 1.2 + 1.2) = 0.95: most trials that end in the interval are kept.
 """
 
 import math
@@ -29,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
@@ -39,13 +48,12 @@ from tallyveil.subspace.exact.proposals import Proposal, single_mass
 from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 
-Integers = npt.NDArray[np.int64]
 MakeProposal = Callable[[SumLaws], Proposal]
 
 CUT_BITS: Final = 62
-_NATS: Final = 64 * math.log(2) + 1  # two bits and a nat more than CUT_BITS, for the rounding of floats below
+_NATS: Final = 64 * math.log(2) + 1  # CUT_BITS plus two bits and a nat, to cover the rounding of floats below
 _OWN_SITES: Final = 1 << 46
-"""Where the two numbers of each trial's own decisions lie, beyond those of the Gaussian trials."""
+"""First site of the two uniform numbers that decide each trial itself; the Gaussian trials use smaller sites."""
 
 _MOST_COMPONENTS: Final = 2000
 
@@ -57,9 +65,9 @@ class Component:
     """One Gaussian of the mixture.
 
     Attributes:
-        least, most: Its interval of u = |z|^2, both included.
+        least, most: Ends of its interval of u = |z|^2, both included.
         variance: v.
-        proposal: Trials of the lattice Gaussian of that variance.
+        proposal: Trials of the lattice Gaussian with this variance.
     """
 
     least: int
@@ -85,10 +93,10 @@ class MixtureSampler:
 
     Attributes:
         law: The law.
-        n_cells: Of the table.
-        components: By rising intervals, without a gap from u = 0 on.
-        chosen: Which component a trial uses.
-        heights: float64, a of each component, good to a relative 2**-47.
+        n_cells: Number of cells of the table.
+        components: Sorted by intervals, which cover all u from 0 without a gap.
+        chosen: Chooses the component of a trial.
+        heights: float64, a of each component, with relative error below 2**-47.
     """
 
     law: GeneralisedLaplace
@@ -99,14 +107,14 @@ class MixtureSampler:
 
     @property
     def total_variation(self) -> Fraction:
-        """2**-62: the mass beyond the last interval is less."""
+        """2**-62: the mass beyond the last interval is smaller."""
         return Fraction(1, 1 << CUT_BITS)
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
-        """Vectors of the draws with these numbers; which numbers are asked for together changes nothing.
+        """Vectors of the draws with these numbers. The result for a number does not depend on the other numbers.
 
         Args:
-            address: Where the noise lies.
+            address: Place of the noise in the address space.
             draws: [n], each 0 to 2**36 - 1.
         Returns:
             int64 [n, n_cells].
@@ -157,16 +165,16 @@ class MixtureSampler:
     def _kept(
         self, k: int, sizes: Integers, words: npt.NDArray[np.uint64]
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Which uniform numbers lie below r_k(u), in floats; and those too near to it for floats to tell.
+        """Which uniform numbers are below r_k(u), in floats; and which are so close to it that floats do not decide.
 
-        Sizes outside the interval may be answered in any way.
+        The result for sizes outside the interval is arbitrary.
         """
         variance, height = float(self.components[k].variance), self.heights[k]
         slope, root = sizes / (2 * variance), float(self.law.epsilon) * np.sqrt(sizes)
         with np.errstate(over="ignore"):
             ratio = np.exp(slope - root - height)
-        # Each of the three terms is off by a relative 2**-47 at most, and r is at most 1; the last bits of exp vary
-        # between machines, far within the margin.
+        # The relative error of each of the three terms is at most 2**-47, and r is at most 1. The last bits of exp
+        # differ between machines, by much less than the margin.
         margin = _MARGIN * (1 + slope + root + abs(height))
         uniform = unit_float(words)
         kept = np.asarray(uniform + 2.0**-53 <= ratio - margin)
@@ -180,12 +188,12 @@ class MixtureSampler:
 
 
 def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -> MixtureSampler:
-    """Lay out the intervals, certify the masses.
+    """Choose the intervals and certify the masses.
 
     Args:
         law: An l2 Laplace law.
-        n_cells: Of the table.
-        make: Trials of the lattice Gaussian whose cells have a given law.
+        n_cells: Number of cells of the table.
+        make: Makes trials of the lattice Gaussian, given the law of one cell.
     """
     components: list[Component] = []
     least, log_total = 0, 0.0
@@ -214,7 +222,7 @@ def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -
 
 def _component(law: GeneralisedLaplace, least: int, make: MakeProposal) -> Component:
     epsilon = float(law.epsilon)
-    # The secant over a factor q of u lies above the exponent by epsilon sqrt(u) (ln q)^2 / 32 at most: 0.3 nats.
+    # Over a factor q of u, the secant is above the exponent by at most epsilon sqrt(u) (ln q)^2 / 32, here 0.3 nats.
     width = math.sqrt(10 / (epsilon * math.sqrt(least))) if least else 0.0
     most = max(least, int(least * math.exp(min(width, 1.4))) - 1)
     mean_root = (math.sqrt(least) + math.sqrt(most)) / 2
@@ -230,7 +238,7 @@ def _mass(component: Component, law: GeneralisedLaplace) -> arb:
 
 
 def _log_total(law: GeneralisedLaplace, component: Component) -> float:
-    """A lower bound of ln of the law's normaliser; the weight of 0 alone gives 0."""
+    """A lower bound of ln of the law's normaliser. The weight of 0 alone gives 0."""
     if not component.proposal.always_accepts:
         return 0.0
     with precision(160):

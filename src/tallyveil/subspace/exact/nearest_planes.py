@@ -1,16 +1,24 @@
 """The lattice Gaussian on any lattice, by nearest planes with rejection.
 
-Coefficients of a basis b_1 .. b_m are drawn from the last to the first. With b*_i the orthogonalised basis and
-s_i^2 = variance / |b*_i|^2, coefficient x is taken with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i, where c is the
-centre that the later coefficients imply and rho_i is the sum of exp(-x^2 / (2 s_i^2)) over all integers. Around any
-centre the sum is at most rho_i (Poisson summation), and the trial fails with what is left. So a trial gives the
-vector z with probability exp(-|z|^2 / (2 variance)) / prod rho_i, exactly.
+Problem. Wanted are lattice vectors z with probability proportional to exp(-|z|^2 / (2 variance)).
 
-A trial succeeds with probability at least the product of rho_i(1/2) / rho_i, near 1 where every s_i is above about 1:
-this is the threshold of the theorem, computed instead of assumed.
+Variables. b_1 .. b_m is a basis and b*_i its orthogonalised (Gram-Schmidt) form. s_i^2 = variance / |b*_i|^2. rho_i(c)
+is the sum of exp(-(x - c)^2 / (2 s_i^2)) over all integers x, and rho_i = rho_i(0).
+
+Steps. Coefficients are drawn from the last to the first. The later coefficients determine a centre c for coefficient i.
+The coefficient is x with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i. By Poisson summation rho_i(c) is at most
+rho_i; with the remaining probability the trial fails. So a trial gives the vector z with probability exactly
+exp(-|z|^2 / (2 variance)) / (product of the rho_i).
+
+Stopping rule. Trials are repeated until one succeeds (`TrialSampler`). A trial succeeds with probability at least the
+product of rho_i(1/2) / rho_i, which is near 1 if every s_i is above about 1. The theorem below assumes such a
+threshold; here the probability is computed.
+
+Worked case. If s_i^2 = 1/4, then rho_i = 1.271 and rho_i(1/2) = 1.235. With centre 1/2 the coefficient fails with
+probability 1 - 1.235 / 1.271 = 0.03. If s_i^2 = 1, it fails with probability 1e-8.
 
 Source: Brakerski, Langlois, Peikert, Regev, Stehle 2013, Lemma 2.3 (Theorem 16 of Dharangutte et al. 2022), after
-Gentry, Peikert, Vaikuntanathan 2008. There the check comes at the end; here each coefficient carries its own.
+Gentry, Peikert, Vaikuntanathan 2008. There the rejection comes at the end; here each coefficient has its own.
 """
 
 import math
@@ -23,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
@@ -32,8 +41,6 @@ from tallyveil.subspace.exact.inversion_table import ChoiceTable
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
-Integers = npt.NDArray[np.int64]
-
 _FIRST_CANDIDATES_BITS = 72
 
 
@@ -42,12 +49,12 @@ class NearestPlanesProposal:
     """Trials of a lattice Gaussian. Made by `nearest_planes`.
 
     Attributes:
-        laws: Of the Gaussian on the integers with the same variance.
+        laws: Laws of sums of the integer Gaussian with the same variance.
         basis: int64 [n_cells, m].
-        factors: int64 or object [m, m]; mu[j][i] times denominators[i], for j > i.
+        factors: int64 or object [m, m]; entry [j, i] is mu[j][i] times denominators[i], for j > i.
         denominators: One for each coefficient.
         variances: s_i^2.
-        least_acceptance: A trial succeeds at least this often.
+        least_acceptance: Lower bound on the probability that a trial succeeds.
     """
 
     laws: SumLaws
@@ -60,13 +67,13 @@ class NearestPlanesProposal:
 
     @property
     def always_accepts(self) -> bool:
-        """Whether no trial fails: only where the basis is orthogonal."""
+        """Whether no trial fails. This holds only if the basis is orthogonal."""
         return not np.any(self.factors)
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
     ) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
+        """Trials of each draw from first_trial: (vectors [n * n_trials, n_cells], whether each succeeded)."""
         m = self.basis.shape[1]
         words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, m + m % 2)
         coefficients = np.zeros((rows.size, m), dtype=np.int64)
@@ -74,7 +81,7 @@ class NearestPlanesProposal:
         for i in range(m - 1, -1, -1):
             (alive,) = np.nonzero(accepted)
             denominator = self.denominators[i]
-            # The centre is minus this over the denominator.
+            # The centre is minus `scaled` over the denominator.
             scaled = coefficients[alive].astype(self.factors.dtype) @ self.factors[:, i]
             whole = scaled // denominator
             residues = scaled - whole * denominator
@@ -90,7 +97,10 @@ class NearestPlanesProposal:
         return coefficients @ self.basis.T, accepted
 
     def mass(self, single: arb, bits: int) -> arb:
-        """A trial gives z with probability weight(z) / mass: the product of the rho_i. `single` is not used."""
+        """The mass for which a trial gives z with probability weight(z) / mass: the product of the rho_i.
+
+        The argument `single` is not used.
+        """
         total = arb(1)
         with precision(bits + 32):
             for variance in self.variances:
@@ -130,7 +140,7 @@ class NearestPlanesProposal:
         return outcomes
 
     def _far(self, i: int, centre: Fraction, digits: Iterator[int]) -> int:
-        """The outcome of a number beyond the usual candidates: more of them are laid out until one fits."""
+        """The outcome of a uniform number beyond the usual candidates. Candidates are added until one fits."""
         seen: list[int] = []
 
         def again() -> Iterator[int]:
@@ -152,11 +162,11 @@ class NearestPlanesProposal:
         raise SolverError("A draw lies beyond all candidates; random digits never do this. Check the cipher.")
 
     def _table(self, i: int, centre: Fraction, bits: int) -> ChoiceTable:
-        """Boundaries of the nearest candidates, then that of all: beyond it the trial fails.
+        """Boundaries of the nearest candidates, and last the boundary beyond which the trial fails.
 
-        By Poisson summation a trial fails with probability below 5 exp(-2 pi^2 variance). Where that is below
-        2**-(bits + 64) the last boundary is left to `_far`, which looks again with more bits: telling it from 1 takes
-        as many digits as it has nines.
+        By Poisson summation, a trial fails with probability below 5 exp(-2 pi^2 variance). If that is below
+        2**-(bits + 64), the last boundary is omitted here, and `_far` uses more bits if it is needed. To distinguish it
+        from 1 would need as many digits as it has leading ones.
         """
         variance = self.variances[i]
         nearest = _candidates(centre, _n_candidates(variance, bits))
@@ -185,7 +195,7 @@ def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[i
 
 
 def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposal:
-    """Prepare trials of the lattice Gaussian, on an LLL-reduced basis.
+    """Prepare trials of the lattice Gaussian, with an LLL-reduced basis.
 
     Raises:
         SolverError: the lattice is too large to reduce.
@@ -208,7 +218,7 @@ def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposa
 
 
 def _least_share(variance: Fraction) -> float:
-    """rho(1/2) / rho, the least share of a row that any centre leaves."""
+    """rho(1/2) / rho, the smallest probability that a coefficient succeeds, whatever its centre."""
     with precision(96):
         return max(
             0.0,
@@ -222,7 +232,7 @@ def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
     rate = -1 / (2 * rational(variance))
     shift = rational(centre - round(centre))
     total = sum(((rate * (x - shift) ** 2).exp() for x in range(-reach, reach + 1)), arb(0))
-    # Beyond, x - shift is at least reach + 1/2 + k; terms shrink by exp(rate (2 reach + 1)) or faster.
+    # Omitted terms: |x - shift| is at least reach + 1/2 + k, and terms shrink by exp(rate (2 reach + 1)) or faster.
     first = (rate * (arb(reach) + arb(0.5)) ** 2).exp()
     return total + between_zero_and(2 * first / (1 - (rate * (2 * reach + 1)).exp()))
 
@@ -236,7 +246,7 @@ def _n_candidates(variance: Fraction, bits: int) -> int:
 
 
 def _candidates(centre: Fraction, n: int) -> list[int]:
-    """The n whole numbers nearest to the centre, outward."""
+    """The n integers nearest to the centre, sorted by distance."""
     nearest = round(centre)
     step = 1 if centre >= nearest else -1
     return [nearest + (step * ((k + 1) // 2) if k % 2 else -step * (k // 2)) for k in range(n)]

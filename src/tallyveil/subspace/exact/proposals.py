@@ -1,17 +1,24 @@
-"""Trials that give a lattice vector with exactly its weight, or nothing.
+"""Trials that give a lattice vector with exactly its weight, or fail.
 
-A trial gives the vector z with probability weight(z) / mass, for one known mass, and fails otherwise. Repeating it
-until it succeeds therefore draws from the law exactly, whatever the lattice's normaliser is.
+Problem. Wanted are lattice vectors z with probability proportional to weight(z). The sum of all weights is not known.
 
-Block sums: cells that the constraints do not bind, and those of all blocks but the pivots, are drawn freely; the
-constraints then fix the sums g of the pivot blocks. A trial fails if a sum is no whole number; it is accepted with
-probability prod P_b(g_b) / P_b(0), where P_b, the law of a block's sum, is largest at 0; then the pivot blocks'
-cells are drawn given their sums. So z comes with probability prod p(z_i) / prod P_b(0).
+Idea. A trial gives the vector z with probability weight(z) / mass, for one known mass, and otherwise fails. Repeating
+trials until one succeeds therefore draws from the law exactly, whatever the sum of the weights is.
 
-Two-way tables: all rows but the last are drawn given that they sum to zero; the last row makes the columns sum to
-zero and is accepted with probability prod p(z_j) / p(0).
+Steps by block sums. A block is a set of cells that the constraints treat alike. Some blocks are pivots. Free cells and
+the cells of all other blocks are drawn independently. The constraints then determine the sums g_b of the pivot blocks.
+The trial fails if a sum is not an integer. It continues with probability prod P_b(g_b) / P_b(0), where P_b is the law
+of a block's sum, which is largest at 0. Finally the pivot blocks' cells are drawn given their sums. So z has
+probability prod p(z_i) / prod P_b(0).
 
-Where every block's sum is fixed at zero there is nothing to accept, and every trial succeeds.
+Steps for two-way tables. All rows except the last are drawn given that they sum to zero. The last row makes the columns
+sum to zero. The trial succeeds with probability prod p(z_j) / p(0) over the last row.
+
+If every block's sum is fixed at zero, every trial succeeds.
+
+Worked case. The constraint z1 + z2 - z3 = 0 has the blocks {1, 2} (the pivot) and {3}. If z3 = 2 is drawn, g = 2. The
+trial continues with probability P(2) / P(0), for the sum of two cells, and then z1 and z2 are drawn given that their
+sum is 2.
 """
 
 from dataclasses import dataclass
@@ -21,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb, ctx
 
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
@@ -30,9 +38,6 @@ from tallyveil.subspace.exact.split import MOST_WORDS, BlockSplitter
 from tallyveil.subspace.kernel import flint_matrix
 from tallyveil.subspace.smith import independent_columns
 from tallyveil.subspace.structure import Structure
-
-Integers = npt.NDArray[np.int64]
-Accepted = npt.NDArray[np.bool_]
 
 LARGEST_COEFFICIENT: Final = 1 << 20
 
@@ -49,15 +54,15 @@ class Proposal(Protocol):
 
     @property
     def laws(self) -> SumLaws:
-        """Of one cell."""
+        """Laws of sums of cells."""
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
-    ) -> tuple[Integers, Accepted]:
-        """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
+    ) -> tuple[Integers, Bools]:
+        """Trials of each draw from first_trial: (vectors [n * n_trials, n_cells], whether each succeeded)."""
 
     def mass(self, single: arb, bits: int) -> arb:
-        """A trial gives z with probability weight(z) / mass; `single` is the sum of the weights of one cell."""
+        """The mass for which a trial gives z with probability weight(z) / mass, from the sum of one cell's weights."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,13 +70,14 @@ class BlockProposal:
     """Trials by block sums. Made by `block_proposal`.
 
     Attributes:
-        laws: Of one cell.
-        n_cells: Of the table.
-        drawn: Cells drawn freely.
-        heads: Where the cells of each free block begin in `drawn`, then those of no block.
+        laws: Laws of sums of cells.
+        n_cells: Number of cells of the table.
+        drawn: Cells that are drawn independently.
+        heads: Start of each free block's cells in `drawn`, then start of the cells of no block.
         pivots: Cells of each pivot block.
         splitters: One for each pivot block.
-        numerators: int64 [n_pivots, n_free_blocks]; pivot sums are these times the free sums over `denominator`.
+        numerators: int64 [n_pivots, n_free_blocks]; pivot sums are numerators times the free blocks' sums /
+            denominator.
         denominator: Above 0.
     """
 
@@ -86,13 +92,13 @@ class BlockProposal:
 
     @property
     def always_accepts(self) -> bool:
-        """Whether no trial fails: all block sums are zero."""
+        """Whether no trial fails. This holds if all block sums are zero."""
         return bool(self.numerators.shape[1] == 0)
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
-    ) -> tuple[Integers, Accepted]:
-        """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
+    ) -> tuple[Integers, Bools]:
+        """Trials of each draw from first_trial: (vectors [n * n_trials, n_cells], whether each succeeded)."""
         words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, self._n_sites)
         n = self.drawn.size
         cells = address.cells(self.laws.law, draws, first_trial * n, n_trials * n).reshape(rows.size, n)
@@ -112,7 +118,7 @@ class BlockProposal:
         return vectors, accepted
 
     def mass(self, single: arb, bits: int) -> arb:
-        """A trial gives z with probability weight(z) / mass."""
+        """The mass for which a trial gives z with probability weight(z) / mass."""
         sizes = [int(block.size) for block in self.pivots]
         total = single ** (int(self.drawn.size) + sum(sizes))
         for size in sizes:
@@ -123,7 +129,7 @@ class BlockProposal:
     def _n_sites(self) -> int:
         return sum(splitter.n_sites for splitter in self.splitters) + (0 if self.always_accepts else 2)
 
-    def _pivot_sums(self, cells: Integers) -> tuple[Integers, Accepted]:
+    def _pivot_sums(self, cells: Integers) -> tuple[Integers, Bools]:
         if self.always_accepts:
             zeros = np.zeros((cells.shape[0], len(self.pivots)), dtype=np.int64)
             return zeros, np.ones(cells.shape[0], dtype=np.bool_)
@@ -138,11 +144,11 @@ class TwoWayProposal:
     """Trials of a two-way table, row by row.
 
     Attributes:
-        laws: Of one cell.
-        grid: Cells by row and column, the shorter side across.
-        splitter: Of one row.
-        n_cells: Of the table.
-        free: Cells of no margin.
+        laws: Laws of sums of cells.
+        grid: Cells by row and column. Rows are the shorter side.
+        splitter: Splits one row.
+        n_cells: Number of cells of the table.
+        free: Cells in no margin.
     """
 
     laws: SumLaws
@@ -153,13 +159,13 @@ class TwoWayProposal:
 
     @property
     def always_accepts(self) -> bool:
-        """Whether no trial fails: never so."""
+        """Whether no trial fails: always false."""
         return False
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
-    ) -> tuple[Integers, Accepted]:
-        """Trials first_trial .. of each draw: (vectors [n * n_trials, n_cells], whether each succeeded)."""
+    ) -> tuple[Integers, Bools]:
+        """Trials of each draw from first_trial: (vectors [n * n_trials, n_cells], whether each succeeded)."""
         n_rows, n_columns = self.grid.shape
         n_sites = 2 + (n_rows - 1) * self.splitter.n_sites
         words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, n_sites)
@@ -181,7 +187,7 @@ class TwoWayProposal:
         return vectors, accepted_sums(self.laws, ones, last, words[:, 0], address, rows, sites)
 
     def mass(self, single: arb, bits: int) -> arb:
-        """A trial gives z with probability weight(z) / mass."""
+        """The mass for which a trial gives z with probability weight(z) / mass."""
         n_rows, n_columns = self.grid.shape
         row = single**n_columns * zero_sum(self.laws, n_columns, bits)
         total: arb = row ** (n_rows - 1) * single ** int(self.free.size)
@@ -189,7 +195,7 @@ class TwoWayProposal:
 
 
 def single_mass(law: Law) -> arb:
-    """The sum of the weights of one cell, at the current precision: 1 / P(0), since the weight of 0 is 1."""
+    """The sum of the weights of one cell, at the current precision. It is 1 / P(0), since the weight of 0 is 1."""
     if isinstance(law, DiscreteGaussian):
         return 1 / law.probability_ball(0, max(256, ctx.prec))
     rate = -1 / rational(law.scale)
@@ -198,13 +204,13 @@ def single_mass(law: Law) -> arb:
 
 def zero_sum(laws: SumLaws, n: int, bits: int) -> arb:
     """The ball of P(the sum of n cells is 0)."""
-    # The tables that floats come from are finer than most who ask want.
+    # The tables for floats are finer than most callers need, so they are reused.
     table = laws.table(n, FLOAT_TABLE_BITS if bits <= FLOAT_TABLE_BITS - 32 else bits + 32)
     return (arb(table.at(0)) + arb(0, table.error)) / arb(2) ** table.bits
 
 
 def block_proposal(laws: SumLaws, structure: Structure, n_cells: int) -> BlockProposal:
-    """Trials by block sums for any structure; the largest blocks that can be are pivots.
+    """Trials by block sums for any structure. The pivots are the largest possible blocks.
 
     Raises:
         SolverError: the pivots' sums have coefficients above 2**20.
@@ -226,7 +232,7 @@ def block_proposal(laws: SumLaws, structure: Structure, n_cells: int) -> BlockPr
 
 
 def two_way_proposal(laws: SumLaws, structure: Structure, n_cells: int) -> TwoWayProposal:
-    """Trials for a two-way table."""
+    """Trials by rows for a two-way table."""
     grid = structure.grid
     if grid.shape[1] > grid.shape[0]:
         grid = np.ascontiguousarray(grid.T)
@@ -242,17 +248,17 @@ def accepted_sums(
     address: NoiseAddress,
     draws: Integers,
     sites: Integers,
-) -> Accepted:
-    """Whether each uniform number lies below prod P_b(g_b) / P_b(0), exactly.
+) -> Bools:
+    """Whether each uniform number is below prod P_b(g_b) / P_b(0), exactly.
 
     Args:
-        laws: Of one cell.
-        blocks: Cells of each block.
-        sums: [n, n_blocks], g.
-        words: [n], the first 64 digits of the numbers.
-        address: Where further digits lie.
-        draws: [n].
-        sites: [n].
+        laws: Laws of sums of cells.
+        blocks: Number of cells of each block.
+        sums: [n, n_blocks], the sums g.
+        words: [n], the first 64 digits of the uniform numbers.
+        address: Source of further digits.
+        draws: [n], number of each draw.
+        sites: [n], site of each uniform number.
     """
     ratio = np.ones(words.size)
     for b, size in enumerate(blocks):
@@ -261,7 +267,7 @@ def accepted_sums(
         inside = np.abs(sums[:, b]) <= reach
         value = np.where(inside, table[np.clip(sums[:, b], -reach, reach) + reach], 0.0)
         ratio *= value / table[reach]
-    # Every factor is off by less than 2**-47, relatively, or by less than 2**-55 where the table holds 0.
+    # Each factor's relative error is below 2**-47, or its absolute error below 2**-55 if the table holds 0.
     uniform = unit_float(words)
     margin = ratio * _MARGIN + _FLOOR
     accepted = np.asarray(uniform + 2.0**-53 <= ratio - margin)
@@ -293,7 +299,7 @@ def _accepted_exactly(
 
 
 def _solved(columns: Integers, chosen: list[int], others: list[int]) -> tuple[Integers, int]:
-    """(N, d) with pivot sums = N times free sums / d."""
+    """(N, d), for which the pivot sums are N times the free blocks' sums, divided by d."""
     if not others or not chosen:
         return np.zeros((len(chosen), len(others)), dtype=np.int64), 1
     rows = independent_columns(flint_matrix(columns).transpose())

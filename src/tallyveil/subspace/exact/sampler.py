@@ -1,4 +1,16 @@
-"""Exact samplers: trials repeated until they succeed, and split sums, where none fails."""
+"""Exact samplers: one repeats trials until they succeed, the other splits sums and never fails.
+
+Problem. Wanted are lattice vectors with exactly a given law.
+
+Steps. `TrialSampler` runs the trials of a proposal (`proposals`, `nearest_planes`) and takes the first that succeeds.
+`SplitSampler` is for lattices on which every block of like cells sums to zero: it draws the cells of each block given
+that sum (`split`), and all other cells independently.
+
+Stopping rule. A draw ends with its first successful trial. After `MOST_TRIALS` trials an error is raised.
+
+Worked case. If trials succeed with probability 1/4, a draw takes 4 trials on average. Trials of one draw have
+consecutive numbers, so the first success does not depend on how many trials are computed at once.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -7,6 +19,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
@@ -16,16 +29,14 @@ from tallyveil.subspace.exact.proposals import Proposal
 from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.structure import Structure
 
-Integers = npt.NDArray[np.int64]
-
 MOST_TRIALS: Final = 1 << 26
-"""Trials of one draw after which something must be wrong."""
+"""Number of trials of one draw after which there must be an error."""
 
 ROUND_CELLS: Final = 1 << 20
-"""Cells of all trials that run side by side."""
+"""Number of cells in all trials that are computed together."""
 
 CACHED_CELLS: Final = 1 << 16
-"""Cells drawn at a time by split sums: their uniform numbers stay in cache."""
+"""Number of cells that split sums draw at a time, so that their uniform numbers stay in cache."""
 
 
 class VectorSampler(Protocol):
@@ -33,7 +44,7 @@ class VectorSampler(Protocol):
 
     @property
     def total_variation(self) -> Fraction:
-        """Bound on the total variation between the output and the law; 0 where the support is not cut."""
+        """Bound on the total variation between the output and the law; 0 if the support is not truncated."""
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
         """Vectors of the draws with these numbers, int64 [n, n_cells]."""
@@ -41,11 +52,11 @@ class VectorSampler(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialSampler:
-    """Repeats the trials of a proposal until one succeeds: exact in law, nothing cut.
+    """Repeats the trials of a proposal until one succeeds. The output has exactly the law.
 
     Attributes:
-        proposal: Whose trials are repeated.
-        n_cells: Of the table.
+        proposal: Makes the trials.
+        n_cells: Number of cells of the table.
     """
 
     proposal: Proposal
@@ -53,14 +64,14 @@ class TrialSampler:
 
     @property
     def total_variation(self) -> Fraction:
-        """Zero: nothing is cut."""
+        """Zero, because the support is not truncated."""
         return Fraction(0)
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
-        """Vectors of the draws with these numbers; which numbers are asked for together changes nothing.
+        """Vectors of the draws with these numbers. The result for a number does not depend on the other numbers.
 
         Args:
-            address: Where the noise lies.
+            address: Place of the noise in the address space.
             draws: [n], each 0 to 2**36 - 1.
         Returns:
             int64 [n, n_cells].
@@ -90,14 +101,16 @@ class TrialSampler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitSampler:
-    """Draws the cells of every block given that they sum to zero, and all others freely. Made by `split_sampler`.
+    """Draws the cells of every block given that they sum to zero, and all others independently.
+
+    Made by `split_sampler`.
 
     Attributes:
-        law: Of one cell.
-        n_cells: Of the table.
-        free: Cells of no block.
+        law: The law of one cell.
+        n_cells: Number of cells of the table.
+        free: Cells in no block.
         blocks: Cells of each block.
-        splitters: Of each block.
+        splitters: One for each block.
     """
 
     law: Law
@@ -108,7 +121,7 @@ class SplitSampler:
 
     @property
     def total_variation(self) -> Fraction:
-        """Zero: nothing is cut."""
+        """Zero, because the support is not truncated."""
         return Fraction(0)
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
@@ -131,7 +144,7 @@ class SplitSampler:
 
 
 def split_sampler(law: Law, structure: Structure, n_cells: int) -> SplitSampler:
-    """Prepare a structure whose block sums all vanish (`Structure.sums_vanish`)."""
+    """Prepare a sampler for a structure whose block sums are all zero (`Structure.sums_vanish`)."""
     laws = SumLaws(law)
     sizes = {int(block.size) for block in structure.blocks}
     part = LARGEST_ENTRIES // max(len(sizes), 1)
@@ -141,7 +154,7 @@ def split_sampler(law: Law, structure: Structure, n_cells: int) -> SplitSampler:
 
 
 def acceptance_rate(proposal: Proposal, address: NoiseAddress, n_trials: int = 4096) -> float:
-    """The share of trials that succeed, from a data-free look at some of them; an estimate for choosing only."""
+    """The fraction of some trials that succeed, without data. It is an estimate, used only for choosing a sampler."""
     if proposal.always_accepts:
         return 1.0
     _, accepted = proposal.trials(address, np.zeros(1, dtype=np.int64), 0, n_trials)

@@ -1,8 +1,19 @@
-"""Cells of a block given their sum: exact, by divide and conquer over certified tables of sums.
+"""The cells of a block given their sum, drawn exactly by divide and conquer over certified tables of sums.
 
-A kernel decides nearly every split: by alias tables (`exact.alias`) for a block of sum zero where they are small,
-else in floats with a margin. What it leaves open is decided here in whole numbers, with more digits of the same
-uniform numbers and finer tables as needed, so every split has exactly its law; the support is not cut anywhere.
+Problem. n independent cells with the same law have the sum t. Wanted are draws of the cells given this sum.
+
+Steps. The block is halved again and again, down to single cells. At each node, the sum s of the left half has
+probability L(s) R(t - s) / W(t), where L, R and W are the laws of the sums of the left half, the right half and all
+cells of the node. The right half gets t - s. A kernel decides nearly every split: with alias tables (`alias`) if the
+block's sum is zero and the tables are small, otherwise in floats with an error margin. A split that the kernel leaves
+undecided is decided here in integers, with more digits of the same uniform number and finer tables. So every split has
+exactly its law, and the support is not truncated.
+
+Stopping rule. The number of digits doubles until the interval that contains the uniform number lies inside one
+outcome's interval; random digits practically always reach this, and after `MOST_WORDS` words an error is raised.
+
+Worked case. Four cells have the sum 0. The first split draws s, say 3, so the halves have the sums 3 and -3. Two more
+splits draw the first cell of each half, say 1 and -2. The cells are 1, 2, -2, -1.
 """
 
 from collections.abc import Iterator
@@ -12,6 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.sums import split_sums
 from tallyveil.noise.laws import Law
@@ -19,20 +31,18 @@ from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, al
 from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, FloatTables, SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 
-Integers = npt.NDArray[np.int64]
-
 BATCH_WORDS: Final = 1 << 20
-"""Uniform numbers held at a time: 8 MiB."""
+"""Number of uniform numbers held at a time: 8 MiB."""
 
 MOST_WORDS: Final = 64
 
 
 class SplitTree(NamedTuple):
-    """A binary tree over n cells, parents before parts; node 0 is the root.
+    """A binary tree over n cells. Parents come before their parts; node 0 is the root.
 
     Attributes:
-        lefts, rights: int64 [2 n - 1], parts of each node, -1 for a cell.
-        sizes: int64 [2 n - 1], cells below each node.
+        lefts, rights: int64 [2 n - 1], the parts of each node, -1 for a cell.
+        sizes: int64 [2 n - 1], number of cells below each node.
         leaves: int64 [n], the node of each cell.
     """
 
@@ -48,7 +58,7 @@ class SplitTree(NamedTuple):
 
     @property
     def inner_parts(self) -> tuple[Integers, Integers]:
-        """Parts of each inner node, renumbered: inner nodes 0 .. n - 2 in order, then cells from n - 1 on."""
+        """Parts of each inner node, renumbered: inner nodes are 0 to n - 2 in order, and cells follow from n - 1."""
         place = np.empty(self.sizes.size, dtype=np.int64)
         inner = self.inner
         place[inner] = np.arange(inner.size)
@@ -57,7 +67,7 @@ class SplitTree(NamedTuple):
 
 
 def split_tree(n: int) -> SplitTree:
-    """Halve n cells again and again."""
+    """Halve n cells repeatedly, down to single cells."""
     lefts, rights, sizes, leaves = [-1], [-1], [n], []
     node = 0
     while node < len(sizes):
@@ -78,13 +88,13 @@ class BlockSplitter:
     """Draws the cells of one block given the block's sum. Made by `BlockSplitter.build`.
 
     Attributes:
-        laws: Tables of the cell's law.
-        tree: Over the block's cells.
-        kinds: Table of each node.
-        tables: As floats; where there are no alias tables.
-        alias: Alias tables, for blocks of sum zero only.
-        ignored_digits: Digits of every word, or of alias tables, that are not looked at; 0 but for tests of what
-            follows.
+        laws: Tables of sums of cells.
+        tree: Tree over the block's cells.
+        kinds: Number of the table of each node.
+        tables: Tables as floats, used if there are no alias tables.
+        alias: Alias tables, only for blocks with sum zero.
+        ignored_digits: Number of digits of every word, or of alias tables, that are ignored. It is 0 except in tests of
+            the exact decisions.
     """
 
     laws: SumLaws
@@ -101,10 +111,10 @@ class BlockSplitter:
         """Certify the tables for blocks of n cells.
 
         Args:
-            law: Of one cell.
-            n_cells: Of the block.
-            alias_entries: Entries that alias tables may have; 0 for none. Worth their making where all sums asked for
-                will be zero.
+            law: The law of one cell.
+            n_cells: Number of cells of the block.
+            alias_entries: Largest number of entries in alias tables; 0 for none. Alias tables are useful if all
+                requested sums will be zero.
             ignored_digits: As the attribute.
         """
         laws = law if isinstance(law, SumLaws) else SumLaws(law)
@@ -120,22 +130,22 @@ class BlockSplitter:
 
     @property
     def n_cells(self) -> int:
-        """Cells of the block."""
+        """Number of cells of the block."""
         return int(self.tree.leaves.size)
 
     @property
     def n_sites(self) -> int:
-        """Uniform numbers of one draw, rounded up to an even number."""
+        """Number of uniform numbers for one draw, rounded up to an even number."""
         return (self.n_cells - 1) + (self.n_cells - 1) % 2
 
     def draw(self, address: NoiseAddress, draws: Integers, first_site: int, totals: Integers) -> Integers:
         """Cells of the block, for many draws.
 
         Args:
-            address: Where the uniform numbers lie.
-            draws: [n] numbers of the draws.
-            first_site: First of the `n_sites` uniform numbers used, even.
-            totals: [n] sums of the block.
+            address: Source of the uniform numbers.
+            draws: [n], numbers of the draws.
+            first_site: Site of the first of the `n_sites` uniform numbers; even.
+            totals: [n], sums of the block.
         Returns:
             int64 [n, n_cells].
         """
@@ -157,15 +167,15 @@ class BlockSplitter:
         cells: Integers,
         out: Integers,
     ) -> None:
-        """Write the cells of a block of sum zero to their places.
+        """Write the cells of a block with sum zero to their positions.
 
         Args:
             words: [n, n_cells - 1], the first 64 digits of the uniform numbers.
-            address: Where further digits lie.
-            draws: [n] numbers of the draws.
-            site: The first uniform number.
-            cells: [n_cells], where in a row of `out` each cell goes.
-            out: int64 [n, cells of the table], changed at these.
+            address: Source of further digits.
+            draws: [n], numbers of the draws.
+            site: Site of the first uniform number.
+            cells: [n_cells], position of each cell in a row of `out`.
+            out: int64 [n, cells of the table], changed at these positions.
         """
         if self.alias is None:
             zeros, sites = np.zeros_like(draws), np.full_like(draws, site)
@@ -182,14 +192,14 @@ class BlockSplitter:
         draws: Integers,
         sites: Integers,
     ) -> Integers:
-        """`draw` with the uniform numbers at hand.
+        """`draw`, given the uniform numbers.
 
         Args:
             words: [n, n_cells - 1], their first 64 digits.
-            totals: [n] sums of the block.
-            address: Where further digits lie.
-            draws: [n] numbers of the draws.
-            sites: [n] the first uniform number of each.
+            totals: [n], sums of the block.
+            address: Source of further digits.
+            draws: [n], numbers of the draws.
+            sites: [n], site of the first uniform number of each draw.
         """
         if self.alias is not None:
             out = np.empty((draws.size, self.n_cells), dtype=np.int64)
@@ -229,21 +239,21 @@ class BlockSplitter:
         found = self.alias.outcome(place, t, next(digits))
         if found is not None:
             return found
-        # The digits that follow are independent of those that chose to leave the table.
+        # The following digits are independent of those that selected "undecided".
         return exact_split(self.laws, (n // 2, n - n // 2), t, digits, self.alias.given(place, t))
 
 
 def exact_split(
     laws: SumLaws, parts: tuple[int, int], total: int, digits: Iterator[int], given: Given = NOTHING_GIVEN
 ) -> int:
-    """The sum of the left part, given that of both, by inversion in whole numbers.
+    """The sum of the left part, given the sum of both parts, by inversion in integers.
 
     Args:
-        laws: Of one cell.
-        parts: Cells on the left and on the right.
-        total: Sum of both.
-        digits: Of the uniform number, 64 at a time.
-        given: Probabilities that are taken off the outcomes; what is drawn is what they leave.
+        laws: Laws of sums of cells.
+        parts: Number of cells on the left and on the right.
+        total: Sum of both parts.
+        digits: Digits of the uniform number, in groups of 64.
+        given: Probabilities that are subtracted from the outcomes. The draw is from what remains.
     """
     uniform, words, wanted = 0, 0, 1
     while wanted <= MOST_WORDS:
@@ -260,7 +270,7 @@ def exact_split(
 
 
 def candidates(centre: int) -> Iterator[int]:
-    """Whole numbers outward from the centre, in the order all samplers of sums share."""
+    """Integers by increasing distance from the centre. All samplers of sums use this order."""
     i = 0
     while True:
         yield centre + (i + 1) // 2 if i % 2 else centre - i // 2
@@ -270,15 +280,15 @@ def candidates(centre: int) -> Iterator[int]:
 def _decide(
     laws: SumLaws, parts: tuple[int, int], total: int, uniform: int, digits: int, given: Given
 ) -> int | None:
-    """The outcome of every uniform number with these digits, or None where more are needed."""
+    """The outcome of every uniform number with these digits, or None if more digits are needed."""
     bits = digits + FLOAT_TABLE_BITS
     here, there = laws.table(parts[0], bits), laws.table(parts[1], bits)
     n = parts[0] + parts[1]
     whole = laws.table(n, bits)
-    mass = whole.at(total) << bits  # in units of 4**-bits, as products are
+    mass = whole.at(total) << bits  # in units of 4**-bits, like the products
     slack = whole.error << bits
     left = (1 << given.bits) - given.total
-    # u mass / 2**digits lies in [low, high) for all u that begin so and all masses within the error.
+    # U mass / 2**digits lies in [low, high) for all U with these first digits and all masses within the error.
     low = (uniform * left * max(mass - slack, 0)) >> digits
     high = -(-(uniform + 1) * left * (mass + slack) >> digits)
     cumulated = 0

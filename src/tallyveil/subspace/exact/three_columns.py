@@ -1,11 +1,22 @@
 """Two-way tables with three columns: dynamic programming over the rows, in two dimensions.
 
-A row that sums to zero is (x, y, -x - y), of weight p(x) p(y) p(x + y), times a constant that makes these add up to
-slightly less than 1. The weights of the first two sums of n such rows are square tables, made from n = 1 by convolution
-in whole numbers with proved errors: for weights that add up to less than 1, entries of a product are off by at most the
-sum of the errors and two units, as for sums of cells. A table whose margins are zero is drawn by splitting its rows, as
-`tallyveil.subspace.exact.split` splits cells; what floats leave open is decided on finer tables with more digits, so
-nothing is cut.
+Problem. Noise on a table with three columns must have zero row sums and zero column sums. Each cell has probability
+p(x).
+
+Variables. A row with sum zero is (x, y, -x - y), with weight p(x) p(y) p(x + y) times a constant. The constant makes
+these weights add up to slightly less than 1. For n rows, a square table holds the weights of the pair (sum of x, sum of
+y).
+
+Steps. The table of one row follows from the cell's law. Tables of more rows are convolutions in integers, with proved
+errors: if the weights add up to less than 1, an entry of a product is off by at most the sum of the two errors plus two
+units, as for sums of cells. A table with zero margins is drawn by splitting its rows into halves, as
+`tallyveil.subspace.exact.split` splits cells. Floats decide most splits; the others are decided with finer tables and
+more digits. So the support is not truncated.
+
+Stopping rule. As in `split`: digits double until they decide, at most `_MOST_WORDS` words.
+
+Worked case. In a table with two rows, the first row is (x, y, -x - y) and the second its negative. The only split draws
+(x, y) with probability proportional to the product of both rows' weights, (p(x) p(y) p(x + y))^2.
 """
 
 import math
@@ -17,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import fmpz_poly
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.pairs import ring_cell, split_pairs
 from tallyveil.noise.laws import Law
@@ -25,10 +37,8 @@ from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 from tallyveil.subspace.exact.split import SplitTree, split_tree
 from tallyveil.subspace.structure import Structure
 
-Integers = npt.NDArray[np.int64]
-
 LARGEST_DEVIATION: Final = 8.0
-"""Standard deviation of a cell above which the tables are too large."""
+"""If the standard deviation of a cell is above this, the tables are too large."""
 
 LARGEST_ROWS: Final = 64
 
@@ -42,9 +52,9 @@ class PairTable(NamedTuple):
     """Weights of pairs of sums, in units of 2**-bits.
 
     Attributes:
-        reach: Both sums lie within it.
-        error: Largest error of any entry, in units, those beyond the reach included.
-        values: Rows of whole numbers, [2 reach + 1] of [2 reach + 1].
+        reach: Largest absolute value of both sums in the table.
+        error: Largest error of any entry, in units. It covers entries beyond the reach too.
+        values: Rows of integers, [2 reach + 1] of [2 reach + 1].
     """
 
     reach: int
@@ -60,19 +70,20 @@ class PairTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreeColumnSampler:
-    """Draws tables of three columns whose margins are all zero. Made by `three_column_sampler`.
+    """Draws tables with three columns whose margins are all zero. Made by `three_column_sampler`.
 
     Attributes:
-        laws: Of one cell.
-        grid: [n_rows, 3] cells.
-        free: Cells of no margin.
-        n_cells: Of the table.
-        tree: Over the rows.
-        kinds: Table of each node of the tree.
+        laws: Laws of sums of cells.
+        grid: [n_rows, 3], the cells.
+        free: Cells in no margin.
+        n_cells: Number of cells of the table.
+        tree: Tree over the rows.
+        kinds: Number of the table of each node of the tree.
         values: All tables as floats.
-        starts: Where each begins.
-        reaches: Of each.
-        ignored_digits: Digits of every word that are not looked at in floats; 0 but for tests of what follows.
+        starts: Start of each table.
+        reaches: Reach of each table.
+        ignored_digits: Number of digits of every word that the floats ignore. It is 0 except in tests of the exact
+            decisions.
     """
 
     laws: SumLaws
@@ -89,14 +100,14 @@ class ThreeColumnSampler:
 
     @property
     def total_variation(self) -> Fraction:
-        """Zero: nothing is cut."""
+        """Zero, because the support is not truncated."""
         return Fraction(0)
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
-        """Vectors of the draws with these numbers; which numbers are asked for together changes nothing.
+        """Vectors of the draws with these numbers. The result for a number does not depend on the other numbers.
 
         Args:
-            address: Where the noise lies.
+            address: Place of the noise in the address space.
             draws: [n], each 0 to 2**36 - 1.
         Returns:
             int64 [n, n_cells].
@@ -158,7 +169,7 @@ class ThreeColumnSampler:
 def three_column_sampler(
     law: Law, structure: Structure, n_cells: int, *, ignored_digits: int = 0
 ) -> ThreeColumnSampler | None:
-    """Prepare a two-way structure with three columns or rows; None where its tables would be too large."""
+    """Prepare a two-way structure with three columns or rows; None if its tables would be too large."""
     grid = structure.grid if structure.grid.shape[1] == 3 else structure.grid.T
     laws = SumLaws(law)
     if grid.shape[0] > LARGEST_ROWS or laws.standard_deviation > LARGEST_DEVIATION:
@@ -189,10 +200,10 @@ def _table(laws: SumLaws, n: int, bits: int, made: dict[tuple[int, int], PairTab
 
 
 def _single(laws: SumLaws, bits: int) -> PairTable:
-    """One row, its weights scaled so that they add up to a little less than 1: else those of many rows vanish."""
+    """Table of one row. Its weights are scaled to add up to just under 1; otherwise those of many rows vanish."""
     numerator, denominator = _scale(laws)
     values = [[value * numerator // (denominator << 2 * bits) for value in row] for row in _raw(laws, bits)]
-    # Three factors of at most 1, each off by the cell's error, times the scale, and the floor.
+    # Three factors of at most 1, each off by the cell's error; then the scale and the rounding down.
     cell = laws.table(1, bits)
     return _trimmed(PairTable(cell.reach, (3 * cell.error + 2) * (numerator // denominator + 1) + 2, values))
 
@@ -205,7 +216,7 @@ def _raw(laws: SumLaws, bits: int) -> list[list[int]]:
 
 
 def _scale(laws: SumLaws) -> tuple[int, int]:
-    """The constant of the weights, one for all precisions: 1 - 2**-32 over their sum as it is known."""
+    """The constant of the weights, the same at all precisions: 1 - 2**-32 divided by their computed sum."""
     return ((1 << 32) - 1) << (3 * _BITS - 32), sum(map(sum, _raw(laws, _BITS)))
 
 
@@ -222,7 +233,7 @@ def _joined(left: PairTable, right: PairTable, bits: int) -> PairTable:
 
 
 def _packed(table: PairTable, side: int) -> fmpz_poly:
-    """The table as a polynomial whose rows are `side` apart, so that products do not run into one another."""
+    """The table as a polynomial. Its rows start `side` apart, so that the rows of a product do not overlap."""
     gap = [0] * (side - len(table.values))
     flat: list[int] = []
     for row in table.values:
@@ -232,12 +243,12 @@ def _packed(table: PairTable, side: int) -> fmpz_poly:
 
 
 def _trimmed(table: PairTable) -> PairTable:
-    """Without the outer rings that hold zeros only."""
+    """The table without its outer rings of zeros."""
     inside = [i for i, row in enumerate(table.values) if any(row)]
     reach = max(table.reach - inside[0], inside[-1] - table.reach)
     cut = table.reach - reach
     rows = table.values[cut : len(table.values) - cut]
-    # The weights do not change when the columns are exchanged, so the columns end where the rows do.
+    # The weights are symmetric in the two columns, so the columns can be cut where the rows are cut.
     return PairTable(reach, table.error, [row[cut : len(row) - cut] for row in rows])
 
 
@@ -258,7 +269,7 @@ def _decide(
     digits: int,
     bits: int,
 ) -> tuple[int, int] | None:
-    """The outcome of every uniform number with these digits, or None where more are needed."""
+    """The outcome of every uniform number with these digits, or None if more digits are needed."""
     here, there, whole = tables
     s, t = sums
     n = parts[0] + parts[1]

@@ -34,7 +34,7 @@ def b(n: int) -> GaussianLoss:
     return GaussianLoss(Fraction(5, 2), 1, n)
 
 
-def laplace(scale: object, sensitivity: int = 1, multiplicity: int = 1) -> LaplaceLoss:
+def laplace(scale: str | int, sensitivity: int = 1, multiplicity: int = 1) -> LaplaceLoss:
     return LaplaceLoss(Fraction(scale), sensitivity, multiplicity)
 
 

@@ -37,7 +37,7 @@ def tables(out):
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.glob("t[12]/*.csv"))}
 
 
-def test_a_run_spends_once_and_keeps_no_key(inputs, tmp_path):
+def test_a_run_spends_once_and_keeps_no_key(inputs: tuple[Path, Path], tmp_path):
     out = tmp_path / "out"
     outcome = run_safetab(*inputs, out)
     declaration, entries = read_ledger(out / "ledger.jsonl")
@@ -56,7 +56,7 @@ def test_a_run_spends_once_and_keeps_no_key(inputs, tmp_path):
     assert "ledger.jsonl" not in outcome.manifest.digests
 
 
-def test_keys_make_the_noise(inputs, tmp_path):
+def test_keys_make_the_noise(inputs: tuple[Path, Path], tmp_path):
     first = run_safetab(*inputs, tmp_path / "a", test_key=KEY)
     assert first.manifest.protected is False
     run_safetab(*inputs, tmp_path / "b", test_key=KEY)
@@ -66,7 +66,9 @@ def test_keys_make_the_noise(inputs, tmp_path):
 
 
 @pytest.mark.parametrize("after", ["write_tables", "check_outputs", "require_passed"])
-def test_a_killed_run_goes_on_to_the_same_tables_with_one_spend(inputs, tmp_path, monkeypatch, after):
+def test_a_killed_run_goes_on_to_the_same_tables_with_one_spend(
+    inputs: tuple[Path, Path], tmp_path, monkeypatch, after
+):
     class Killed(BaseException):
         pass
 

@@ -1,5 +1,7 @@
 """The flow of a family against every rounding in turn."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, OPTIMAL
 OPEN = 2**62
 
 
-def random_family(seed, n_children=3, n_cells=4):
+def random_family(seed, n_children=3, n_cells=4) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Nested queries, few different fractions (many ties), some entries missing, bounds of every kind."""
     rng = np.random.default_rng([54, seed])
     coarse = np.sort(rng.integers(-1, 2, n_cells))
@@ -132,7 +134,7 @@ def test_the_nearest_whole_number_takes_halves_to_even(quarters, expected):
     status, up = round_by_flow(*family)
     assert status == OPTIMAL
     assert up.sum() == expected
-    assert attained(*family, up)[1][0] == 0
+    assert attained(*family, up)[1][0] == 0  # type: ignore[call-arg]
 
 
 def test_crossed_sets_are_refused():

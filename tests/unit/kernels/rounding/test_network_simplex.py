@@ -1,5 +1,7 @@
 """Minimum-cost flows against shortest augmenting paths, and the proof of their optimality."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from tallyveil.kernels.rounding.network_simplex import (
 )
 
 
-def random_network(seed, n_costs):
+def random_network(seed, n_costs) -> tuple[Any, Any, Any, Any, Any]:
     """Arcs either way, some parallel, some loops, few different costs, so that there are many ties."""
     rng = np.random.default_rng([52, seed])
     n, n_arcs = int(rng.integers(2, 8)), int(rng.integers(3, 22))
@@ -35,7 +37,7 @@ def solve(network, useful=None, begin=None, first_arc=None):
     useful = np.ones(tail.size, bool) if useful is None else useful
     begin = np.zeros(tail.size, np.int64) if begin is None else begin
     first_arc = np.full(supply.size, -1) if first_arc is None else first_arc
-    return minimum_cost_flow(*network, useful, begin, first_arc)
+    return minimum_cost_flow(*network, useful, begin, first_arc)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("n_costs", [1, 2, 3])

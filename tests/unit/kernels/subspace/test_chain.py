@@ -145,7 +145,8 @@ def test_coupled_points_are_uniform_and_often_equal(ends):
     low, high, other_low, other_high = ends
     n, other_n = high - low + 1, other_high - other_low + 1
     rng = np.random.default_rng(1)
-    drawn = [couple_uniforms(*ends, True, *rng.integers(0, 2**64, 3, dtype=np.uint64)) for _ in range(20_000)]
+    words = rng.integers(0, 2**64, (20_000, 3), dtype=np.uint64)
+    drawn = [couple_uniforms(low, high, other_low, other_high, True, *three) for three in words]
     first, second = np.array(drawn).T
     for values, start, size in ((first, low, n), (second, other_low, other_n)):
         counts = np.bincount(values - start, minlength=size)

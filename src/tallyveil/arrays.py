@@ -1,0 +1,34 @@
+"""The array types of the source: one name for each type of number.
+
+A module that annotates an array takes the name from here instead of defining its own. A name says how numpy stores the
+numbers. What the numbers mean is said where the array is used.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bools: TypeAlias = NDArray[np.bool_]
+Int8s: TypeAlias = NDArray[np.int8]
+Int16s: TypeAlias = NDArray[np.int16]
+Int32s: TypeAlias = NDArray[np.int32]
+
+Integers: TypeAlias = NDArray[np.int64]
+"""Integers of 64 bits: counts, offsets, positions."""
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Uint16s: TypeAlias = NDArray[np.uint16]
+Uint32s: TypeAlias = NDArray[np.uint32]
+
+Words: TypeAlias = NDArray[np.uint64]
+"""Unsigned words of 64 bits: random bits, and tables of cumulative probabilities."""
+
+Floats: TypeAlias = NDArray[np.float64]
+Complexes: TypeAlias = NDArray[np.complex128]
+
+NarrowArray: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+"""Integers of 32 bits where every value fits, otherwise of 64."""
+
+Numbers: TypeAlias = NDArray[Any]
+"""Numbers of a type that the caller chooses, for instance floats or exact Python integers."""

@@ -1,0 +1,105 @@
+"""What each engine refuses, and its values at the edges of its range."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting.engines import enumeration, loss_transform, tilted_fft
+from tallyveil.accounting.engines.choose import choose_engine
+from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.loss_transform import atoms
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT, saddle_point, tilt_grid
+from tallyveil.accounting.losses import groups
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.losses.groups import grouped
+from tallyveil.errors import BudgetError, SolverError
+
+GAUSSIAN = GaussianLoss(Fraction(5, 2), 1, 3)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [GaussianLoss(Fraction(0), 1, 1), LaplaceLoss(Fraction(1), 0, 1), GaussianLoss(Fraction(1), 1, 0)],
+)
+def test_losses_out_of_range_are_refused(factor) -> None:
+    with pytest.raises(BudgetError, match="positive parameter"):
+        merged((factor,))
+
+
+def test_enumeration_leaves_large_compositions_to_others(monkeypatch) -> None:
+    assert Direct.build((GaussianLoss(Fraction(5), 1, 65),)) is None
+    assert Direct.build((GaussianLoss(Fraction(10**14), 1, 1),)) is None
+    whole = Direct.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2)))
+    assert whole is not None
+    monkeypatch.setattr(enumeration, "MAX_STEPS", 500)  # enough for the tables, and not for their product
+    assert Direct.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2))) is None
+
+
+def test_a_law_with_too_many_atoms_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(loss_transform, "MAX_ATOMS", 10)
+    for factor in (LaplaceLoss(Fraction(2), 10, 1), GaussianLoss(Fraction(25), 1, 1)):
+        with pytest.raises(SolverError, match="another engine"):
+            atoms(factor, Fraction(0))
+    assert atoms(LaplaceLoss(Fraction(2), 9, 1), Fraction(0)).weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("factor", [GaussianLoss(Fraction(30), 3, 2), LaplaceLoss(Fraction(40), 60, 2)])
+def test_both_ways_to_transform_a_law_give_the_same_tails(factor, monkeypatch) -> None:
+    """Few frequencies are summed one by one, many by a transform; bounds of both enclose the same number."""
+    summed = TiltedFFT((factor,)).log_tails(Fraction(1, 2))
+    monkeypatch.setattr(loss_transform, "_MAX_DIRECT", 0)
+    transformed = TiltedFFT((factor,)).log_tails(Fraction(1, 2))
+    for name in ("log_first", "log_second", "log_delta"):
+        one, other = getattr(summed, name), getattr(transformed, name)
+        assert one.lower <= other.upper
+        assert other.lower <= one.upper
+        assert other.width < 1e-8
+
+
+def test_a_tilted_law_that_spreads_too_far_is_refused(monkeypatch) -> None:
+    engine = TiltedFFT((GaussianLoss(Fraction(1000), 1, 40),))
+    monkeypatch.setattr(tilted_fft, "MAX_LENGTH", 8)
+    with pytest.raises(SolverError, match="more than can be worked on"):
+        engine.law(Fraction(0))
+
+
+@pytest.mark.parametrize("epsilon", [-50.0, -1.0, 0.0, 1.0, 1.9999, 2.5, 500.0])
+def test_the_tilt_has_its_mean_near_epsilon_or_stops(epsilon) -> None:
+    """Beyond the largest loss no tilt has the mean wanted; the search ends all the same."""
+    factors = (LaplaceLoss(Fraction(1), 1, 2),)
+    tilt, spread = saddle_point(factors, epsilon)
+    assert math.isfinite(tilt)
+    assert spread >= 0
+    assert (tilt > -0.5) == (epsilon > 0) or epsilon == 0.0
+    assert math.isfinite(tilt_grid(factors, epsilon))
+
+
+def test_tails_between_far_apart_atoms_stay_enclosed() -> None:
+    """Far out few atoms carry the tail, and none of them near epsilon."""
+    factors = (LaplaceLoss(Fraction(1, 40), 1, 1), LaplaceLoss(Fraction(3), 1, 1))
+    engine, truth = TiltedFFT(factors), Direct.build(factors)
+    assert truth is not None
+    for epsilon in (Fraction(-39), Fraction(-1), Fraction(1), Fraction(39), Fraction(40), Fraction(403, 10)):
+        one, other = engine.log_tails(epsilon), truth.log_tails(epsilon)
+        for name in ("log_first", "log_second", "log_delta"):
+            assert getattr(one, name).lower <= getattr(other, name).upper + 1e-12
+            assert getattr(other, name).lower <= getattr(one, name).upper + 1e-12
+
+
+def test_many_different_losses_are_sorted_into_few_groups(monkeypatch) -> None:
+    factors = merged(tuple(GaussianLoss(Fraction(n, 7), 1, 1) for n in range(8, 40)))
+    monkeypatch.setattr(groups, "_MOST_PAIRED", 4)
+    for longest in (1, 1 << 20):
+        monkeypatch.setattr(groups, "LONGEST_GROUP", longest)
+        found = grouped(factors)
+        assert sorted((f for one in found for f in one.factors), key=str) == sorted(factors, key=str)
+        assert (len(found) == len(factors)) == (longest == 1)
+
+
+@pytest.mark.parametrize("name", ["tilted_fft", "rounded_fft", "direct", "closed_form", "quadrature"])
+def test_every_engine_refuses_an_epsilon_that_is_no_number(name) -> None:
+    engine = choose_engine((GaussianLoss(Fraction(5, 2), 1, 3),), name)
+    for bad in (math.nan, math.inf):
+        with pytest.raises((BudgetError, ValueError, OverflowError)):
+            engine.log_tails(bad)

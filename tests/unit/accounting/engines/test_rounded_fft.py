@@ -1,0 +1,65 @@
+"""Losses without a common lattice: the rounded engine beside the exact one, and what it refuses."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting.engines import rounded_fft
+from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.tails import NOTHING
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.errors import BudgetError, SolverError
+
+GAUSSIANS = (GaussianLoss(Fraction(5, 2), 1, 2), GaussianLoss(Fraction(4), 1, 3))
+LAPLACES = (LaplaceLoss(Fraction(2), 1, 2), LaplaceLoss(Fraction(3), 1, 1))
+
+
+@pytest.fixture(autouse=True)
+def coarse_grid(monkeypatch) -> None:
+    """Fewer points: bounds are wider, and every step is the same."""
+    monkeypatch.setattr(rounded_fft, "GRID_LENGTH", 1 << 15)
+
+
+@pytest.mark.parametrize("factors", [GAUSSIANS, LAPLACES])
+@pytest.mark.parametrize("apart", [False, True])
+def test_rounded_bounds_enclose_the_exact_ones(factors, apart) -> None:
+    exact, rounded = TiltedFFT(factors), RoundedFFT(factors)
+    if apart:  # as many groups as factors, so that one of them is rounded
+        rounded.groups = tuple(TiltedFFT((factor,)) for factor in factors)
+    for epsilon in (-0.5, Fraction(0), Fraction(1, 3), 0.9):
+        one, other = exact.log_tails(epsilon), rounded.log_tails(epsilon)
+        for name in ("log_first", "log_second", "log_delta"):
+            true, found = getattr(one, name), getattr(other, name)
+            assert found.lower <= true.upper + 1e-12, (name, epsilon)
+            assert true.lower <= found.upper + 1e-12, (name, epsilon)
+        assert other.log_delta.width < 1e-2
+
+
+def test_nothing_lies_above_the_largest_loss() -> None:
+    engine = RoundedFFT(LAPLACES)
+    assert engine.log_tails(Fraction(4, 3)).log_delta == NOTHING
+    assert engine.log_tails(5.0).log_first == NOTHING
+    for bad in (math.nan, math.inf):
+        with pytest.raises(BudgetError):
+            engine.log_tails(bad)
+
+
+def test_laws_are_kept_for_the_next_epsilon_and_only_a_few() -> None:
+    engine = RoundedFFT(GAUSSIANS)
+    for epsilon in (0.0, 0.0, 2.0, 5.0, 9.0):
+        engine.log_tails(epsilon)
+        assert 1 <= len(engine._laws) <= rounded_fft._CACHED
+
+
+def test_losses_that_one_transform_cannot_hold_are_refused() -> None:
+    with pytest.raises(SolverError, match="simple fractions"):
+        RoundedFFT((GaussianLoss(Fraction(10**15), 10**9, 1),))
+
+
+def test_losses_spread_too_far_for_one_grid_are_refused() -> None:
+    # Beside noise that protects nobody the grid is so coarse that a tilt leaves the range of floats.
+    engine = RoundedFFT((GaussianLoss(Fraction(3, 10**9), 1, 1), GaussianLoss(Fraction(10**4), 1, 1)))
+    with pytest.raises(SolverError, match=r"apart from the rest|spreads over"):
+        engine.log_tails(1.0)

@@ -1,0 +1,159 @@
+"""The trade-off function and the Gaussian one below it, beside sums over the losses of small compositions."""
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from tallyveil.accounting import curves, envelope
+from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
+from tallyveil.accounting.engines.choose import NoLoss, choose_engine
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT
+from tallyveil.accounting.envelope import gaussian_envelope
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
+
+SMALL: tuple[tuple[LossFactor, ...], ...] = (
+    (LaplaceLoss(Fraction(2), 1, 1),),
+    (LaplaceLoss(Fraction(1, 2), 3, 2),),
+    (GaussianLoss(Fraction(1), 1, 1),),
+    (GaussianLoss(Fraction(3), 2, 2), LaplaceLoss(Fraction(3), 1, 1)),
+)
+
+
+def pairs(factor: LossFactor) -> Iterator[tuple[float, float]]:
+    """Probabilities of one answer under the two neighbours, far into both tails."""
+    reach = 80
+    if isinstance(factor, GaussianLoss):
+        weights = {x: math.exp(-(x**2) / (2 * float(factor.variance))) for x in range(-2 * reach, 2 * reach)}
+    else:
+        weights = {x: math.exp(-abs(x) / float(factor.scale)) for x in range(-2 * reach, 2 * reach)}
+    total = sum(weights.values())
+    for x in range(-reach, reach):
+        yield weights[x - factor.sensitivity] / total, weights[x] / total
+
+
+def law_of_losses(factors) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of every loss under P and under Q, by increasing loss."""
+    laws: dict[float, tuple[float, float]] = {0.0: (1.0, 1.0)}
+    for factor in factors:
+        for _ in range(factor.multiplicity):
+            one: dict[float, list[float]] = {}
+            for p, q in pairs(factor):
+                if q > 1e-40 and p > 1e-40:
+                    loss = round(math.log(p / q), 9)
+                    held = one.setdefault(loss, [0.0, 0.0])
+                    held[0], held[1] = held[0] + p, held[1] + q
+            following: dict[float, tuple[float, float]] = {}
+            for a, (p, q) in laws.items():
+                for b, (pp, qq) in one.items():
+                    here = following.get(round(a + b, 9), (0.0, 0.0))
+                    following[round(a + b, 9)] = (here[0] + p * pp, here[1] + q * qq)
+            laws = following
+    ordered = sorted(laws)
+    return np.array([laws[loss][0] for loss in ordered]), np.array([laws[loss][1] for loss in ordered])
+
+
+def tradeoff(factors, alpha: float) -> float:
+    """The type II error of the best test at a level: Neyman and Pearson, randomised at the last loss."""
+    p, q = law_of_losses(factors)
+    p, q = p[::-1], q[::-1]
+    spent, power = 0.0, 0.0
+    for mass, level in zip(p, q, strict=True):
+        if spent + level >= alpha:
+            return 1 - power - mass * (alpha - spent) / level
+        spent, power = spent + level, power + mass
+    return 0.0
+
+
+@pytest.mark.parametrize("factors", SMALL)
+@pytest.mark.parametrize(
+    "alpha", [Fraction(1, 100), Fraction(1, 5), Fraction(1, 2), Fraction(9, 10), Fraction(999, 1000)]
+)
+def test_beta_is_that_of_the_best_test(factors, alpha) -> None:
+    _, found = beta_at(choose_engine(factors), factors, alpha)
+    truth = tradeoff(factors, float(alpha))
+    assert found.lower - 1e-9 <= truth <= found.upper + 1e-9
+    assert found.width < 1e-9
+
+
+@pytest.mark.parametrize("alpha", [Fraction(0), Fraction(1)])
+def test_certain_tests_err_in_one_way_only(alpha) -> None:
+    factors = SMALL[0]
+    assert beta_at(choose_engine(factors), factors, alpha)[1].upper == 1 - alpha
+    assert beta_at(NoLoss(), (), Fraction(1, 4))[1].lower == 0.75
+
+
+def test_levels_worth_drawing_fall_with_the_loss() -> None:
+    assert knot_at(NoLoss(), (), 3).tolist() == [0.25, 0.5, 0.75]
+    levels = knot_at(choose_engine(SMALL[2]), SMALL[2], 9)
+    assert (np.diff(levels) < 0).all()
+    assert levels[0] > 0.9
+    assert zcdp_cost(SMALL[2]) == 0.5
+
+
+@pytest.mark.parametrize("guess", [-1000, -7, -1, 0, 1, 8, 1000])
+def test_the_first_index_is_found_from_any_guess(guess) -> None:
+    assert curves._first(lambda index: index >= 3, guess) == 3
+
+
+@pytest.mark.parametrize("factors", SMALL)
+def test_the_gaussian_below_touches_the_trade_off_function(factors) -> None:
+    """At every level the Gaussian curve of mu is below, and that of a mu two percent smaller is above somewhere."""
+    found = gaussian_envelope(factors)
+    assert found.lower <= found.upper < math.inf
+    p, q = law_of_losses(factors)
+    levels, errors = np.cumsum(q[::-1])[::-1], 1 - np.cumsum(p[::-1])[::-1]
+    inside = (levels > 1e-12) & (errors > 1e-12) & (levels < 1 - 1e-12)
+    below = norm.cdf(norm.isf(levels[inside]) - found.upper * (1 + 1e-9))
+    assert (below <= errors[inside] + 1e-9).all()
+    above = norm.cdf(norm.isf(levels[inside]) - found.lower * 0.98)
+    assert (above > errors[inside]).any()
+
+
+def test_without_losses_nothing_is_told_apart() -> None:
+    assert gaussian_envelope(()).upper == 0.0
+
+
+def test_a_lattice_too_fine_for_one_transform_has_no_gaussian() -> None:
+    found = gaussian_envelope(
+        (GaussianLoss(Fraction(10**15), 10**9, 1), GaussianLoss(Fraction(10**15 + 7), 10**9, 1))
+    )
+    assert found.lower == 0.0
+    assert found.upper == math.inf
+
+
+def test_work_is_bounded_and_the_bound_stays_an_upper_one(monkeypatch) -> None:
+    factors = (GaussianLoss(Fraction(50), 1, 4),)
+    whole = gaussian_envelope(factors)
+    monkeypatch.setattr(envelope, "_MOST_POINTS", 0)
+    cut = gaussian_envelope(factors)
+    assert cut.upper >= whole.upper
+    assert cut.lower <= whole.upper
+
+
+def test_knots_with_wide_bounds_are_looked_at_again(monkeypatch) -> None:
+    factors = (GaussianLoss(Fraction(8), 1, 4),)
+    monkeypatch.setattr(envelope, "_STRETCHES", 2)
+    whole = gaussian_envelope(factors)
+    monkeypatch.setattr(envelope, "_WIDE", 0.0)
+    many = (GaussianLoss(Fraction(5000), 1, 1),)
+    assert gaussian_envelope(many).upper == math.inf
+    again = gaussian_envelope(factors)
+    assert again.lower <= whole.upper
+    assert whole.lower <= again.upper
+    assert again.upper == pytest.approx(whole.upper, rel=1e-6)
+
+
+def test_stretches_without_knots_bound_nothing() -> None:
+    engine = TiltedFFT(SMALL[0])
+    assert envelope._over(engine, Fraction(5), Fraction(6), Fraction(1, 2)).upper == 0.0
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
+def test_what_lies_beyond_is_covered(rho) -> None:
+    assert envelope._beyond(rho, 1e-3) == math.inf
+    mu = envelope._beyond(rho, 200 * (rho + 1))
+    assert math.sqrt(2 * rho) <= mu < math.inf

@@ -1,0 +1,156 @@
+"""What the accountant refuses, and the numbers beside which it cannot tell."""
+
+import math
+from fractions import Fraction
+
+import flint
+import pytest
+
+import tallyveil.accounting
+import tallyveil.noise
+from tallyveil.accounting import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    Neighbours,
+    NonPrivateEvent,
+    ParallelEvent,
+    SequentialEvent,
+    WorstEvent,
+    calibrate,
+    compose,
+    renyi_divergence,
+)
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.calibration import scaled
+from tallyveil.accounting.costs import folded_cost
+from tallyveil.accounting.decimals import at_most, both_ends
+from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.losses.loss_laws import loss_law_of
+from tallyveil.accounting.subspace_events import (
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
+    require_distance,
+)
+from tallyveil.errors import BudgetError
+
+GAUSSIAN, LAPLACE = DiscreteGaussian(Fraction(2)), DiscreteLaplace(Fraction(3))
+SUBSPACE_LAPLACE = IntegerSubspaceLaplace("1/4", "l1", Fraction(4))
+SUBSPACE_GAUSSIAN = IntegerSubspaceGaussian(5, 4)
+
+
+@pytest.mark.parametrize("module", [tallyveil.accounting, tallyveil.noise])
+def test_names_that_are_not_offered(module):
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
+
+
+@pytest.mark.parametrize("event", [GAUSSIAN, LAPLACE, SUBSPACE_LAPLACE, SUBSPACE_GAUSSIAN])
+def test_scaling_divides_the_cost_of_every_release(event):
+    """By the factor itself, in rho for Gaussian noise and in epsilon for Laplace noise."""
+    cost = "epsilon" if event in (LAPLACE, SUBSPACE_LAPLACE) else "rho"
+
+    def of(one):
+        if isinstance(one, DiscreteGaussian):
+            return one.multiplicity * Fraction(one.sensitivity**2) / (2 * one.variance)
+        if isinstance(one, DiscreteLaplace):
+            return one.multiplicity * Fraction(one.sensitivity) / one.scale
+        return one.loss if isinstance(one, IntegerSubspaceLaplace) else one.rho
+
+    trees = [
+        event,
+        SequentialEvent((event, event)),
+        ParallelEvent((event, event), 2),
+        WorstEvent((event, event), "public"),
+        SequentialEvent((event, InvariantEvent("total"))),
+    ]
+    if event is not SUBSPACE_GAUSSIAN:  # which has no loss law, so that branches cannot be compared
+        trees.append(AdaptiveEvent((event, event)))
+    for tree in trees:
+        before, after = (folded_cost(one, of, Fraction(0)) for one in (tree, scaled(tree, Fraction(7, 3))))
+        assert after == before / Fraction(7, 3), cost
+    public = NonPrivateEvent("evaluation")
+    assert scaled(public, Fraction(7, 3)) is public
+
+
+def test_a_target_that_no_noise_meets_is_refused():
+    with pytest.raises(BudgetError, match="check"):
+        calibrate(InvariantEvent("total"), epsilon=1, delta="1e-9", neighbours=Neighbours.BOUNDED)
+
+
+def test_a_target_that_cannot_be_certified_is_refused(monkeypatch):
+    from tallyveil.accounting import calibration
+
+    monkeypatch.setattr(calibration, "MAX_STEPS", 0)
+    monkeypatch.setattr(calibration, "_bracket", lambda excess: (-3.0, 3.0))
+    with pytest.raises(BudgetError, match="fewer digits"):
+        calibrate(GAUSSIAN, epsilon=1, delta="1e-9", neighbours=Neighbours.BOUNDED)
+
+
+def test_a_guarantee_needs_a_composition():
+    with pytest.raises(BudgetError, match="at least one composition"):
+        Guarantee(GAUSSIAN, (), Neighbours.BOUNDED)
+
+
+def test_branches_of_which_none_covers_the_others_have_no_single_law():
+    branches = WorstEvent((GAUSSIAN, DiscreteGaussian(Fraction(2), multiplicity=3)), "public")
+    assert loss_law_of(branches) == loss_law_of(branches.branches[1])  # three answers cost more than one
+    apart = WorstEvent((DiscreteGaussian(Fraction(1, 2)), DiscreteLaplace(Fraction(1))), "public")
+    with pytest.raises(BudgetError):
+        loss_law_of(apart)
+    assert compose(apart, neighbours=Neighbours.UNBOUNDED).epsilon("1e-9").upper > 0
+
+
+@pytest.mark.parametrize("excess", [Fraction(1, 10**30), Fraction(1), Fraction(10**6)])
+@pytest.mark.parametrize("scale", [Fraction(1, 10**6), Fraction(1), Fraction(10**90)])
+def test_divergences_of_laplace_noise_stay_below_what_is_pure(scale, excess):
+    """Also where the ball around the divergence is as wide as the number itself."""
+    event = DiscreteLaplace(scale, 2, 3)
+    found = renyi_divergence(event, 1 + excess)
+    assert 0 <= found <= float(6 / scale) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("release", "neighbours", "fits"),
+    [
+        (IntegerSubspaceGaussian(5, 1), Neighbours.UNBOUNDED, True),
+        (IntegerSubspaceGaussian(5, 1), Neighbours.BOUNDED, False),
+        (IntegerSubspaceLaplace("1/4", "l1", Fraction(1)), Neighbours.BOUNDED, False),
+        (IntegerSubspaceLaplace("1/4", "l1", Fraction(2)), Neighbours.BOUNDED, True),
+        (IntegerSubspaceLaplace("1/4", "l2", Fraction(7, 5)), Neighbours.BOUNDED, False),
+        (IntegerSubspaceLaplace("1/4", "l2", Fraction(3, 2)), Neighbours.BOUNDED, True),
+    ],
+)
+def test_a_release_protects_tables_as_far_apart_as_one_record_moves_them(release, neighbours, fits):
+    if fits:
+        require_distance(release, neighbours)
+        return
+    with pytest.raises(BudgetError) as caught:
+        require_distance(release, neighbours)
+    assert caught.value.code == "subspace-distance"
+
+
+def test_numbers_without_digits_are_written_in_words():
+    assert at_most(math.nan, 3) == "no number"
+    assert at_most(math.inf, 3) == "infinity"
+    assert at_most(-math.inf, 3) == "minus infinity"
+    assert both_ends(Bounds(0.0, math.inf)) == ("0", "infinity")
+    assert at_most(Fraction(0), 3) == "0"
+
+
+@pytest.mark.parametrize("power", [-400, -17, -1, 0, 1, 15, 400])
+def test_powers_of_ten_have_their_own_leading_digit(power):
+    """Logarithms in floats may be off by one; the digits shown may not."""
+    exact = Fraction(10) ** power
+    for value in (exact, exact * (1 - Fraction(1, 10**30)), exact * (1 + Fraction(1, 10**30))):
+        shown = Fraction(at_most(value, 5))
+        assert value <= shown <= value * (1 + Fraction(1, 1000))
+
+
+def test_balls_of_nothing_are_refused():
+    from tallyveil.accounting.engines.integer_polynomial import _floor
+    from tallyveil.errors import SolverError
+
+    with pytest.raises((SolverError, ValueError)):
+        _floor(flint.arb("nan"))

@@ -1,0 +1,71 @@
+"""Invariants and bounds: exact over any division of the work, and a refusal says which bounds and no more."""
+
+import numpy as np
+import pytest
+
+from tallyveil.confidential import invariants
+from tallyveil.confidential.histogram import histogram_from_triplets
+from tallyveil.confidential.invariants import check_bounds, invariant_values
+from tallyveil.confidential.subspace_counts import noisy_answers
+from tallyveil.errors import ConstraintError
+from tallyveil.universe.limits import NO_LIMIT, narrow_limits
+from tallyveil.universe.presets import load_preset
+
+SCHEMA = load_preset("race-age")
+N = 40
+
+
+@pytest.fixture
+def histogram():
+    rng = np.random.default_rng(11)
+    geounits, cells = rng.integers(0, N, 300), rng.integers(0, SCHEMA.size, 300)
+    return histogram_from_triplets("Town", N, geounits, cells, rng.integers(1, 50, 300))
+
+
+@pytest.fixture(params=[1, 97, 1 << 22])
+def any_pieces(request, monkeypatch):
+    monkeypatch.setattr(invariants, "ENTRIES_AT_ONCE", request.param)
+
+
+@pytest.mark.usefixtures("any_pieces")
+@pytest.mark.parametrize("query", ["total", "race_ethnicity", "detailed"])
+def test_values_are_the_true_answers(histogram, query):
+    group = SCHEMA.query(query)
+    assert np.array_equal(invariant_values(histogram, group), histogram.answers(group, 0, N))
+
+
+@pytest.mark.usefixtures("any_pieces")
+def test_bounds_hold_up_to_the_last_person(histogram):
+    group = SCHEMA.query("race_ethnicity")
+    truth = invariant_values(histogram, group)
+    check_bounds(histogram, group, truth, truth, "facilities")
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        place = rng.integers(N), rng.integers(group.size)
+        for lower, upper in ((1, 0), (0, -1)):
+            low, high = truth.copy(), truth.copy()
+            low[place] += lower
+            high[place] += upper
+            with pytest.raises(ConstraintError) as caught:
+                check_bounds(histogram, group, low, high, "facilities")
+            assert caught.value.code == "bounds-broken"
+            assert "facilities" in str(caught.value)
+            assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_narrow_bounds_without_an_upper_end_hold(histogram):
+    group = SCHEMA.query("total")
+    truth = invariant_values(histogram, group)
+    none = np.full_like(truth, NO_LIMIT)
+    check_bounds(histogram, group, narrow_limits(truth), narrow_limits(none), "facilities")
+    with pytest.raises(ConstraintError):
+        check_bounds(histogram, group, narrow_limits(truth + 1), narrow_limits(none), "facilities")
+
+
+def test_noise_on_the_lattice_is_added_to_the_truth_and_cannot_be_changed(histogram):
+    group = SCHEMA.query("race_ethnicity")
+    noise = np.random.default_rng(2).integers(-9, 9, (N, group.size))
+    found = noisy_answers(histogram, group, noise)
+    assert np.array_equal(found, invariant_values(histogram, group) + noise)
+    with pytest.raises(ValueError, match="read-only"):
+        found[0, 0] = 1

@@ -1,0 +1,59 @@
+"""Groups of households: counts by definition without noise, and addressed noise on every cell with it."""
+
+import numpy as np
+import pytest
+
+from tallyveil.confidential import safetab_households
+from tallyveil.confidential.safetab_households import HouseholdMeasurer
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
+
+
+def sets_of(safetab_h):
+    return [(run.run, one) for run in safetab_h.plan.runs for one in run.sets]
+
+
+def measurer(safetab_h, run, noise):
+    return HouseholdMeasurer(safetab_h.homes[run], safetab_h.regions[run], noise)
+
+
+@pytest.mark.parametrize("at_once", [500, 1 << 18])
+def test_without_noise_every_cell_is_the_count(safetab_h, every_group, silent, monkeypatch, at_once):
+    monkeypatch.setattr(safetab_households, "GROUPS_AT_ONCE", at_once)
+    counted = 0
+    for run, one in sets_of(safetab_h):
+        regions = safetab_h.regions[run]
+        groups, names = every_group(one, regions), regions.names(one.geography)
+        found = measurer(safetab_h, run, silent).measure(one, groups)
+        assert len(found) == len(one.table.details)
+        for number, values in enumerate(found):
+            own = np.flatnonzero(groups.detail == number)
+            assert values.shape == (len(own), one.table.details[number].n_cells)
+            for place, cells in zip(own, values, strict=True):
+                code = one.view.codes[groups.iterations[place]]
+                homes = safetab_h.truth.get((names[int(groups.regions[place])], one.geography, code), {})
+                assert cells.sum() == sum(homes.values())
+                counted += int(cells.sum() > 0)
+    assert counted > 500
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 20])
+def test_every_cell_gets_the_noise_of_its_address(safetab_h, every_group, silent, monkeypatch, at_once):
+    monkeypatch.setattr(safetab_households, "ANSWERS_AT_ONCE", at_once)
+    source = NoiseSource(insecure_key("homes"))
+    for run, one in sets_of(safetab_h)[:4]:
+        groups = every_group(one, safetab_h.regions[run])
+        noisy = measurer(safetab_h, run, source).measure(one, groups)
+        exact = measurer(safetab_h, run, silent).measure(one, groups)
+        for number, (values, truth) in enumerate(zip(noisy, exact, strict=True)):
+            own, n = np.flatnonzero(groups.detail == number), one.table.details[number].n_cells
+            geounits = np.repeat(groups.regions[own], n)
+            answers = (groups.iterations[own, None] * CELLS_APART + np.arange(n)).reshape(-1)
+            query = query_number(one.level, HOUSEHOLDS[one.table.name] + number)
+            noise = source.at(one.law, GEOLEVELS[one.geography], query, geounits, answers)
+            assert np.array_equal(values, truth + noise.reshape(-1, n))
+
+
+def test_what_is_confidential_is_not_shown(safetab_h, silent):
+    assert repr(measurer(safetab_h, "US", silent)).count("redacted") == 2

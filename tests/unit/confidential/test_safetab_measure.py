@@ -1,0 +1,101 @@
+"""Population groups: counts by definition without noise, and the addressed noise on top of them with it."""
+
+import numpy as np
+import pytest
+
+from tallyveil.confidential import safetab_measure
+from tallyveil.confidential.safetab_measure import GroupMeasurer
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.safetab.addresses import GEOLEVELS, STAGE_1, TOTAL, TOTAL_ONLY, query_number
+from tallyveil.safetab.ages import DETAILS, STARTS_23
+
+
+def sets_of(safetab):
+    return [(run.run, one) for run in safetab.plan.runs for one in run.sets]
+
+
+def measurer(safetab, run, noise):
+    return GroupMeasurer(safetab.people[run], safetab.regions[run], noise)
+
+
+def everywhere(safetab, run, one):
+    return np.arange(len(safetab.regions[run].ids[one.geography]), dtype=np.int64)
+
+
+def test_without_noise_every_total_is_the_count(safetab, silent):
+    for run, one in sets_of(safetab):
+        names = safetab.regions[run].names(one.geography)
+        (part,) = measurer(safetab, run, silent).measure(one, everywhere(safetab, run, one))
+        totals = np.concatenate([part.stage_1, part.total_only], axis=1)
+        for row, region in enumerate(names):
+            for place, iteration in enumerate(one.view.codes):
+                assert totals[row, place] == safetab.truth.t1[region, one.geography, iteration]
+        chosen = np.searchsorted(one.thresholds, part.stage_1, side="right")
+        assert np.array_equal(part.detail, chosen)
+        assert np.array_equal(part.totals, np.where(part.detail == 0, part.stage_1, 0))
+        above = part.totals > (-np.inf if one.keep_above is None else one.keep_above)
+        assert np.array_equal(part.listed, np.flatnonzero((part.detail == 0) & above))
+
+
+def test_without_noise_every_table_is_the_table(safetab, silent):
+    seen = set()
+    for run, one in sets_of(safetab):
+        names = safetab.regions[run].names(one.geography)
+        (part,) = measurer(safetab, run, silent).measure(one, everywhere(safetab, run, one))
+        for number, table in enumerate(part.tables, start=1):
+            assert np.array_equal(np.flatnonzero(part.detail == number), table.places)
+            for place, cells in zip(table.places, table.values, strict=True):
+                row, iteration = divmod(int(place), one.view.n_adaptive)
+                people = safetab.truth.people[names[row], one.geography, one.view.codes[iteration]]
+                finest = np.zeros((1, 46), np.int64)
+                for (sex, age), n in people.items():
+                    group = int(np.searchsorted(STARTS_23, age, side="right")) - 1
+                    finest[0, 23 * (int(sex) - 1) + group] += n
+                assert np.array_equal(cells, DETAILS[number - 1].collapse(finest)[0])
+                seen.add(number)
+    assert seen == {1, 2, 3}
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 18])
+def test_noise_is_added_at_the_documented_addresses_in_parts_of_any_size(
+    safetab, silent, monkeypatch, at_once
+):
+    monkeypatch.setattr(safetab_measure, "GROUPS_AT_ONCE", at_once)
+    monkeypatch.setattr(safetab_measure, "ANSWERS_AT_ONCE", at_once)
+    source = NoiseSource(insecure_key("groups"))
+    run, one = next(pair for pair in sets_of(safetab) if pair[1].geography == "TRACT")
+    wanted = everywhere(safetab, run, one)
+    parts = list(measurer(safetab, run, source).measure(one, wanted))
+    exact = list(measurer(safetab, run, silent).measure(one, wanted))
+    geolevel, n = GEOLEVELS[one.geography], one.view.n_adaptive
+    assert np.array_equal(np.concatenate([part.regions for part in parts]), wanted)
+    stage_1, true_1 = (np.concatenate([part.stage_1 for part in those]) for those in (parts, exact))
+    noise = source.dense(one.stage_1, geolevel, query_number(one.level, STAGE_1), wanted, n)
+    assert np.array_equal(stage_1, true_1 + noise)
+    only, true_only = (np.concatenate([part.total_only for part in those]) for those in (parts, exact))
+    if only.size:
+        query = query_number(one.level, TOTAL_ONLY)
+        noise = source.dense(one.total_only, geolevel, query, wanted, only.shape[1])
+        assert np.array_equal(only, true_only + noise)
+    totals, detail = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("totals", "detail")
+    )
+    noise = source.dense(one.stage_2, geolevel, query_number(one.level, TOTAL), wanted, n)
+    assert np.array_equal(totals, np.where(detail == 0, true_1 + noise, 0))
+
+
+def test_a_second_measurement_is_the_first(safetab):
+    run, one = sets_of(safetab)[0]
+    asked = measurer(safetab, run, NoiseSource(insecure_key("again")))
+    wanted = everywhere(safetab, run, one)
+    (first,), (second,) = asked.measure(one, wanted), asked.measure(one, wanted)
+    assert np.array_equal(first.stage_1, second.stage_1)
+    for one_table, other in zip(first.tables, second.tables, strict=True):
+        assert np.array_equal(one_table.values, other.values)
+
+
+def test_what_is_confidential_is_not_shown(safetab, silent):
+    shown = repr(measurer(safetab, "US", silent))
+    assert shown.count("redacted") == 2
+    assert str(len(safetab.people["US"].races)) not in shown

@@ -1,0 +1,144 @@
+"""A confidential table: read whatever form it has, checked against what its owner states, and released or not."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.confidential.subspace_table import (
+    ConfidentialTable,
+    check_stated_totals,
+    keeps_invariants,
+    read_confidential_table,
+    release_table,
+)
+from tallyveil.errors import (
+    ConfigError,
+    ConstraintError,
+    SchemaError,
+    SolverError,
+    StoreError,
+    TallyveilError,
+)
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.table import Margin, WeightedSum, constrain
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.schema import Schema
+
+SCHEMA = Schema("t", (Attribute("a", ("x", "y")), Attribute("b", ("1", "2", "3"))))
+ROWS = [("x", "1", 4), ("y", "3", 7), ("x", "1", 2), ("x", "2", -5)]
+COLUMNS = {"a": "first", "b": "second"}
+COUNTS = [6, -5, 0, 0, 0, 7]
+
+
+def written(path, rows=ROWS, count=True):
+    frame = pl.DataFrame(rows, schema=["first", "second", "n"], orient="row")
+    frame = frame if count else frame.drop("n")
+    if path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+    return path
+
+
+def read(path, count="n"):
+    return read_confidential_table(path, count=count, columns=COLUMNS, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_rows_of_a_cell_add_up_and_missing_cells_are_zero(tmp_path, suffix):
+    table = read(written(tmp_path / f"t{suffix}"))
+    assert table.counts.tolist() == COUNTS
+    with pytest.raises(ValueError, match="read-only"):
+        table.counts[0] = 1
+    assert read(written(tmp_path / f"u{suffix}", count=False), None).counts.tolist() == [2, 1, 0, 0, 0, 1]
+
+
+def test_levels_may_be_numbers(tmp_path):
+    frame = pl.DataFrame({"first": ["x"], "second": [3], "n": [2.0]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet").counts.tolist() == [0, 0, 2, 0, 0, 0]
+
+
+def test_only_equal_counts_have_equal_digests_and_nothing_is_shown(tmp_path):
+    table = read(written(tmp_path / "t.csv"))
+    again = read(written(tmp_path / "u.parquet", list(reversed(ROWS))))
+    other = read(written(tmp_path / "v.csv", [*ROWS, ("y", "1", 1)]))
+    assert table.digest() == again.digest() != other.digest()
+    assert repr(table) == "ConfidentialTable(counts=<redacted>)" or "redacted" in repr(table)
+    assert not any(str(count) in repr(table) for count in (6, 7))
+
+
+@pytest.mark.parametrize("bad", [2.5, None, "four", 2**41])
+def test_counts_that_are_none_are_refused(tmp_path, bad):
+    frame = pl.DataFrame({"first": ["x", "y"], "second": ["1", "1"], "n": [bad, bad]}, strict=False)
+    frame.write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(TallyveilError) as caught:
+        read(tmp_path / "t.parquet")
+    assert "four" not in str(caught.value)
+    assert "2.5" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", ["z", None, ""])
+def test_values_that_are_no_level_are_refused_by_column(tmp_path, bad):
+    frame = pl.DataFrame(
+        {"first": ["x", bad], "second": ["1", "1"], "n": [1, 1]}, schema_overrides={"first": pl.String}
+    )
+    frame.write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(SchemaError) as caught:
+        read(tmp_path / "t.parquet")
+    assert caught.value.code == "unknown-level"
+    assert "'first'" in str(caught.value)
+    assert "second" not in str(caught.value)
+
+
+def test_files_and_columns_that_are_missing(tmp_path):
+    with pytest.raises((ConfigError, StoreError)):
+        read(tmp_path / "nowhere.csv")
+    with pytest.raises((ConfigError, SchemaError)):
+        read(written(tmp_path / "t.csv"), "weight")
+
+
+def table_of(counts):
+    return ConfidentialTable(np.array(counts, np.int64))
+
+
+def stated(total):
+    terms = (((("a", ("x",)),), 1.0),)
+    return constrain(SCHEMA, (Margin("b", ("b",)), WeightedSum("all x", terms, total)))
+
+
+def test_stated_totals_that_the_table_has_not_are_refused_without_a_number():
+    table = table_of(COUNTS)
+    check_stated_totals(table, stated(1))
+    check_stated_totals(table, constrain(SCHEMA, ()))
+    for total in (0, 2, -1):
+        with pytest.raises(ConstraintError) as caught:
+            check_stated_totals(table, stated(total))
+        assert caught.value.code == "subspace-totals-broken"
+        assert "all x" in str(caught.value)
+        assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_sums_that_may_overflow_are_refused():
+    heavy = ConstraintSystem.from_matrix([[2**22, 0, 0, 0, 0, 2**22]])
+    constraints = type(stated(1))(heavy, ())
+    with pytest.raises(ConstraintError) as caught:
+        check_stated_totals(table_of(COUNTS), constraints)
+    assert caught.value.code == "subspace-constraints"
+
+
+def test_only_noise_that_leaves_the_invariants_alone_is_released():
+    table, system = table_of(COUNTS), stated(1).system
+    noise = np.array([1, -1, 0, -1, 1, 0])
+    noisy = release_table(table, noise, system)
+    assert noisy.tolist() == (np.array(COUNTS) + noise).tolist()
+    assert keeps_invariants(table, noisy, system)
+    with pytest.raises(ValueError, match="read-only"):
+        noisy[0] = 0
+    for cell in range(SCHEMA.size):
+        wrong = noise.copy()
+        wrong[cell] += 1
+        with pytest.raises(SolverError) as caught:
+            release_table(table, wrong, system)
+        assert caught.value.code == "check-failed"
+        assert not keeps_invariants(table, table.counts + wrong, system)
