@@ -217,11 +217,13 @@ def total(
 ) -> None:
     """The joint guarantee of what several releases of the same people published, from their ledgers.
 
-    Looks at the true counts that a ledger records are not covered; they are named beside the total. Where a release
-    put Gaussian noise on a lattice, the total is an upper bound and says so.
+    Measurements and the releases estimated from them count once. Looks at the true counts that a ledger records are not
+    covered; they are named beside the total. Where a release put Gaussian noise on a lattice, the total is an upper
+    bound and says so.
     """
     from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
     from tallyveil.accounting.losses.loss_laws import has_loss_law
+    from tallyveil.release.estimated import copied_lines
     from tallyveil.release.finished import refuse_unfinished
     from tallyveil.release.manifest_files import read_manifest
 
@@ -234,7 +236,7 @@ def total(
     ]
     for folder in folders:
         refuse_unfinished(folder)
-    joint = read_joint(ledgers)
+    joint = read_joint(ledgers, {folder: copied_lines(folder) for folder in folders})
     guarantee = published_guarantee(joint) if has_loss_law(joint.paid) else None
     if guarantee is None and plot is not None:
         raise _no_curve()

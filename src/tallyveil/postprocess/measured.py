@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
@@ -23,7 +22,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.earlier import Earlier
-from tallyveil.storage.json_files import digest_of
+from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
 
@@ -60,7 +59,7 @@ class Measured:
     earlier: Earlier
 
     @property
-    def estimated_from(self) -> dict[str, Any]:
+    def estimated_from(self) -> JsonObject:
         """What the manifest of a release made of these measurements says of them."""
         ledger = self.earlier.ledger
         return {

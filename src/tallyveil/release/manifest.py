@@ -102,6 +102,16 @@ class Manifest:
     declassified: tuple[JsonObject, ...] = ()
 
     @property
+    def estimated_from(self) -> JsonObject | None:
+        """The run whose measurements the counts were estimated from; None for a run with measurements of its own."""
+        return self.body.get("estimated_from")
+
+    @property
+    def spender(self) -> str:
+        """Name of the run whose spend the ledger shows."""
+        return self.run if self.estimated_from is None else str(self.estimated_from["run"])
+
+    @property
     def digests(self) -> dict[str, str]:
         """SHA-256 of the listed files by path."""
         return {file.path: file.sha256 for file in self.files}

@@ -13,7 +13,7 @@ from tallyveil.release.finished import LEDGER, MANIFEST, refuse_unfinished, requ
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_from_mapping
 from tallyveil.release.manifest_format_2 import upgraded
-from tallyveil.release.manifest_shapes import SHAPES
+from tallyveil.release.manifest_shapes import ESTIMATED_FROM, SHAPES
 from tallyveil.storage.json_files import (
     Json,
     JsonObject,
@@ -124,8 +124,7 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     """
     require_ledger(root, manifest.ledger)
     declaration, entries = read_ledger(root / LEDGER)
-    spender = manifest.body.get("estimated_from", {"run": manifest.run})["run"]
-    own = [entry for entry in entries if entry.run == spender]
+    own = [entry for entry in entries if entry.run == manifest.spender]
     spends = [entry.event.to_mapping() for entry in own if entry.kind == "spend"]
     shown = Spent(declaration.budget_unit, declaration.total, spent(entries))
     numbers = {
@@ -179,6 +178,9 @@ def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
     place = misfit({"format": MANIFEST_FORMAT, **content}, SHAPES[kind])
     if place is not None:
         return place
+    estimated_from = content["body"].get("estimated_from")
+    if estimated_from is not None and misfit(estimated_from, ESTIMATED_FROM) is not None:
+        return "body.estimated_from"
     if any(fraction_of(content["spent"][name]) is None for name in ("declared", "spent")):
         return "spent"
     plan = content["body"].get("plan")

@@ -46,6 +46,9 @@ TOPDOWN_BODY: Final = {
     "solver": Each(_SOLVER),
 }
 MEASUREMENTS_BODY: Final = {name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs")}
+ESTIMATED_FROM: Final = {"run": str, "ledger": {"lines": int, "sha256": str}, "statement": str}
+"""Of a body's `estimated_from`, which only a release estimated from the measurements of another run has."""
+
 TOPDOWN_PRIVACY: Final = {
     "budget_unit": str,
     "declared": str,

@@ -1,6 +1,6 @@
 """Several runs on the same people, accounted for together from their ledgers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,7 @@ from tallyveil.accounting.costs import (
 )
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import LedgerEntry
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, StoreError
@@ -68,13 +68,15 @@ class UpperBound:
     added_delta: float
 
 
-def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
+def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None) -> JointLedgers:
     """Read ledgers of runs on the same people.
 
-    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small.
+    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small. Lines that a ledger is known to
+    have been begun with, as copies of another's, count once.
 
     Args:
         ledgers: Paths of the ledgers, or of the folders that hold them.
+        copied: By one of these paths, how many lines at its beginning are copies. The others have none.
 
     Raises:
         StoreError: a ledger cannot be read, is corrupt, shows nothing, or is named twice; or there is none.
@@ -87,9 +89,8 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:
             raise StoreError(f"the ledger {path} is named more than once. Name every run once.")
-    contents = [read_ledger(path) for path in paths]
-    for path, (_, part) in zip(paths, contents, strict=True):
-        _require_an_entry(path, part)
+    known = {path / LEDGER_NAME if path.is_dir() else path: lines for path, lines in (copied or {}).items()}
+    contents = _without_repeated_copies(paths, [read_ledger(path) for path in paths], known)
     relations = {declaration.neighbours: path for path, (declaration, _) in zip(paths, contents, strict=True)}
     if len(relations) > 1:
         stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
@@ -110,6 +111,27 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
         tuple(words for _, words in looks),
         tuple(words for look, words in looks if look in UNPROTECTED),
     )
+
+
+def _without_repeated_copies(
+    paths: Sequence[Path],
+    contents: Sequence[tuple[Declaration, tuple[LedgerEntry, ...]]],
+    copied: Mapping[Path, int],
+) -> list[tuple[Declaration, tuple[LedgerEntry, ...]]]:
+    """Ledgers without the lines they share with another: a copy counts only where what it is a copy of is not there."""
+    for path, (_, part) in zip(paths, contents, strict=True):
+        _require_an_entry(path, part)
+    data = {path: path.read_bytes().splitlines() for path in paths}
+    originals = [data[path] for path in paths if not copied.get(path)]
+    counted: list[list[bytes]] = []
+    found = []
+    for path, (declaration, part) in zip(paths, contents, strict=True):
+        n = copied.get(path, 0)
+        begin = data[path][:n]
+        repeated = n > 0 and (begin in counted or any(lines[:n] == begin for lines in originals))
+        found.append((declaration, part[n - 1 :] if repeated else part))
+        counted.append(begin)
+    return found
 
 
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:

@@ -156,3 +156,21 @@ def test_no_upper_bound_covers_what_is_not_protected(runs: list[Path], act: NonP
         ledger.declassify(act, "no protection", "key")
     with pytest.raises(BudgetError, match="no finite guarantee"):
         published_upper_bound(read_joint(runs), Fraction(1, 10**10))
+
+
+def test_lines_copied_from_another_ledger_count_once(runs: list[Path], tmp_path: Path) -> None:
+    """Copies alone count; beside their original, or beside each other, they do not, but what follows them does."""
+    copies = [tmp_path / "c", tmp_path / "d"]
+    look = NonPrivateEvent("a look")
+    for folder in copies:
+        folder.mkdir()
+        (folder / "ledger.jsonl").write_bytes((runs[0] / "ledger.jsonl").read_bytes())
+    with Ledger(copies[1] / "ledger.jsonl", Declaration("rho", Fraction(10), BOUNDED), "estimate") as ledger:
+        ledger.declassify(look, "evaluated", "look")
+    copied = dict.fromkeys(copies, 2)
+    assert read_joint(copies[:1], copied).event == SequentialEvent((FIRST,))
+    assert read_joint([runs[0], *copies], copied).event == SequentialEvent((FIRST, look))
+    assert read_joint([*copies, runs[0]], copied).event == SequentialEvent((look, FIRST))
+    assert read_joint(copies, copied).event == SequentialEvent((FIRST, look))
+    assert read_joint([copies[0], runs[1]], copied).event == SequentialEvent((FIRST, SECOND))
+    assert read_joint([runs[0], copies[0]]).event == SequentialEvent((FIRST, FIRST))  # not known to be a copy
