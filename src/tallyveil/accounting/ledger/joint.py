@@ -71,8 +71,8 @@ class UpperBound:
 def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None) -> JointLedgers:
     """Read ledgers of runs on the same people.
 
-    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small. Lines that a ledger is known to
-    have been begun with, as copies of another's, count once.
+    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small. Lines
+    that a ledger is known to have been begun with, as copies of another's, count once.
 
     Args:
         ledgers: Paths of the ledgers, or of the folders that hold them.
