@@ -1,4 +1,4 @@
-"""What `tallyveil plan` says a plan could do better, before any data is opened."""
+"""How `tallyveil plan` shows advice on improving a plan. No data is opened for it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,14 +7,14 @@ if TYPE_CHECKING:
 
 
 def advice_record(loaded: "ReleasePlan") -> dict[str, Any]:
-    """The advice as plain data, under the keys it has in `--json`."""
+    """The advice as plain data, under its keys in the output of `--json`."""
     from tallyveil.plan.advice import fixed_shares, spine_advice
 
     return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}
 
 
 def show_advice(loaded: "ReleasePlan") -> None:
-    """Print the advice that applies, and tables that can take the place of those in the release file."""
+    """Print the advice that applies to this plan, and TOML tables that can replace those of the release file."""
     from tallyveil.cli.terminal import Screen, headed
 
     record = advice_record(loaded)

@@ -1,4 +1,4 @@
-"""What `tallyveil plan --families` shows: exact standard deviations of entities, before any data is opened."""
+"""`tallyveil plan --families`: show exact standard deviations of entities before any records are opened."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +14,13 @@ ENTITIES_SHOWN = 12
 def deviations_of(
     loaded: "ReleasePlan", path: Path | None, families: list[str], queries: list[str] | None
 ) -> "list[AreaDeviations]":
-    """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table.
+    """Compute standard deviations for geounits and entities.
+
+    Reads only public files: the geography, the bounds and the entity table.
 
     Args:
         loaded: The plan.
-        path: Table of entities; None for that of the release file's [spine].
+        path: Table of entities; None for the table of the release file's [spine].
         families: Families to show.
         queries: Queries; None for the plan's tables.
     """
@@ -35,7 +37,7 @@ def deviations_of(
 
 
 def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:
-    """The same as plain data: summaries of all, and every entity and answer."""
+    """The standard deviations as plain data: a summary of each area and query, and the entries of all entities."""
     return {
         "summaries": [item.summary() for item in found],
         "entities": [entry for item in found if item.is_entity for entry in item.entries()],
@@ -43,7 +45,12 @@ def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:
 
 
 def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
-    """Print summaries, and the entities of every family from the smallest to the largest; in `units`."""
+    """Print a summary of each area and query, then entities of each family from the smallest to the largest.
+
+    Args:
+        found: The standard deviations.
+        units: Plural of what a record is, such as "people".
+    """
     from rich import box
     from rich.table import Table
 
@@ -74,7 +81,7 @@ def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
 
 
 def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
-    """Some entities of a family, evenly spread by size."""
+    """Print some entities of a family, at evenly spaced ranks of size."""
     from rich import box
     from rich.table import Table
 
