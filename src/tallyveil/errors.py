@@ -1,4 +1,4 @@
-"""Every error Tallyveil raises on purpose.
+"""All errors that Tallyveil raises on purpose.
 
 TallyveilError
 ├── ConfigError       the TOML file, a flag or a declared input is wrong
@@ -9,17 +9,18 @@ TallyveilError
 ├── SolverError       a numerical answer could not be certified
 └── StoreError        a file or folder cannot be read, written or resumed
 
-Each error carries a `code` (a section of docs/errors.md) and a message that says what, where, what was
-found, what was wanted, and how to mend it. Messages of the confidential side hold no count and no record value.
+Each error has a `code`, which names a section of docs/errors.md. Its message says what is wrong and where, what was
+found, what was wanted, and how to mend it. Messages of code that sees confidential data hold no count and no value of
+a record.
 """
 
 
 class TallyveilError(Exception):
-    """Base of all errors raised on purpose.
+    """Base class of all errors that Tallyveil raises on purpose.
 
     Attributes:
-        code: Short stable name, a section of docs/errors.md.
-        exit_code: What the command line exits with.
+        code: Short name that does not change between versions. It names a section of docs/errors.md.
+        exit_code: Exit code of the command line after this error.
     """
 
     code = "error"

@@ -1,7 +1,7 @@
-"""Exact numbers out of text: the one place where text becomes a fraction.
+"""Read exact numbers from text. Text becomes a fraction only here.
 
-`Fraction(text)` sets no bounds: '1e99999999' would fill the memory, and a number of ten thousand digits would fail in
-the middle of the work. So this module bounds the digits and the exponent of a number before it computes anything.
+`Fraction(text)` has no limits: '1e99999999' would fill the memory, and a number with ten thousand digits would raise an
+error in the middle of a computation. This module checks the number of digits and the exponent before it computes.
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 
 MOST_DIGITS = 2000
-"""Most digits of a whole number, of a numerator, of a denominator, or of either side of a decimal point."""
+"""Largest number of digits of an integer, a numerator, a denominator, or either side of a decimal point."""
 
 MOST_SHOWN = 200
 """Characters of a value that a message shows."""
@@ -20,9 +20,10 @@ _DECIMAL = re.compile(rf"[+-]?({_DIGITS}(\.[0-9]{{0,{MOST_DIGITS}}})?|\.{_DIGITS
 
 
 def fraction_of(text: str) -> Fraction | None:
-    """The fraction that a text such as '293764/114921', '3', '0.25' or '1e-10' stands for; None where there is none.
+    """The value of a text such as '293764/114921', '3', '0.25' or '1e-10'; None if the text is no number.
 
-    Also None: a fraction over 0, more digits than `MOST_DIGITS`, an exponent of more than three digits.
+    The result is also None if the denominator is 0, if there are more than `MOST_DIGITS` digits, or if the exponent
+    has more than three digits.
     """
     text = text.strip()
     if _RATIO.fullmatch(text):
@@ -31,7 +32,7 @@ def fraction_of(text: str) -> Fraction | None:
 
 
 def exact_value(value: object) -> Fraction | None:
-    """The fraction that a Fraction, an integer or a text stands for; None for a float, a bool and anything else."""
+    """The value of a Fraction, an integer or a text as a fraction; None for a float, a bool or any other object."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -56,5 +57,5 @@ def as_given(value: object) -> str:
 
 
 def whole_number_of(text: str) -> int | None:
-    """The whole number, 0 or more, that a text of ASCII digits shows; None for any other text, or one too long."""
+    """The integer, 0 or more, that a text of ASCII digits shows; None if the text is anything else or too long."""
     return int(text) if re.fullmatch(_DIGITS, text) else None

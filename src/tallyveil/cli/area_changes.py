@@ -1,4 +1,4 @@
-"""Prints what a spine changes for every family and geolevel: a table and the warnings."""
+"""Print how a spine changes the accuracy of every family and geolevel: a table, and warnings."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ AIMED = " *"
 
 
 def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> None:
-    """Print the mean standard deviation of totals of every family and geolevel, and a warning for each that lost.
+    """Print the mean standard deviation of totals for every family and geolevel, and the warnings.
+
+    A warning names each family or geolevel that the spine makes less accurate.
 
     Args:
-        changes: What the spine changes, by family and geolevel.
-        quiet: Print the warnings only.
+        changes: The change for each family and each geolevel.
+        quiet: Print only the warnings.
     """
     from tallyveil.execution.topdown.spine_changes import warnings_of
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share."""
+"""Arguments and flags that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Log JSON lines; print the 
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", min=1, help="Threads to estimate with; default one a core. The release is the same."
+        "--workers",
+        min=1,
+        help="Threads for estimation. Default: one for each core. The release is the same.",
     ),
 ]
 InsecureTestKey = Annotated[
@@ -26,5 +28,5 @@ InsecureTestKey = Annotated[
 
 
 def split_names(text: str) -> list[str]:
-    """Names of a flag, set apart by commas."""
+    """The names in the value of a flag, which are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""`tallyveil demo`: a made-up country and the whole job on it."""
+"""`tallyveil demo`: make up a population and release it."""
 
 from pathlib import Path
 from typing import Annotated

@@ -12,7 +12,7 @@ from tallyveil.cli.terminal import say
 
 def explain(
     code: Annotated[
-        str, typer.Argument(help="What stands in brackets after the word error.", metavar="CODE")
+        str, typer.Argument(help="The word in brackets after `error` in a message.", metavar="CODE")
     ],
 ) -> None:
     """Say what an error means, how to see it, and how to mend it."""
@@ -31,9 +31,9 @@ def explain(
 
 
 def explanations() -> dict[str, str]:
-    """What is said of every error, by its code."""
+    """The explanation of every error, by its code."""
     text = (resources.files("tallyveil.cli") / "errors.md").read_text(encoding="utf-8")
     sections = re.split(r"^### `([a-z0-9-]+)`\n", text, flags=re.MULTILINE)
-    # Each text runs to the next heading of any kind.
+    # An explanation ends at the next heading of any level.
     texts = (re.split(r"^#", section, maxsplit=1, flags=re.MULTILINE)[0] for section in sections[2::2])
     return dict(zip(sections[1::2], (one.strip() for one in texts), strict=True))

@@ -20,7 +20,7 @@ def intervals(
     tables: Annotated[
         str | None,
         typer.Option(
-            "--tables", metavar="QUERY,...", help="Queries; those of the release's tables without it."
+            "--tables", metavar="QUERY,...", help="Queries. Default: the queries of the release's tables."
         ),
     ] = None,
     entities: Annotated[
@@ -28,7 +28,8 @@ def intervals(
         typer.Option(
             "--entities",
             metavar="FILE",
-            help="Also for entities: a table with the column geocode and one column a family (Parquet or CSV).",
+            help="Make intervals for entities, too. FILE is a table with the column geocode and one column for each "
+            "family (Parquet or CSV).",
         ),
     ] = None,
     families: Annotated[
@@ -36,7 +37,7 @@ def intervals(
         typer.Option(
             "--families",
             metavar="COLUMN,...",
-            help="Columns of --entities; all columns of text without it.",
+            help="Columns of --entities. Default: all columns of text.",
         ),
     ] = None,
     level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
@@ -44,7 +45,7 @@ def intervals(
         bool,
         typer.Option(
             "--simultaneous",
-            help="Intervals so wide that all of a table, or of the district, have the level together.",
+            help="Make intervals wide enough that all of a table, or of the district, have the level together.",
         ),
     ] = False,
     district: Annotated[
@@ -52,8 +53,8 @@ def intervals(
         typer.Option(
             "--district",
             metavar="FILE",
-            help="Write nothing; show the counts of one district, the finest geounits in the column geocode of FILE. "
-            "Needs no measurements.",
+            help="Write nothing. Show the counts of one district, which consists of the finest geounits in the column "
+            "geocode of FILE. This does not need the measurements.",
         ),
     ] = None,
     minus: Annotated[
@@ -61,19 +62,19 @@ def intervals(
         typer.Option(
             "--minus",
             metavar="FILE",
-            help="With --district: its counts less those of the district in this FILE.",
+            help="With --district: subtract the counts of the district in this FILE.",
         ),
     ] = None,
     without_bounds: Annotated[
         bool,
         typer.Option(
             "--without-bounds",
-            help="Leave out the release's public bounds: intervals grow wider, and stay valid.",
+            help="Do not use the release's public bounds. The intervals become wider and remain valid.",
         ),
     ] = False,
     leave_tables: Annotated[
         bool,
-        typer.Option("--leave-tables", help="Write RUN/intervals only, and leave RUN/tables as they are."),
+        typer.Option("--leave-tables", help="Write only RUN/intervals. Do not change RUN/tables."),
     ] = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -81,8 +82,8 @@ def intervals(
 ) -> None:
     """Put an unbiased estimate, its standard error and an interval beside every published count.
 
-    Reads the published measurements of RUN (measurements = "full") and nothing confidential, costs no budget, writes
-    RUN/intervals, the same columns into RUN/tables, and the page on uncertainty in RUN/report.html.
+    Reads the published measurements of RUN (measurements = "full") and nothing confidential, and costs no budget.
+    Writes RUN/intervals, adds the same columns to RUN/tables, and updates RUN/report.html.
     """
     from tallyveil.errors import ConfigError
 
@@ -104,9 +105,8 @@ def intervals(
 
     columns = split_names(families) if families else None
     table = None if entities is None else read_entity_table(entities, columns)
-    write_report(
-        release
-    )  # a release whose report cannot be made is refused before anything is written into it
+    # If the report cannot be made, this fails before anything else is written into the release.
+    write_report(release)
     with observer_for(quiet, as_json) as observer:
         outcome = make_intervals(
             release,

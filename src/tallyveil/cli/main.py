@@ -1,4 +1,7 @@
-"""The `tallyveil` command. Imports only what `--help` needs; each command imports its own work."""
+"""The `tallyveil` command.
+
+This module imports only what `--help` needs, so that help is fast. Each command imports the rest when it runs.
+"""
 
 import os
 import sys
@@ -37,7 +40,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: no bracket is taken for markup, no flag is cut, nothing is coloured
+    rich_markup_mode=None,  # plain help: brackets are not markup, flags are not shortened, nothing is coloured
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -65,23 +68,23 @@ def options(
 ) -> None:
     """Publish hierarchical counts of people with differential privacy.
 
-    Start with `tallyveil demo`, then `tallyveil plan release.toml` (what it costs and how exact it will be,
-    before any data is opened) and `tallyveil run release.toml --out DIR`.
+    Start with `tallyveil demo`. Then use `tallyveil plan release.toml`, which shows the cost and the accuracy before
+    any data is opened, and `tallyveil run release.toml --out DIR`.
     """
 
 
 _UsageMistake: type[Exception] = typer.BadParameter.__mro__[2]
-"""The base of click's errors, wherever typer takes click from."""
+"""The base class of click's errors. Versions of typer import click from different places, so it is found this way."""
 
 
 def main() -> None:
-    """Run the command line; errors raised on purpose become one screen of text and an exit code."""
+    """Run the command line. An error that is raised on purpose becomes a message and an exit code."""
     sys.excepthook = _unexpected
     threading.excepthook = lambda told: _unexpected(told.exc_type, told.exc_value, told.exc_traceback)
     if os.environ.get("NO_COLOR"):
-        # The console takes it to forbid colours alone; a dumb terminal gets neither bold text nor moving bars.
+        # For rich, NO_COLOR only removes colours. A dumb terminal also gets no bold text and no moving bars.
         os.environ["TERM"] = "dumb"
-    # Not `app()`: that would put typer's own hook in the place of the one that withholds messages.
+    # Calling `app()` would replace the hook above, which withholds messages, by typer's own.
     command = typer.main.get_command(app)
     with compiled_libraries_silenced():
         try:
@@ -97,7 +100,7 @@ def main() -> None:
 
 
 def _show_mistake(error: Any) -> int:
-    """Show a mistake in how the command was called, as typer does; what was typed is only text."""
+    """Show a mistake in the arguments in typer's format. What the user typed is made safe to print."""
     from typer.rich_utils import rich_format_error
 
     error.message = shown(error.message)
@@ -106,7 +109,7 @@ def _show_mistake(error: Any) -> int:
 
 
 def _unexpected(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """Show where an unforeseen error arose, but not its message: that may quote a record."""
+    """Show where an unexpected error was raised, but not its message, which may quote a record."""
     place = "".join(traceback.format_tb(trace))
     say(
         f"{place}internal error: {kind.__name__}. Its message is withheld, for it may quote confidential values. "

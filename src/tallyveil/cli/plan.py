@@ -1,4 +1,4 @@
-"""`tallyveil plan`: what a release costs and how exact it will be, before any data is opened."""
+"""`tallyveil plan`: show the cost and the expected accuracy of a release before any data is opened."""
 
 import json
 from fractions import Fraction
@@ -25,18 +25,22 @@ def plan(
     release_file: Annotated[
         Path | None, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     schema: Annotated[
         bool, typer.Option("--json-schema", help="Print the JSON Schema of a release file.")
     ] = False,
     blocks: Annotated[
         int | None,
-        typer.Option("--blocks", min=1, help="Predict memory, time and disk for so many finest geounits."),
+        typer.Option(
+            "--blocks", min=1, help="Predict memory, time and disk for this number of finest geounits."
+        ),
     ] = None,
     people: Annotated[
         int | None,
         typer.Option(
-            "--people", min=0, help="Records (such as people) to predict for; 40 a finest geounit without it."
+            "--people",
+            min=0,
+            help="Number of records in the prediction. Default: 40 for each finest geounit.",
         ),
     ] = None,
     geography: Annotated[
@@ -48,8 +52,8 @@ def plan(
         typer.Option(
             "--families",
             metavar="FAMILY,...",
-            help="Exact standard deviations for every entity of these families, and every geolevel: columns of "
-            "--entities, or else families of the release file's [spine].",
+            help="Show exact standard deviations for every geolevel and for the entities of these families. Families "
+            "are columns of --entities, or families of the release file's [spine].",
         ),
     ] = None,
     entities: Annotated[
@@ -57,12 +61,14 @@ def plan(
         typer.Option(
             "--entities",
             metavar="FILE",
-            help="Public table of the finest geounits: geocode, and a column a family (Parquet or CSV).",
+            help="Public table of the finest geounits, with geocode and one column for each family (Parquet or CSV).",
         ),
     ] = None,
     queries: Annotated[
         str | None,
-        typer.Option("--queries", metavar="QUERY,...", help="Queries of --families; the tables without it."),
+        typer.Option(
+            "--queries", metavar="QUERY,...", help="Queries for --families. Default: the release's tables."
+        ),
     ] = None,
 ) -> None:
     """Show what a release will cost and how exact every query will be.
@@ -123,7 +129,7 @@ def plan(
 
 
 def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
-    """What every geounit is measured with, and what the spine changes for every kind of area."""
+    """The budget of every geounit, and how the spine changes each kind of area. Reads the public geography."""
     from tallyveil.budget.allocation import allocation_of
     from tallyveil.execution.topdown.inputs import read_hierarchies
 
@@ -134,7 +140,7 @@ def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]
 def _predicted(
     loaded: "ReleasePlan", blocks: int | None, people: int | None, allocation: "Allocation | None"
 ) -> "Resources | None":
-    """What a run will need, for the sizes asked for; None where none are."""
+    """What a run will need for the sizes that the flags give; None if no flag gives a size."""
     from tallyveil.plan.resources import predict, sizes_of_blocks, sizes_of_spine
 
     if blocks is not None:
@@ -228,7 +234,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
 
 
 def _between(epsilon: dict[str, float]) -> str:
-    """Both ends of an epsilon; where the lower end is far, it is known from above."""
+    """Both bounds on an epsilon in words; only the upper one if the lower bound is 0."""
     from tallyveil.accounting.bounds import Bounds
     from tallyveil.accounting.decimals import both_ends
 

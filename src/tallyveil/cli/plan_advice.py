@@ -1,4 +1,4 @@
-"""What `tallyveil plan` says a plan could do better, before any data is opened."""
+"""How `tallyveil plan` shows advice on improving a plan. No data is opened for it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def show_advice(loaded: "ReleasePlan") -> None:
-    """Print the advice that applies, and tables that can take the place of those in the release file."""
+    """Print the advice that applies to this plan, and TOML tables that can replace those of the release file."""
     from tallyveil.cli.terminal import Screen, headed
     from tallyveil.plan.record import advice_record
 

@@ -1,4 +1,4 @@
-"""What `tallyveil plan --families` shows: exact standard deviations of entities, before any data is opened."""
+"""`tallyveil plan --families`: show exact standard deviations of entities before any records are opened."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,12 @@ ENTITIES_SHOWN = 12
 
 
 def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
-    """Print summaries, and the entities of every family from the smallest to the largest; in `units`."""
+    """Print a summary of each area and query, then entities of each family from the smallest to the largest.
+
+    Args:
+        found: The standard deviations.
+        units: Plural of what a record is, such as "people".
+    """
     from rich import box
     from rich.table import Table
 
@@ -41,7 +46,7 @@ def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
 
 
 def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
-    """Some entities of a family, evenly spread by size."""
+    """Print some entities of a family, at evenly spaced ranks of size."""
     from rich import box
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""What a long command shows while it works: bars, JSON lines, or nothing."""
+"""What a long command shows while it works: progress bars, JSON lines, or nothing."""
 
 import json
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +13,7 @@ from tallyveil.run.observer import Observer, SilentObserver
 
 
 class BarObserver:
-    """One bar a stage, on standard error."""
+    """Shows one progress bar for each stage, on standard error."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -36,11 +36,11 @@ class BarObserver:
         self._progress.stop()
 
     def stage_started(self, stage: str, total: int) -> None:
-        """Open the stage's bar."""
+        """Add a bar for the stage."""
         self._task = self._progress.add_task(shown(stage), total=max(total, 1))
 
     def advanced(self, amount: int) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         if self._task is not None:
             self._progress.advance(self._task, amount)
 
@@ -56,21 +56,21 @@ class BarObserver:
 
 
 class JsonObserver:
-    """One JSON object a line on standard error for every stage."""
+    """Writes one JSON object on a line when a stage begins or ends, on standard error."""
 
     def stage_started(self, stage: str, total: int) -> None:
-        """Say that a stage begins; its size may be confidential, so it is not shown."""
+        """Write that a stage begins. The size of the stage may be confidential, so it is left out."""
         self._line({"event": "stage started", "stage": stage})
 
     def advanced(self, amount: int) -> None:
-        """Pass over: programs ask for stages."""
+        """Write nothing: the JSON lines report whole stages."""
 
     def stage_finished(self, stage: str, seconds: float) -> None:
-        """Say that a stage has ended."""
+        """Write that a stage has ended, and its seconds."""
         self._line({"event": "stage finished", "stage": stage, "seconds": round(seconds, 3)})
 
     def warned(self, message: str) -> None:
-        """Say the warning."""
+        """Write the warning."""
         self._line({"event": "warning", "message": message})
 
     def _line(self, item: dict[str, object]) -> None:
@@ -78,7 +78,7 @@ class JsonObserver:
 
 
 def observer_for(quiet: bool, as_json: bool) -> AbstractContextManager[Observer]:
-    """The observer that the flags ask for; errors reach standard error whatever they are."""
+    """The observer that the flags select. Errors are printed on standard error with any of them."""
     if as_json:
         return nullcontext(JsonObserver())
     return nullcontext(SilentObserver()) if quiet else BarObserver()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_plan(record: dict[str, Any]) -> None:
-    """Print a plan."""
+    """Print the plan of a SafeTab run."""
     console = Screen()
     opened = "only the public geography was opened" if "groups" in record else "no data was opened"
     console.print(headed("SafeTab plan", f" ({opened}; one person's record is added or removed)"))
@@ -78,7 +78,7 @@ def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> 
 
 
 def show_errors(errors: "pl.DataFrame") -> None:
-    """Print errors of T1 by size, over all geographies of a level."""
+    """Print the errors of T1 by size class, for each level set over all its geographies."""
     console = Screen()
     console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
     table = _table("level set", "true size")
@@ -112,7 +112,7 @@ def show_errors(errors: "pl.DataFrame") -> None:
 
 
 def show_household_errors(errors: "pl.DataFrame") -> None:
-    """Print errors of T3 and T4 by size, of measured cells and of sums."""
+    """Print the errors of T3 and T4 by size class, separately for measured cells and for sums."""
     console = Screen()
     console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
     table = _table("table", "level set", "true size", "")
@@ -190,7 +190,7 @@ def _sets(record: dict[str, Any]) -> Table:
 
 
 def _details(details: list[dict[str, Any]]) -> Table:
-    """Margins by detail; level sets with the same margins stand together."""
+    """Margins of error by amount of detail. Level sets with the same margins share their rows."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("level sets", no_wrap=True)
     table.add_column("detail", no_wrap=True)
@@ -205,7 +205,7 @@ def _details(details: list[dict[str, Any]]) -> Table:
     for name, rows in by_set.items():
         together.setdefault(tuple(rows), []).append(name)
     for own, names in together.items():
-        each = -(-len(names) // len(own))  # names are spread over the rows
+        each = -(-len(names) // len(own))  # names in each row, rounded up
         for number, (detail, first, *numbers) in enumerate(own):
             shown = ("" if x is None else f"{x:,.4g}" for x in numbers)
             table.add_row(
@@ -219,10 +219,10 @@ def _details(details: list[dict[str, Any]]) -> Table:
 
 
 def _up(epsilon: float) -> str:
-    """An upper bound to six decimals."""
+    """An upper bound, rounded up to six decimal places."""
     return at_most(epsilon, places=6)
 
 
 def _decimal(text: str) -> str:
-    """An exact fraction as a decimal where it is one."""
+    """An exact fraction, written as a decimal if that is exact and short."""
     return short_decimal(Fraction(text))

@@ -1,9 +1,9 @@
-"""Where the `tallyveil` command begins: from here on it answers Ctrl-C, before anything else is imported.
+"""The entry point of the `tallyveil` command. It handles Ctrl-C from the start, before anything else is imported.
 
-Python turns Ctrl-C into an exception of the main thread. This exception has to wait while compiled code runs, and the
-parser of the command line would report it as an abort. So a separate thread waits for the signal here. It prints one
-sentence at once, and gives the main thread a second to stop its work. Then the process ends. This is safe at any
-moment, because every file is complete or absent at any moment.
+Python turns Ctrl-C into an exception of the main thread. This exception waits while compiled code runs, and the parser
+of the command line would report it as an abort. So a separate thread waits for the signal. It prints one sentence at
+once and gives the main thread one second to stop its work. Then the process ends. This is safe at any moment, because
+every output file is always either complete or absent.
 """
 
 import os
@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 
 INTERRUPTED = 130
-"""Exit code of a command that was interrupted: 128 and the number of the signal."""
+"""Exit code of a command that was interrupted: 128 plus the number of the signal."""
 SECONDS_TO_LEAVE = 1.0
 RESUMED = (
     ("run",),
@@ -30,15 +30,15 @@ RESUMED = (
 
 
 class Interrupted(BaseException):
-    """Ctrl-C, as an exception that the parser of the command line does not handle."""
+    """Ctrl-C, as an exception that the parser of the command line does not catch."""
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it with one sentence and exit code 130."""
+    """Run the command line. Ctrl-C ends it with one sentence and exit code 130."""
     pressed, told = threading.Event(), threading.Event()
 
     def leave(number: int, frame: FrameType | None) -> None:
-        # An import that is broken off fails in ways of its own, and compiled code then calls the hook itself.
+        # An interrupted import can raise other errors, and compiled code calls the hook for them. Print nothing then.
         sys.excepthook = _silent
         pressed.set()
         raise Interrupted
@@ -48,20 +48,21 @@ def main() -> None:
         os.set_blocking(writer, False)
         signal.signal(signal.SIGINT, leave)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        # A duplicate: while a command runs, descriptor 2 leads nowhere, so that no library can quote a record there.
+        # The thread gets a copy of descriptor 2, because descriptor 2 leads nowhere while a command runs. Thus no
+        # library can quote a record there.
         threading.Thread(target=_answer, args=(reader, _standard_error(), told), daemon=True).start()
         from tallyveil.cli.main import main as command_line
 
         command_line()
     finally:
-        # Other code may have turned the interruption into another exception: the exit code says it all the same.
+        # Other code may have turned the interruption into another exception. The exit code is set in any case.
         if pressed.is_set():
             told.wait(SECONDS_TO_LEAVE)
             sys.exit(INTERRUPTED)
 
 
 def _standard_error() -> int:
-    """A descriptor of standard error of our own; -1 where it is closed."""
+    """A copy of the descriptor of standard error; -1 if standard error is closed."""
     try:
         return os.dup(2)
     except OSError:
@@ -69,14 +70,14 @@ def _standard_error() -> int:
 
 
 def _silent(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """Say nothing about an error."""
+    """Print nothing about an error."""
 
 
 def _answer(reader: int, error: int, told: threading.Event) -> None:
     """Wait for Ctrl-C, print what it means for the command, and end the process if the main thread does not."""
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
-    with suppress(OSError):  # standard error may be closed, or nobody may read it
+    with suppress(OSError):  # standard error may be closed, or its reader may be gone
         os.write(error, f"\n{sentence(sys.argv[1:])}\n".encode())
     told.set()
     time.sleep(SECONDS_TO_LEAVE)
@@ -84,7 +85,7 @@ def _answer(reader: int, error: int, told: threading.Event) -> None:
 
 
 def sentence(arguments: list[str]) -> str:
-    """What an interruption means for the command that these arguments give."""
+    """The sentence that says what an interruption means for the command in these arguments."""
     words = tuple(word for word in arguments[:2] if not word.startswith("-"))
     if any(words[: len(command)] == command for command in RESUMED):
         return "interrupted; the same command goes on where this one ended, and spends nothing twice."

@@ -1,4 +1,4 @@
-"""`tallyveil study`: recompute the tables and figures of a paper, beside its printed numbers."""
+"""`tallyveil study`: recompute the tables and figures of a paper and compare them with its printed numbers."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Study(StrEnum):
-    """Papers that can be recomputed."""
+    """Papers whose tables and figures can be recomputed."""
 
     FDP_CENSUS = "fdp-census"
     SAFETAB = "safetab"
@@ -22,7 +22,7 @@ class Study(StrEnum):
 
 
 class PlotFormat(StrEnum):
-    """Formats of plots."""
+    """File formats of plots."""
 
     SVG = "svg"
     PNG = "png"
@@ -45,27 +45,27 @@ def study(
         typer.Option(
             "--beyond",
             metavar="NAME",
-            help="What is no figure or table of the paper: redistricting, dhc-persons; illinois, iterations, "
-            "unbiasedness, projection.",
+            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: redistricting, "
+            "dhc-persons. For integer-subspace: illinois, iterations, unbiasedness, projection. May be repeated.",
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Recompute all of it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of public counts, for the figures that need them.")
     ] = None,
     plots: Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")] = PlotFormat.SVG,
     quiet: Quiet = False,
 ) -> None:
-    """Recompute a paper's tables and figures; write them with the paper's numbers beside ours.
+    """Recompute a paper's tables and figures, and write the paper's numbers beside ours.
 
-    Of safetab and integer-subspace everything is recomputed where nothing is asked for.
+    For safetab and integer-subspace, everything is recomputed unless you choose figures or tables.
     """
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.studies.exhibit import MissingDataError, StudyInputs
     from tallyveil.studies.write import write_comparisons, write_findings
 
     wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
-    # Of these papers everything is quick, so that nothing need be chosen.
+    # Everything in the other two papers is quick to recompute, so no choice is required there.
     everything = everything or (name is not Study.FDP_CENSUS and not wanted)
     chosen = _chosen(name, wanted, everything)
     claim_folder(out, f"study {name.value}")

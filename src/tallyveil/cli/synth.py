@@ -1,4 +1,4 @@
-"""`tallyveil synth`: a made-up population of any size, with a release file ready to run."""
+"""`tallyveil synth`: make up a population of any size, with a release file that is ready to run."""
 
 from importlib import resources
 from pathlib import Path
@@ -20,11 +20,11 @@ GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 def synth(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
     blocks: Annotated[
-        int | None, typer.Option("--blocks", min=1, help="How many blocks; not with --like.")
+        int | None, typer.Option("--blocks", min=1, help="Number of blocks. Not with --like.")
     ] = None,
     people: Annotated[
         int | None,
-        typer.Option("--people", min=0, help="How many people, met exactly; about 40 a block without it."),
+        typer.Option("--people", min=0, help="Exact number of people. Default: about 40 for each block."),
     ] = None,
     states: Annotated[
         int | None,
@@ -32,22 +32,23 @@ def synth(
             "--states",
             min=1,
             max=51,
-            help="How many states; one every 400,000 blocks without it. Several have a US above them.",
+            help="Number of states. Default: one for every 400,000 blocks. A geolevel US is above several states.",
         ),
     ] = None,
     schema: Annotated[str, typer.Option("--schema", help='"pl94-persons" or "race-age".')] = DEFAULT_SCHEMA,
     like: Annotated[
         Path | None,
         typer.Option(
-            "--like", help="Counts to keep: geocode, voting_age, race_ethnicity, count (Parquet or CSV)."
+            "--like",
+            help="Keep the counts of this table: geocode, voting_age, race_ethnicity, count (Parquet or CSV).",
         ),
     ] = None,
     like_geography: Annotated[
         Path | None,
         typer.Option(
             "--like-geography",
-            help="All blocks of --like, also the empty ones: geocode, state, county, tract, block_group. "
-            "Without it, a table *_blocks beside *_counts is taken, else the blocks of --like alone.",
+            help="Table of all blocks of --like, including empty ones: geocode, state, county, tract, block_group. "
+            "Default: the table *_blocks beside *_counts if there is one, else only the blocks of --like.",
         ),
     ] = None,
     safetab: Annotated[
@@ -55,7 +56,7 @@ def synth(
         typer.Option(
             "--safetab",
             metavar="PARAMS",
-            help="Make SafeTab's person-records and GRF-C instead, for the codes and states of this parameter folder.",
+            help="Instead, make SafeTab's person-records and GRF-C for the codes and states of this parameter folder.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
@@ -63,7 +64,7 @@ def synth(
 ) -> None:
     """Make up a population: records, geography, off-spine entities, facility bounds and a release file.
 
-    Nobody in it exists, so it needs no protection: for trying things out, for tests and benchmarks.
+    No person in it is real, so it needs no protection. Use it for trials, tests and benchmarks.
     """
     if safetab is not None:
         given = (states is not None, like is not None, like_geography is not None, schema != DEFAULT_SCHEMA)
@@ -87,10 +88,10 @@ def synth(
 def _write_safetab(
     out: Path, params: Path, blocks: int | None, people: int | None, seed: int, *, foreign: bool
 ) -> list[Path]:
-    """Write SafeTab's data files; returns them.
+    """Write SafeTab's data files and return their paths.
 
     Raises:
-        ConfigError: no size is given, or flags of other populations are.
+        ConfigError: no size is given, or a flag for another kind of population is given.
     """
     from tallyveil.errors import ConfigError
     from tallyveil.safetab.config import read_config
@@ -125,13 +126,13 @@ def write_country(
     name: str | None = None,
     intervals: str | None = None,
 ) -> list[Path]:
-    """Write a made-up population and a release file for it; returns the files written.
+    """Write a made-up population and a release file for it; return the paths of the files.
 
-    With `intervals`, the release file asks for intervals of that coverage beside every count.
+    If `intervals` is given, the release file asks for intervals with that coverage beside every count.
 
     Raises:
-        ConfigError: neither or both of a size and counts to keep are given, people or states beside counts
-            to keep, or the schema is no preset.
+        ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, or
+            the schema is not a known preset.
     """
     from tallyveil.errors import ConfigError
     from tallyveil.storage.outputs import refuse_taken
@@ -151,7 +152,7 @@ def write_country(
 
 
 def _release_file(schema: str, name: str, paths: dict[str, Path]) -> str:
-    """The release file of a schema; a country of several states has the US above them where a preset does."""
+    """The release file for a schema. With several states, the file with a geolevel US is used if there is one."""
     import polars as pl
 
     from tallyveil.storage.read import scan_parquet

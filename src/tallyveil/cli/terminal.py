@@ -1,7 +1,7 @@
-"""The one way to the terminal: whatever is printed passes through `shown`, and no text is markup.
+"""All printing on the terminal. Everything printed passes through `shown`, and no text is read as markup.
 
-Names come from strangers: the name of a release, a CSV header or a folder may hold commands of a terminal, or text that
-rich reads as markup. So commands print with `say` and `Screen` only, and a test checks this.
+Names come from unknown sources. The name of a release, a CSV header or a folder may contain terminal commands, or text
+that rich reads as markup. So commands print only with `say` and `Screen`. A test checks this.
 """
 
 import io
@@ -18,18 +18,18 @@ from rich.text import Text
 from tallyveil.printable import shown
 
 NARROWEST = 80
-"""Columns that tables take at least."""
+"""Smallest width of tables, in characters."""
 LONGEST_MESSAGE = 10_000
-"""Characters of an error that are shown; a file that is no table may have a header of megabytes."""
+"""Largest number of characters of an error message. A file that is no table may have a header of several megabytes."""
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line of text, on standard error if asked for."""
+    """Print a line of text, on standard error if `err` is true."""
     typer.echo(shown(text), err=err)
 
 
 def say_error(code: str, message: str) -> None:
-    """Print an error raised on purpose: its code, what it says, where more is said."""
+    """Print an error that was raised on purpose: its code, its message, and the command that explains it."""
     label = f"error [{code}]"
     styled = label if os.environ.get("NO_COLOR") else typer.style(label, fg="red", bold=True)
     typer.echo(styled, err=True, nl=False)
@@ -38,45 +38,46 @@ def say_error(code: str, message: str) -> None:
 
 
 def _short(message: str) -> str:
-    """A message that fits some screens: a name in it may have any length."""
+    """The message, cut to `LONGEST_MESSAGE` characters, because names in it may have any length."""
     cut = len(message) - LONGEST_MESSAGE
     return message if cut <= 0 else f"{message[:LONGEST_MESSAGE]} ... and {cut:,} more characters."
 
 
 def headed(heading: str, rest: str = "", style: str = "bold") -> Text:
-    """A line that begins with a heading in another style."""
+    """A line of text that begins with a heading in the given style."""
     return Text.assemble((shown(heading), style), shown(rest))
 
 
 class Screen(Console):
-    """A console of rich on which every text, also in a table, is only text."""
+    """A rich console that treats every text as plain text, in tables as well."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **settings)
-        # The terminal wraps what is too long for it; rich would cut the digits of numbers off. Bars must not wrap.
+        # On a narrow terminal rich would cut digits off numbers, so tables keep a minimum width and the terminal wraps
+        # their lines. Progress bars, on standard error, must not wrap.
         if not self.stderr and self.width < NARROWEST:
             self.width = NARROWEST
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Text to be laid out, without commands of a terminal and without markup."""
+        """Turn a string into text for the layout, without terminal commands and without markup."""
         return super().render_str(shown(text), **{**settings, "markup": False, "emoji": False})
 
     def print(self, *objects: ConsoleRenderable | str, **settings: Any) -> None:
-        """Print as rich does; numbers and words are not coloured."""
+        """Print as rich does, but do not colour numbers and words."""
         super().print(*objects, **{**settings, "highlight": False, "markup": False})
 
 
 @contextmanager
 def compiled_libraries_silenced() -> Iterator[None]:
-    """Send file descriptor 2 nowhere, and Python's own standard error where it went before.
+    """Redirect file descriptor 2 to nowhere, while Python's own standard error still goes where it went before.
 
-    A compiled library that fails in the middle of reading a file writes why straight to descriptor 2, before Python
-    hears of it, and may quote the file. What Python prints itself goes on as it did. The descriptor is moved once for
-    the whole command, not while a file is read: a library's threads may still write after the failing call is back.
+    If a compiled library fails while it reads a file, it writes a message directly to descriptor 2, before Python
+    learns of the error. This message may quote the file. The descriptor is redirected for the whole command, not only
+    while a file is read, because threads of a library may still write after the failing call has returned.
     """
     try:
         own = os.dup(2)
-    except OSError:  # standard error is closed: there is nothing to keep silent
+    except OSError:  # standard error is closed, so nothing can be written to it
         yield
         return
     before, null = sys.stderr, os.open(os.devnull, os.O_WRONLY)
@@ -102,9 +103,5 @@ def _is_standard(stream: Any) -> bool:
     """Whether a stream writes to descriptor 2."""
     try:
         return bool(stream.fileno() == 2)
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-    ):  # a stand-in of another program, without a descriptor, or None
-        return False
+    except (OSError, ValueError, AttributeError):
+        return False  # None, or an object without a descriptor that another program put in the place of the stream

@@ -1,4 +1,4 @@
-"""Help that shows every word: the first paragraph of every command, whatever the width of the terminal."""
+"""Help that lists every command with the whole first paragraph of its help, however narrow the terminal is."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import typer.core
 
 
 class WholeHelp(typer.core.TyperGroup):
-    """A group of commands whose list cuts no sentence short."""
+    """A group of commands whose list does not shorten the help of a command."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write every command with the first paragraph of its help."""
+        """Write each command with the first paragraph of its help."""
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(

@@ -1,1 +1,1 @@
-"""Strict TOML to domain objects; the only floor that knows pydantic."""
+"""Reads TOML files strictly and turns them into plans. No other package uses pydantic."""

@@ -1,4 +1,4 @@
-"""From typed tables to a plan: names are resolved, presets filled in, and the parts checked against each other."""
+"""Turn a parsed release file into a plan: look up names, fill in presets, and check that the parts fit together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,13 +33,13 @@ from tallyveil.universe.schema import Schema
 
 
 def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
-    """The plan a release file describes.
+    """Make the plan that a release file describes.
 
     Args:
         file: The parsed file.
-        folder: Folder that relative paths start from.
+        folder: Relative paths in the file start from this folder.
     Raises:
-        ConfigError: a name is unknown, or parts do not fit each other.
+        ConfigError: a name is unknown, or parts of the file do not fit each other.
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
     schema = schema_of(file.universe)
@@ -116,7 +116,7 @@ def _strategy(
 def _spent(
     table: StrategyTable, privacy: PrivacyTable, preset: StrategyPreset | None, shape: Strategy
 ) -> Fraction:
-    """What the strategy spends, in its unit; a target at delta is turned into the rho that meets it."""
+    """What the strategy spends, in its own unit. A target (epsilon, delta) is turned into the rho that meets it."""
     if shape.budget_unit == "epsilon":
         if table.rho is not None or table.delta is not None:
             raise ConfigError(
@@ -136,7 +136,7 @@ def _spent(
 
 
 def _declared(privacy: PrivacyTable, table: StrategyTable, strategy: Strategy) -> Fraction:
-    """The declared budget in the strategy's unit; for Gaussian noise declared as epsilon, the rho that meets it."""
+    """The declared budget in the strategy's unit. For Gaussian noise, a declared epsilon is turned into a rho."""
     if privacy.rho is not None:
         return privacy.rho
     if privacy.epsilon is None:
@@ -144,7 +144,9 @@ def _declared(privacy: PrivacyTable, table: StrategyTable, strategy: Strategy) -
     if strategy.budget_unit == "epsilon":
         return privacy.epsilon
     if (table.epsilon, table.delta or privacy.delta) == (privacy.epsilon, privacy.delta):
-        return strategy.total  # the very target the strategy was calibrated to, which takes seconds
+        return (
+            strategy.total
+        )  # the strategy was calibrated to the same target; calibrating again takes seconds
     return rho_for_target(strategy, privacy.epsilon, privacy.delta)
 
 
@@ -184,7 +186,7 @@ def _same_names(where: str, got: Mapping[str, object], wanted: Sequence[str]) ->
 
 
 def _check_queries(strategy: Strategy, schema: Schema) -> None:
-    """Every measured query exists, and none is measured twice at a geolevel under two names."""
+    """Check that every measured query exists, and that no geolevel measures one query under two names."""
     for geolevel, shares in strategy.query_shares:
         names: dict[object, str] = {}
         for name, _ in shares:
@@ -209,7 +211,7 @@ def _invariant(
 
 
 def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
-    """Coverage of the intervals asked for, once the release is such that they can be made."""
+    """The coverage that the release file asks for, after a check that this release can have intervals."""
     level = table.intervals
     if level is None:
         return None
@@ -241,7 +243,10 @@ def _subspace(
     original: Sequence[str],
     geolevels: Sequence[str],
 ) -> tuple[SubspaceQuery, ...]:
-    """Counts drawn on the lattice of the invariants, each query once, paid in the strategy's unit."""
+    """The queries whose counts are drawn on the lattice of the invariants.
+
+    Each query may be named once. Its cost must be given in the strategy's unit.
+    """
     found: list[SubspaceQuery] = []
     for item in tables:
         where = f"subspace '{item.query}'"

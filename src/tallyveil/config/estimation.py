@@ -1,4 +1,4 @@
-"""[estimation] of a release file: the passes and the rounding of every geolevel, presets filled in."""
+"""The table [estimation] of a release file: the passes and the rounding stages of every geolevel."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -19,7 +19,7 @@ REST = "*"
 def estimation_of(
     table: EstimationTable, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
 ) -> tuple[tuple[str, GeolevelEstimation], ...]:
-    """How each geolevel is estimated.
+    """How each geolevel is estimated: what the file says, else what the preset says, else the defaults.
 
     Args:
         table: What the file says.
@@ -61,7 +61,11 @@ def _lists(steps: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]) -> dict[s
 def _filled_passes(
     passes: Sequence[Sequence[str]], measured: Sequence[str], geolevel: str
 ) -> tuple[tuple[str, ...], ...]:
-    """Passes with "*" standing for the measured queries no pass names; together every query once."""
+    """The passes, with "*" replaced by the measured queries that no pass names.
+
+    Raises:
+        ConfigError: the passes together do not use every measured query exactly once.
+    """
     named = [query for names in passes for query in names if query != REST]
     rest = [query for query in measured if query not in named]
     filled = [tuple(q for name in names for q in (rest if name == REST else [name])) for names in passes]

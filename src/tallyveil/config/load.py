@@ -1,4 +1,4 @@
-"""From a release file to a plan, showing every mistake at once with its place."""
+"""Read a release file into a plan. One error message shows every unknown key and wrong value, with its place."""
 
 import difflib
 import reprlib
@@ -21,10 +21,10 @@ File = TypeVar("File", bound=BaseModel)
 
 
 def load_plan(path: Path) -> ReleasePlan:
-    """Read a release file.
+    """Read a release file and make its plan.
 
     Args:
-        path: TOML file; paths inside it are relative to it.
+        path: TOML file. Relative paths inside it start from its folder.
     Raises:
         StoreError: the file cannot be read.
         ConfigError: it is not TOML, has unknown keys or wrong values (all shown at once), or its parts do
@@ -48,16 +48,16 @@ def load_estimation(path: Path, plan: EstimationPlan) -> tuple[tuple[str, Geolev
 
 
 def release_file_schema() -> dict[str, Any]:
-    """JSON Schema of a release file."""
+    """The JSON Schema of a release file."""
     return ReleaseFile.model_json_schema(by_alias=True)
 
 
 def parse_file(path: Path, model: type[File]) -> File:
-    """A TOML file as typed tables.
+    """Read a TOML file into typed tables.
 
     Args:
         path: The file.
-        model: Its tables.
+        model: The pydantic model of the whole file.
     Raises:
         StoreError: the file cannot be read.
         ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
@@ -71,9 +71,9 @@ def parse_file(path: Path, model: type[File]) -> File:
         ) from None
     try:
         return model.model_validate(tomllib.loads(text))
-    except ValidationError as error:  # first, for it is a ValueError too
+    except ValidationError as error:  # before ValueError, of which it is a subclass
         raise ConfigError(_all_mistakes(path, error, model), code="bad-key-or-value") from None
-    except ValueError as error:  # also of a number with thousands of digits
+    except ValueError as error:  # not TOML, or a number with thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
     except RecursionError:
         raise ConfigError(
@@ -112,17 +112,17 @@ def _explain(item: Any, model: type[BaseModel]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as it was written, cut short where it is long or nested."""
+    """A value as it was written. A long or nested value is shortened."""
     shortened = reprlib.Repr()
     shortened.maxstring = shortened.maxother = shortened.maxlong = 80
     try:
         return shortened.repr(value)
-    except ValueError:  # Python does not write out numbers of more than some thousand digits
+    except ValueError:  # Python refuses to print an integer with several thousand digits
         return "a number of thousands of digits"
 
 
 def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[str]:
-    """Keys allowed in the table at a location."""
+    """The keys that are allowed in the table at a location."""
     kinds: list[type[BaseModel]] = []
     for part in location:
         if isinstance(part, int):
@@ -140,7 +140,7 @@ def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[st
 
 
 def _tag(model: type[BaseModel]) -> str | None:
-    """What `kind` a table must give to be of this model; None where it has none."""
+    """The value of `kind` that selects this model; None if the model has no key `kind`."""
     field = model.model_fields.get("kind")
     return None if field is None else str(field.annotation.__args__[0])  # type: ignore[union-attr]
 

@@ -1,4 +1,4 @@
-"""Names that a release file uses, looked up in what it defines."""
+"""Look up names that a release file uses among the geolevels and queries that it defines."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -13,7 +13,11 @@ Item = TypeVar("Item")
 def by_geolevel(
     where: str, table: Mapping[str, Item], geolevels: Sequence[str], default: Item | None
 ) -> dict[str, Item]:
-    """What a table says of each geolevel: its own entry, else the entry "*", else the default."""
+    """The entry of a table for each geolevel: the geolevel's own, else the entry "*", else the default.
+
+    Raises:
+        ConfigError: the table names an unknown geolevel, or a geolevel has no entry and there is no default.
+    """
     unknown = [name for name in table if name not in geolevels and name != EVERY_GEOLEVEL]
     if unknown:
         raise ConfigError(
@@ -31,7 +35,7 @@ def by_geolevel(
 
 
 def known_query(schema: Schema, name: str, where: str) -> str:
-    """The name, once the schema has a query for it."""
+    """Return the name of a query unchanged, after a check that the schema has this query."""
     try:
         schema.query(name)
     except TallyveilError as error:

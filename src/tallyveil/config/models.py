@@ -1,4 +1,4 @@
-"""The release file as typed tables: every key there is, and nothing else."""
+"""The tables and keys of a release file, as typed models. Any other key is an error."""
 
 from fractions import Fraction
 from typing import Annotated, Literal, Self
@@ -14,7 +14,7 @@ EVERY_GEOLEVEL = "*"
 
 
 class ReleaseTable(Table):
-    """[release]"""
+    """[release]: the name of the release."""
 
     name: PlainName = Field(description="Name of the release, shown in every output.")
 
@@ -24,23 +24,25 @@ class RecordsTable(Table):
 
     path: Name = Field(description="Parquet or CSV file, relative to the release file.")
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    count: Name | None = Field(default=None, description="Column of counts; without it, one row a record.")
+    count: Name | None = Field(
+        default=None, description="Column of counts. Without it, each row is one record."
+    )
     columns: dict[str, Name] = Field(
-        default_factory=dict, description="Column of an attribute, where it is not the attribute's name."
+        default_factory=dict, description="Column of each attribute whose column has another name."
     )
 
 
 class GeographyTable(Table):
     """[geography]: the public table of all finest geounits."""
 
-    path: Name = Field(description="Parquet or CSV file with one row a finest geounit, also the empty ones.")
+    path: Name = Field(description="Parquet or CSV file with one row for each finest geounit, empty or not.")
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
     geolevels: list[PlainName] = Field(min_length=1, description="Names of the geolevels, root first.")
     prefix_lengths: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
-        default=None, description="Characters of the geocode's prefix at each geolevel."
+        default=None, description="Length of the geocode's prefix at each geolevel, in characters."
     )
     parent_columns: list[Name] | None = Field(
-        default=None, description="Column of the geocode at each geolevel but the finest."
+        default=None, description="Column of the geocode at each geolevel except the finest."
     )
 
     @model_validator(mode="after")
@@ -58,14 +60,14 @@ class GeographyTable(Table):
 
 
 class AttributeTable(Table):
-    """[[schema.attributes]]"""
+    """[[schema.attributes]]: an attribute and its levels."""
 
     name: PlainName
     levels: list[Name] = Field(min_length=1)
 
 
 class RecodeTable(Table):
-    """[[schema.recodes]]"""
+    """[[schema.recodes]]: a grouping of an attribute's levels."""
 
     name: PlainName
     attribute: Name
@@ -73,7 +75,7 @@ class RecodeTable(Table):
 
 
 class StructuralZeroTable(Table):
-    """[[schema.structural_zeros]]"""
+    """[[schema.structural_zeros]]: cells in which no record can be."""
 
     name: PlainName
     cells: dict[Name, list[Name]] = Field(min_length=1)
@@ -84,8 +86,10 @@ class SchemaTable(Table):
 
     preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
     name: PlainName | None = None
-    unit: Name | None = Field(default=None, description='What a record stands for; "person" without it.')
-    units: Name | None = Field(default=None, description='Plural of unit; without it, unit with an "s".')
+    unit: Name | None = Field(
+        default=None, description='What one record is, in the singular. Default: "person".'
+    )
+    units: Name | None = Field(default=None, description='Plural of unit. Default: unit followed by "s".')
     attributes: list[AttributeTable] = Field(default_factory=list)
     recodes: list[RecodeTable] = Field(default_factory=list)
     structural_zeros: list[StructuralZeroTable] = Field(default_factory=list)
@@ -104,17 +108,20 @@ class SchemaTable(Table):
 
 
 class PrivacyTable(Table):
-    """[privacy]: what may be spent, and what it means."""
+    """[privacy]: the declared budget, and what it protects."""
 
     neighbours: Literal["bounded", "unbounded"] = Field(
         description="bounded: one record changes its value; unbounded: one record is added or removed."
     )
     mechanism: Literal["discrete_gaussian", "discrete_laplace"]
     rho: Exact | None = Field(default=None, description="Declared budget of the discrete Gaussian (zCDP).")
-    epsilon: Exact | None = Field(default=None, description="Declared budget of the discrete Laplace.")
+    epsilon: Exact | None = Field(
+        default=None,
+        description="Declared budget of the discrete Laplace. For the discrete Gaussian, a declared epsilon at delta.",
+    )
     delta: Exact = Field(
         default=Fraction(1, 10**10),
-        description="Delta at which epsilon is reported for the discrete Gaussian.",
+        description="Delta at which epsilon is declared or reported for the discrete Gaussian.",
     )
 
     @model_validator(mode="after")
@@ -131,7 +138,7 @@ class PrivacyTable(Table):
 
 
 class StrategyTable(Table):
-    """[strategy]: how the budget is divided; a preset, or shares of your own."""
+    """[strategy]: how the budget is divided, by a preset or by shares of your own."""
 
     preset: Name | None = Field(
         default=None,
@@ -142,18 +149,19 @@ class StrategyTable(Table):
     rho: Exact | None = Field(default=None, description="What the discrete Gaussian strategy spends.")
     epsilon: Exact | None = Field(
         default=None,
-        description="What the discrete Laplace strategy spends; for the discrete Gaussian a target at delta, for "
-        "which the largest rho is found by the exact accountant.",
+        description="What the discrete Laplace strategy spends. For the discrete Gaussian, a target at delta: the "
+        "exact accountant finds the largest rho that meets it.",
     )
     delta: Exact | None = Field(
-        default=None, description="Delta of a discrete Gaussian target; without it, that of [privacy]."
+        default=None, description="Delta of a discrete Gaussian target. Default: the delta of [privacy]."
     )
     geolevels: dict[str, Exact] = Field(
-        default_factory=dict, description="Share of each geolevel; they sum to 1."
+        default_factory=dict, description="Share of each geolevel. The shares sum to 1."
     )
     queries: dict[str, dict[str, Exact]] = Field(
         default_factory=dict,
-        description='Shares of the queries at each geolevel, summing to 1; "*" for geolevels without their own.',
+        description="Shares of the queries at each geolevel. At each geolevel they sum to 1. The entry "
+        '"*" applies to every geolevel that has no entry.',
     )
 
     @model_validator(mode="after")
@@ -170,15 +178,17 @@ class StrategyTable(Table):
 
 
 class EstimationTable(Table):
-    """[estimation]: ordered passes and rounding stages; keys are geolevels, or "*" for the others."""
+    """[estimation]: ordered passes and rounding stages. The keys are geolevels, or "*" for all other geolevels."""
 
     passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
-    slack: Exact | None = Field(default=None, description="Records an earlier pass's answers may still move.")
+    slack: Exact | None = Field(
+        default=None, description="Records by which later passes may move an earlier answer."
+    )
     rounding: dict[str, Annotated[list[list[Name]], Field(min_length=1)]] = Field(default_factory=dict)
     rounding_target: RoundingTarget | None = Field(
         default=None,
-        description="What rounding comes near to: the estimates (fraction), or the estimates rounded to nearest "
-        "(nearest, as in 2020). Without it, that of the strategy's preset, or fraction.",
+        description="The values that rounding approximates: the estimates (fraction), or the estimates rounded to "
+        "the nearest integers (nearest, as in 2020). Default: the target of the strategy's preset, else fraction.",
     )
 
     @model_validator(mode="after")
@@ -195,26 +205,26 @@ class EstimationFile(Table):
 
 
 class InvariantTable(Table):
-    """[[invariants]]: a query published exactly."""
+    """[[invariants]]: a query whose true answers are published exactly."""
 
     query: Name
     geolevels: list[Name] = Field(min_length=1)
 
 
 class BoundsTable(Table):
-    """[[bounds]]: public lower and upper bounds from a table."""
+    """[[bounds]]: public lower and upper bounds on the answers of a query, read from a table."""
 
     name: PlainName
     query: Name
     geolevel: Name
     path: Name = Field(
-        description="Columns geocode, one a factor of the query, lower, upper (null: unbounded)."
+        description="Table with the columns geocode, one for each factor of the query, lower, and upper (null: none)."
     )
     missing: Literal["zero", "unbounded"] = Field(description="Upper bound of an answer that has no row.")
 
 
 class SubspaceTable(Table):
-    """[[subspace]]: counts drawn with noise that leaves the invariants alone, and fixed from there on."""
+    """[[subspace]]: a query whose counts get noise that keeps the invariants exact. Estimation keeps these counts."""
 
     query: Name
     geolevel: Name
@@ -224,23 +234,23 @@ class SubspaceTable(Table):
 
 
 class OutputsTable(Table):
-    """[outputs]"""
+    """[outputs]: what the release publishes."""
 
     tables: list[Name] = Field(default_factory=lambda: ["total", "detailed"])
     entities: list[Name] = Field(
         default_factory=list,
-        description="Families of [spine] for whose entities the tables are published, too.",
+        description="Families of [spine]. The tables are also published for the entities of these families.",
     )
     measurements: Literal["full", "support", "none"] = Field(
         default="full",
-        description="Noisy answers to write: all; those on the support of each parent's published counts, which "
-        "the estimate used; or none.",
+        description="Noisy answers to write. full: all. support: only those on the support of the parent's published "
+        "counts, which are the ones the estimate used. none: no noisy answer.",
     )
-    microdata: bool = Field(default=True, description="Write one row a record.")
+    microdata: bool = Field(default=True, description="Write microdata: one row for each published record.")
     intervals: Exact | None = Field(
         default=None,
-        description="Coverage (such as 0.95) of an interval put beside every published count once the release is "
-        "finished; without it, none. Needs every measurement and discrete Gaussian noise.",
+        description="Coverage (such as 0.95) of the interval that is put beside every published count when the "
+        "release is finished. Default: no intervals. Needs all measurements and discrete Gaussian noise.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The schema of a release file, and the most cells it may have."""
+"""The schema that a release file describes, and the largest number of cells it may have."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -14,21 +14,27 @@ from tallyveil.universe.structural_zero import StructuralZero
 from tallyveil.universe.unit import unit_of
 
 MOST_CELLS: Final = 1 << 27
-"""Most cells that a schema may have. The largest schema of the 2020 census has about a hundredth as many; estimation
-would need several GiB of memory for a schema with the most."""
+"""The largest number of cells that a schema may have.
+
+The largest schema of the 2020 census has about a hundredth of this. With this many cells, estimation would need several
+GiB of memory.
+"""
 
 BYTES_PER_CELL: Final = 32
-"""What estimation holds for a cell."""
+"""Bytes that estimation holds for each cell."""
 BYTES_PER_ANSWERED_CELL: Final = 28
-"""What estimation holds for a cell and each query besides: the answer that the cell counts in (4 bytes, and 8 more
-while it is looked up), and up to one noisy value and its noise (8 bytes each)."""
+"""Bytes that estimation holds for each pair of a cell and a query, in addition to `BYTES_PER_CELL`.
+
+The number of the answer in which the cell is counted takes 4 bytes, and 8 more while it is looked up. At most one noisy
+value and its noise take 8 bytes each.
+"""
 
 
 def schema_of(table: SchemaTable) -> Schema:
     """The schema that a release file describes.
 
     Raises:
-        SchemaError: its parts do not fit each other.
+        SchemaError: the parts of the schema do not fit each other.
     """
     if table.preset is not None:
         return load_preset(table.preset)
@@ -44,10 +50,10 @@ def schema_of(table: SchemaTable) -> Schema:
 
 
 def require_size(schema: Schema, strategy: Strategy) -> None:
-    """Refuse a schema whose cells cannot be worked on, before anything holds a number for each of them.
+    """Refuse a schema that is too large, before any array with one number for each cell is made.
 
     Raises:
-        SchemaError: it has more cells than `MOST_CELLS`.
+        SchemaError: the schema has more cells than `MOST_CELLS`.
     """
     if schema.size <= MOST_CELLS:
         return

@@ -1,4 +1,4 @@
-"""The spine of a release file: its steps, and the names they leave."""
+"""The table [spine] of a release file: the steps that make the spine, and checks of the names they use."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,12 +33,13 @@ from tallyveil.plan.inputs import Regroup, SpineInput
 
 
 def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
-    """The entities and steps a release file names; None where it has no [spine].
+    """The entities and steps that a release file names; None if it has no [spine].
 
     Raises:
-        ConfigError: a step or an output names no family, a name stands for two things, or a preset does not fit.
+        ConfigError: a step or an output names an unknown family, one name has two meanings, or a preset does not fit
+            the geography.
         BudgetError: there is no such preset.
-        GeographyError: a step names a geolevel that is not there.
+        GeographyError: a step names a geolevel that does not exist at that step.
     """
     table = file.spine
     if table is None:
@@ -64,7 +65,7 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
 
 
 def _columns(table: SpineTable, preset: SpinePreset | None) -> tuple[str, ...]:
-    """The columns named, and those that the preset needs, which need not be named."""
+    """The columns of families: those that the preset needs and the file does not name, then those it names."""
     needed = () if preset is None else preset.families
     return (*(name for name in needed if name not in table.families), *table.families)
 
@@ -117,7 +118,11 @@ def _regroup(
 
 
 def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) -> BypassRule | None:
-    """The preset's rule, or that of the mechanism where no preset has one."""
+    """The rule by which geounits are bypassed; None for no bypassing.
+
+    If the file does not say whether to bypass, the preset decides. If the file asks for bypassing and the preset has no
+    rule, the mechanism decides the rule.
+    """
     rule = None if preset is None else preset.bypassing
     if table.bypass is None:
         return rule
@@ -129,10 +134,12 @@ def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) ->
 
 
 def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], where: str) -> str:
-    """The name, once it is a geolevel of the geography that the steps have not removed.
+    """Return the name unchanged, after a check that it is a geolevel of the geography that the steps keep.
+
+    This cannot check whether the steps cut geounits of the geolevel: that is known only when the geography is read.
 
     Raises:
-        ConfigError: it is none. Whether its geounits are cut is known only when the geography is read.
+        ConfigError: the name is no geolevel, or the steps remove or make this geolevel.
     """
     if name in original and name in made:
         return name

@@ -1,4 +1,4 @@
-"""The tables of [spine] in a release file."""
+"""The tables of [spine] in a release file, as typed models."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,45 +10,50 @@ from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 
 
 class FanOutTable(Table):
-    """Most children of a group."""
+    """The largest number of children of a group."""
 
     cutoff: int = Field(
         default=PRODUCTION_LIMIT.cutoff,
         ge=0,
-        description="A group has at most int(sqrt(n) + cutoff) children, of n siblings that are grouped.",
+        description="Where n siblings are grouped, a group has at most int(sqrt(n) + cutoff) children.",
     )
-    at_most: int | None = Field(default=None, ge=1, description="A limit that holds whatever n is.")
+    at_most: int | None = Field(
+        default=None, ge=1, description="An additional limit that does not depend on n."
+    )
 
 
 class BranchTable(Table):
-    """[[spine.steps]] kind = "branch": cut geounits by an area, such as all tribal areas."""
+    """[[spine.steps]] kind = "branch": cut geounits by an area, such as all tribal areas, into inside and outside."""
 
     kind: Literal["branch"]
-    family: Name = Field(description="Family of the entities that make the area.")
+    family: Name = Field(description="Family of the entities that together form the area.")
     geolevel: Name = Field(description="First geolevel to be cut.")
     name: PlainName = Field(description="Name of the branch, written into geocodes.")
-    entities: list[Name] | None = Field(default=None, description="The entities; without them, all.")
+    entities: list[Name] | None = Field(
+        default=None, description="Entities of the family. Default: all of them."
+    )
     parts: PlainName | None = Field(
         default=None,
-        description="New geolevel for the parts of the geolevel, which then stays whole above them, as it must "
-        "where an invariant or bounds are stated for it.",
+        description="Name of a new geolevel for the parts. The cut geolevel then stays whole above them. This is "
+        "needed if an invariant or bounds are stated for the cut geolevel.",
     )
 
 
 class CutByEntitiesTable(Table):
-    """[[spine.steps]] kind = "cut_by_entities": prims, tract subsets."""
+    """[[spine.steps]] kind = "cut_by_entities": cut geounits by entities, as for tract subsets."""
 
     kind: Literal["cut_by_entities"]
-    families: list[Name] = Field(min_length=1, description="Families whose entities cut.")
+    families: list[Name] = Field(min_length=1, description="Families whose entities cut the geounits.")
     geolevel: Name = Field(description="First geolevel to be cut.")
-    name: PlainName = Field(description="Name of the geolevel of parts.")
+    name: PlainName = Field(description="Name of the geolevel of the parts.")
     keep: bool = Field(
-        default=True, description="Keep the geolevel whole above its parts; otherwise they take its place."
+        default=True,
+        description="Keep the geolevel whole above its parts. If false, the parts replace it.",
     )
 
 
 class GroupByMembershipTable(FanOutTable):
-    """[[spine.steps]] kind = "group_by_membership": optimised block groups."""
+    """[[spine.steps]] kind = "group_by_membership": group siblings in the same entities (optimised block groups)."""
 
     kind: Literal["group_by_membership"]
     families: list[Name] = Field(min_length=1)
@@ -59,7 +64,7 @@ class GroupByMembershipTable(FanOutTable):
 
 
 class GroupByDistanceTable(FanOutTable):
-    """[[spine.steps]] kind = "group_by_distance": tract groups."""
+    """[[spine.steps]] kind = "group_by_distance": group siblings without raising entity distances (tract groups)."""
 
     kind: Literal["group_by_distance"]
     families: list[Name] = Field(min_length=1)
@@ -67,37 +72,41 @@ class GroupByDistanceTable(FanOutTable):
         description="Geolevel of the groups: the one above the children, or a new one."
     )
     children: Name = Field(description="Geolevel whose geounits are grouped; not the finest.")
-    remainders: bool = Field(default=True, description="Count what is in no entity of a family as one more.")
+    remainders: bool = Field(
+        default=True, description="Count the area outside all entities of a family as one more."
+    )
     gains_first: bool = Field(
-        default=False, description="Merge what gains before what leaves distances equal."
+        default=False,
+        description="Make merges that reduce distances before merges that leave distances equal.",
     )
 
 
 class RegroupTable(FanOutTable):
-    """[spine.regroup]: groups chosen by the variances they lead to, within limits for what is not in the aim."""
+    """[spine.regroup]: choose groups that reduce the variances in the aim, and limit how much others may grow."""
 
-    geolevel: Name = Field(description="Geolevel of the groups; neither the finest nor the root.")
+    geolevel: Name = Field(description="Geolevel of the groups. It is neither the finest nor the root.")
     aim: dict[Name, Exact] = Field(
         min_length=1,
-        description="Weight of each family or geolevel whose variances are to fall; the geolevel of the groups stands "
-        "for the geounits it has in the geography.",
+        description="Weight of each family or geolevel whose variances are to be reduced. The name of the grouped "
+        "geolevel means its geounits in the geography as given.",
     )
     measure: Literal["sum", "maximum"] = Field(
-        default="sum", description="Weighted sum of mean variances, or the greatest single one."
+        default="sum",
+        description="What to reduce: the weighted sum of mean variances, or the largest weighted variance.",
     )
     most_loss: Exact = Field(
         default=MOST_LOSS,
-        description="Part by which the mean standard deviation of any family of the entity table, or geolevel of the "
-        "geography, that is not in the aim may grow.",
+        description="Fraction by which a mean standard deviation outside the aim may grow. This limit applies to every "
+        "family of the entity table and every geolevel of the geography.",
     )
     reference: Literal["steps", "geography"] = Field(
         default="steps",
-        description="What that growth is counted from: the spine that the steps make, or the geography as given.",
+        description="The growth is relative to the spine that the steps make (steps) or to the geography as given.",
     )
     may_worsen: list[Name] = Field(
         default_factory=list,
-        description="Families and geolevels without that limit. A family that a step is made for joins the aim with "
-        "weight 1 unless it is named here.",
+        description="Families and geolevels to which the limit does not apply. A family that a step is made for is in "
+        "the aim with weight 1, unless it is named here.",
     )
 
     @model_validator(mode="after")
@@ -117,38 +126,39 @@ StepTable = Annotated[
 
 
 class SpineTable(Table):
-    """[spine]: off-spine entities, and how the spine is made from the geography."""
+    """[spine]: off-spine entities, and the steps that make the spine from the geography."""
 
     entities: Name | None = Field(
-        default=None, description="Parquet or CSV file with one row a finest geounit."
+        default=None, description="Parquet or CSV file with one row for each finest geounit."
     )
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
     families: list[PlainName] = Field(
         default_factory=list,
-        description="Columns naming the entity of each finest geounit (null: in none); a preset's need not be named.",
+        description="Columns that name the entity of each finest geounit (null: no entity). The columns that a preset "
+        "uses need not be named.",
     )
     overlapping: dict[PlainName, Name] = Field(
         default_factory=dict,
-        description="Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest "
-        "geounit of each entity, with the columns of geocode and `entity`.",
+        description="Families whose entities may overlap, each with its Parquet or CSV file. The file has one row for "
+        "each finest geounit of each entity. Its columns are the geocode column and `entity`.",
     )
     preset: Name | None = Field(
         default=None,
-        description='Steps of a production spine, such as "redistricting-persons-us"; instead of steps.',
+        description='A production spine, such as "redistricting-persons-us", whose steps are used instead of steps.',
     )
     parts: PlainName | None = Field(
         default=None,
-        description="With a preset that branches: new geolevel for the parts of the geolevel it cuts, which then stays "
-        "whole above them, as it must where an invariant or bounds are stated for it.",
+        description="With a preset that branches: name of a new geolevel for the parts. The cut geolevel then stays "
+        "whole above them. This is needed if an invariant or bounds are stated for the cut geolevel.",
     )
-    steps: list[StepTable] = Field(default_factory=list, description="What is done, in order.")
+    steps: list[StepTable] = Field(default_factory=list, description="The steps, in order.")
     regroup: RegroupTable | None = Field(
-        default=None, description="Groups chosen by variance, after the steps."
+        default=None, description="After the steps, choose groups by their variances."
     )
     bypass: bool | None = Field(
         default=None,
-        description="Last: measure a geounit and its children once where that makes no estimate worse. Without it, "
-        "as the preset says, or not.",
+        description="As the last step, give a geounit's budget to its children where that makes no estimate worse. "
+        "Default: as the preset says; without a preset, false.",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The file of one table with exact invariants: typed tables, and the plan they describe."""
+"""The file of `tallyveil subspace`: one table with exact invariants. Its typed models, and the plan they describe."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -23,17 +23,17 @@ from tallyveil.universe.schema import Schema
 class TableTable(Table):
     """[table]: the confidential counts."""
 
-    path: Name = Field(description="Parquet or CSV file, relative to this file.")
+    path: Name = Field(description="Parquet or CSV file. The path is relative to this TOML file.")
     count: Name | None = Field(
-        default=None, description="Column of counts; without it, one row is one record."
+        default=None, description="Column of counts. Without it, each row is one record."
     )
     columns: dict[str, Name] = Field(
-        default_factory=dict, description="Column of an attribute, where it is not the attribute's name."
+        default_factory=dict, description="Column of each attribute whose column has another name."
     )
 
 
 class CellsTable(Table):
-    """[[attributes]]: together they say which cells there are."""
+    """[[attributes]]: an attribute and its levels. Each combination of levels is a cell of the table."""
 
     name: PlainName
     levels: list[Name] | None = Field(default=None, min_length=1)
@@ -48,25 +48,25 @@ class CellsTable(Table):
 
 
 class TermTable(Table):
-    """[[constraints]] terms: cells with a coefficient."""
+    """[[constraints]] terms: a set of cells and the coefficient of their counts in a weighted sum."""
 
     cells: dict[Name, list[Name]]
     times: int | float = 1
 
 
 class SumTable(Table):
-    """[[constraints]]: what is published exactly."""
+    """[[constraints]]: sums that are published exactly."""
 
     name: PlainName
     margin: list[Name] | None = Field(
-        default=None, description="Attributes: a sum for each combination of levels."
+        default=None, description="Attributes. There is one sum for each combination of their levels."
     )
     cells: dict[Name, list[Name]] | None = Field(
-        default=None, description="One sum, of the cells with these levels."
+        default=None, description="One sum, over the cells with these levels."
     )
     terms: list[TermTable] | None = Field(default=None, min_length=1, description="One weighted sum.")
     total: int | None = Field(
-        default=None, description="What that one sum is, to be checked against the table."
+        default=None, description="The value of this one sum. It is checked against the table."
     )
 
     @model_validator(mode="after")
@@ -79,13 +79,13 @@ class SumTable(Table):
 
 
 class SubspacePrivacyTable(Table):
-    """[privacy]: what may be spent."""
+    """[privacy]: the declared budget."""
 
     neighbours: Literal["bounded", "unbounded"] = "bounded"
     epsilon: Exact | None = Field(default=None, description="Declared budget of Laplace noise.")
     rho: Exact | None = Field(default=None, description="Declared budget of Gaussian noise.")
     delta: Exact = Field(
-        default=Fraction(1, 10**10), description="At which epsilon of Gaussian noise is stated."
+        default=Fraction(1, 10**10), description="Delta at which the epsilon of Gaussian noise is stated."
     )
 
     @model_validator(mode="after")
@@ -96,17 +96,17 @@ class SubspacePrivacyTable(Table):
 
 
 class MechanismTable(Table):
-    """[mechanism]: the law of the noise."""
+    """[mechanism]: the distribution of the noise."""
 
     law: Literal["laplace", "gaussian"]
     norm: Literal["l1", "l2"] = "l1"
     epsilon: Exact | None = Field(
-        default=None, description="Of Laplace noise, for each unit of distance in the norm."
+        default=None, description="Epsilon of Laplace noise for each unit of distance in the norm."
     )
     variance: Exact | None = Field(default=None, description="Parameter of Gaussian noise, counts squared.")
     distance: Exact = Field(
-        description="Largest distance of two tables to tell apart: in the norm for Laplace noise, the squared l2 "
-        "distance for Gaussian noise. A record that changes its cell is at l1 distance 2, squared l2 distance 2."
+        description="Largest distance between two neighbouring tables: in the norm for Laplace noise, the squared l2 "
+        "distance for Gaussian noise. If one record changes its cell, the l1 and the squared l2 distance are both 2."
     )
     sampler: Literal["auto", "exact", "chain"] = "auto"
 
@@ -119,10 +119,10 @@ class MechanismTable(Table):
 
 
 class ChainTable(Table):
-    """[chain]: for laws that no exact sampler covers."""
+    """[chain]: settings of the Markov chain that draws the noise where no exact sampler exists."""
 
     allowed_delta: Exact = Field(
-        default=Fraction(1, 10**6), description="The most that a chain may add to delta."
+        default=Fraction(1, 10**6), description="The largest amount that the chain may add to delta."
     )
     sweeps: int | None = Field(default=None, ge=1)
     pairs: int = Field(default=4000, ge=20)
@@ -144,16 +144,16 @@ class SubspaceFile(Table):
 
 
 def load_subspace_plan(path: Path) -> SubspacePlan:
-    """Read the file of one table.
+    """Read the file of `tallyveil subspace` and make its plan.
 
     Args:
-        path: TOML file; paths inside it are relative to it.
+        path: TOML file. Relative paths inside it start from its folder.
     Raises:
         StoreError: the file, or a public table of levels, cannot be read.
-        ConfigError: it is not TOML, or has unknown keys or wrong values (all shown at once).
-        ConstraintError: a constraint names what is not there, has a coefficient that is not whole, or stated totals
-            contradict each other.
-        BudgetError: a parameter is out of range, or the mechanism costs more than is declared.
+        ConfigError: the file is not TOML, or has unknown keys or wrong values (all shown at once).
+        ConstraintError: a constraint names an unknown attribute or level, a coefficient is not an integer, or stated
+            totals contradict each other.
+        BudgetError: a parameter is out of range, or the mechanism costs more than the declared budget.
     """
     file, folder = parse_file(path, SubspaceFile), path.parent
     _refuse_columns(file.attributes)
@@ -191,7 +191,7 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
 
 
 def _refuse_columns(attributes: list[CellsTable]) -> None:
-    """Refuse attributes with the names of other columns of `table.parquet` and `draws.parquet`."""
+    """Refuse attributes named `draw` or `noise`: the output tables have columns with these names."""
     taken = [item.name for item in attributes if item.name.casefold() in {"draw", "noise"}]
     if taken:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What the tables of every file are made of: exact numbers, texts, names, and tables without unknown keys."""
+"""Types that the models of every TOML file share: exact numbers, texts, names, and tables without unknown keys."""
 
 from fractions import Fraction
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ Exact = Annotated[
     WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
 ]
 Name = Annotated[str, Field(min_length=1)]
-"""Text that is not empty: a path, a column, a reference to something named elsewhere."""
+"""Text that is not empty: a path, a column, or a reference to a name that is defined elsewhere."""
 
 
 def _plain(value: str) -> str:
@@ -34,10 +34,13 @@ def _plain(value: str) -> str:
 
 
 PlainName = Annotated[Name, AfterValidator(_plain)]
-"""A name given here: it reaches file names, terminals and pages (`tallyveil.universe.names.check_name`)."""
+"""A name that this file defines.
+
+It appears in file names, on terminals and on pages, so `tallyveil.universe.names.check_name` checks its characters.
+"""
 
 
 class Table(BaseModel):
-    """A TOML table: unknown keys are errors, values are never converted."""
+    """A TOML table. Unknown keys are errors. Values are never converted to another type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
