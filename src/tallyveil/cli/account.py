@@ -218,8 +218,7 @@ def total(
 ) -> None:
     """The joint guarantee of what several releases of the same people published, from their ledgers.
 
-    Measurements and the releases estimated from them count once. Looks at the true counts that a ledger records are not
-    covered; they are named beside the total.
+    Looks at the true counts are named beside it, not covered. Estimates count once with their measurements.
     """
     from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
     from tallyveil.release.estimated import copied_lines
@@ -229,7 +228,6 @@ def total(
     ledgers: list[Path] = []
     for run in runs:  # a folder that is no run itself stands for all runs in it
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
-    # A ledger that is named by itself may be a copy, and is taken as it is.
     folders = [
         path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
     ]
