@@ -94,7 +94,7 @@ def test_published_bounds_read_back(plan, spine, tmp_path, monkeypatch, at_once)
 
 def test_published_bounds_that_are_missing_or_of_another_geography(plan, spine, tmp_path):
     bounds = plan.bounds[0]
-    stated = {"query": bounds.query, "geolevel": bounds.geolevel, "missing_upper": 0}
+    stated = plan.to_mapping()["bounds"][0]
     with pytest.raises(StoreError) as caught:
         read_zeros(tmp_path, 0, stated, plan.schema, spine)
     assert caught.value.code == "bounds-missing"
