@@ -230,7 +230,6 @@ def total(
     ledgers: list[Path] = []
     for run in runs:  # a folder that is no run itself stands for all runs in it
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
-    # A ledger that is named by itself may be a copy, and is taken as it is.
     folders = [
         path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
     ]
