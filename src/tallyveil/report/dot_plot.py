@@ -4,18 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from tallyveil.report.figure import (
-    BAND,
-    COLOURS,
-    MARKERS,
-    MUTED,
-    WIDTH,
-    house_style,
-    log_axis,
-    new_figure,
-    to_svg,
-)
+from tallyveil.report.figure import MARKERS, WIDTH, log_axis, new_figure, to_svg
 from tallyveil.report.wording import geolevel_title
+from tallyveil.studies.house_style import BAND, COLOURS, MUTED, house_style
 
 _LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
 _ROW = 0.52

@@ -8,8 +8,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tallyveil.report.figure import COLOURS, GRID, INK, MUTED, WIDTH, house_style, new_figure, to_svg
+from tallyveil.report.figure import WIDTH, new_figure, to_svg
 from tallyveil.report.wording import grouped
+from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
 from tallyveil.universe.unit import Unit
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _draw(axes: "Axes", panel: Panel) -> None:
         axes.scatter(places[which], middle, s=20, color=colour, marker=marker, linewidths=0, zorder=4)
     axes.margins(y=0.08)
     axes.axhline(0, color=INK, linewidth=1.1, zorder=3)
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.grid(axis="y")
     shown = np.unique(np.linspace(0, len(places) - 1, min(_LABELS, len(places))).round().astype(int))
     axes.set_xticks(shown, [grouped(int(panel.published[place])) for place in shown])
     axes.set_xlim(-0.8, max(len(places) - 0.2, 0.8))

@@ -10,20 +10,10 @@ from markupsafe import Markup
 from tallyveil.budget.expected import ExpectedError
 from tallyveil.budget.strategy import Strategy
 from tallyveil.report.dot_plot import dot_plot
-from tallyveil.report.figure import (
-    COLOURS,
-    GREY,
-    GRID,
-    INK,
-    MUTED,
-    WIDTH,
-    house_style,
-    new_figure,
-    text_colour,
-    to_svg,
-)
+from tallyveil.report.figure import WIDTH, new_figure, text_colour, to_svg
 from tallyveil.report.population import GeolevelSizes
 from tallyveil.report.wording import geolevel_title, grouped, listed, percent, query_title
+from tallyveil.studies.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
 from tallyveil.universe.unit import Unit
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography import GeounitShares, Spine
-from tallyveil.report.figure import COLOURS, GRID, INK, MUTED, WIDTH, house_style, new_figure, to_svg
+from tallyveil.report.figure import WIDTH, new_figure, to_svg
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import geolevel_title, grouped, percent, rounded
+from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
 
 MOST_POINTS = 12_000
 _COLOURS = COLOURS[:7]  # the last is the colour of text
@@ -140,7 +141,7 @@ def _fan_out_plot(spine: Spine) -> Markup:
             last = place == len(levels) - 1
             axes.set_xticks(ticks, [grouped(t) for t in ticks] if last else [""] * len(ticks))
             axes.axvline(float(np.median(children)), color=INK, linewidth=1.2)
-            axes.grid(axis="x", color=GRID, linewidth=0.8)
+            axes.grid(axis="x")
             axes.set_ylabel(
                 f"{geolevel_title(spine.geolevels[level])}\n{grouped(len(children))}",
                 rotation=0, ha="right", va="center", color=INK,
