@@ -1,4 +1,4 @@
-"""Published counts against unbiased estimates with their intervals."""
+"""A figure that compares published counts with unbiased estimates and their intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _LABELS = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """Counts of one geolevel, in rising order of the published one; arrays of one shape.
+    """Counts of one geolevel, sorted by published count. All arrays have the same shape.
 
     Attributes:
         title: The geolevel.
@@ -49,7 +49,7 @@ class Panel:
 
 
 def interval_plot(panels: Sequence[Panel], unit: Unit) -> Markup:
-    """One panel a geolevel: the published counts are the line at zero, intervals stand where they are from it."""
+    """Draw one panel for each geolevel. Intervals are drawn relative to the published counts, the line at zero."""
     with house_style("intervals"):
         height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
         figure = new_figure(height)

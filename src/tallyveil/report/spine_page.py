@@ -1,4 +1,4 @@
-"""A page about a spine: its fan-outs, and a map of one county's blocks coloured by group."""
+"""A page about a spine: numbers of children, and a map of one county's blocks coloured by group."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,10 @@ class FanOut:
 
     Attributes:
         geolevel: Title.
-        geounits: How many.
+        geounits: Number of geounits.
         least, median, mean, most: Children of a geounit; empty at the finest geolevel.
         single: Share of geounits with one child.
-        shares: Shares of the budget that occur, with how many geounits have each; empty without shares.
+        shares: The different shares of the budget, with the number of geounits that have each; empty without shares.
     """
 
     geolevel: str
@@ -52,7 +52,7 @@ def write_spine_page(
     within: str,
     group: str,
 ) -> Path:
-    """Write one self-contained page about a spine; the same spine gives the same bytes.
+    """Write one self-contained page about a spine. The same spine gives the same bytes.
 
     Args:
         path: File to write.
@@ -64,7 +64,7 @@ def write_spine_page(
         group: Geolevel that colours the finest geounits.
 
     Raises:
-        GeographyError: an unknown geolevel or geocode, or groups that are not within.
+        GeographyError: a geolevel or geocode is unknown, or the groups are not below the geolevel `within`.
         StoreError: the page cannot be written.
     """
     drawn = None if points is None else _map(spine, points, county, within, group)
@@ -108,7 +108,7 @@ def _spent(shares: GeounitShares, level: int) -> str:
 
 
 def _fan_out_plot(spine: Spine) -> Markup:
-    """Number of geounits by number of children, one row of bars a geolevel."""
+    """Draw histograms of the number of children, one row of bars for each geolevel."""
     with house_style("fanout"):
         levels = list(range(spine.finest))
         row, top, bottom, left = 0.85, 0.25, 0.5, 1.7
@@ -155,12 +155,12 @@ def _fan_out_plot(spine: Spine) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMap:
-    """A map and what to say of it.
+    """A map and its caption.
 
     Attributes:
         figure: The drawing.
         title: The geounit drawn.
-        caption: What is seen.
+        caption: What the map shows.
     """
 
     figure: Markup
@@ -214,7 +214,7 @@ def _points_plot(
     with house_style("map"):
         known = np.isfinite(x) & np.isfinite(y)
         x, y, groups = x[known], y[known], groups[known]
-        # A degree of longitude is as wide as the cosine of the latitude says.
+        # The width of a degree of longitude is proportional to the cosine of the latitude.
         stretch = float(np.cos(np.radians(y.mean()))) if len(y) else 1.0
         width = max(float(np.ptp(x)) * stretch, 1e-9) if len(x) else 1.0
         height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 8.0))
