@@ -5,10 +5,14 @@ error in the middle of a computation. This module checks the number of digits an
 """
 
 import re
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 
 MOST_DIGITS = 2000
 """Largest number of digits of an integer, a numerator, a denominator, or either side of a decimal point."""
+
+MOST_SHOWN = 200
+"""Characters of a value that a message shows."""
 
 _DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
 _RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
@@ -34,6 +38,22 @@ def exact_value(value: object) -> Fraction | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     return fraction_of(value) if isinstance(value, str) else None
+
+
+def as_given(value: object) -> str:
+    """A value as a message shows it, cut off after 200 characters.
+
+    A fraction is shown as it is written, such as `-5` or `7/3`. A dataclass is shown by its name and its fields in
+    the same way. Anything else is shown as Python writes it, so that the text '5' differs from the number.
+    """
+    if isinstance(value, Fraction):
+        text = str(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = (f"{field.name}={as_given(getattr(value, field.name))}" for field in fields(value))
+        text = f"{type(value).__name__}({', '.join(parts)})"
+    else:
+        text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def whole_number_of(text: str) -> int | None:

@@ -42,7 +42,9 @@ def test_a_true_count_reaches_no_message_log_or_manifest(
         open_text += (out / path).read_text()
     assert str(CANARY) not in open_text
     assert f"{CANARY:,}" not in open_text
-    assert json.loads((out / "manifest.json").read_text())["sizes"]["records"] > CANARY // 2  # it was there
+    assert (
+        json.loads((out / "manifest.json").read_text())["body"]["sizes"]["records"] > CANARY // 2
+    )  # it was there
 
 
 def test_an_unforeseen_error_does_not_show_its_message(canary_release, tmp_path, monkeypatch, capsys):

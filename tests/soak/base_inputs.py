@@ -270,7 +270,7 @@ def spine(scratch: Path) -> Folder:
     """A geography of 60 blocks, its entities, and a spine of it."""
     import numpy as np
 
-    from tallyveil.cli.spine_inputs import read_geography
+    from tallyveil.execution.topdown.spine_inputs import read_geography
     from tallyveil.geography.spine_files import write_spine
 
     geography = make_geography(60, np.random.default_rng(3))

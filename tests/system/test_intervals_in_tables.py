@@ -272,7 +272,7 @@ def test_a_run_makes_the_intervals_its_plan_asks_for(edit, tmp_path):
     again = run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
     assert again.already_finished
     assert contents(tmp_path / "out" / "tables") == first
-    assert [stage["stage"] for stage in again.manifest["performance"]] == timed
+    assert [stage.stage for stage in again.manifest.performance] == timed
 
 
 @pytest.mark.parametrize(

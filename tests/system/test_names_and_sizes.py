@@ -118,7 +118,7 @@ def test_the_largest_counts_allowed_make_a_release(edit, small_release, tmp_path
     values = frame["count"].to_list()
     values[values.index(max(values))] += 2**32 - sum(values)
     frame.with_columns(pl.Series("count", values, dtype=pl.Int64)).write_parquet(path)
-    assert release(small_release, tmp_path / "out").manifest["sizes"]["records"] == 2**32
+    assert release(small_release, tmp_path / "out").manifest.body["sizes"]["records"] == 2**32
 
 
 def test_more_people_than_the_disk_holds_are_refused_without_their_number(small_release, tmp_path):

@@ -79,7 +79,7 @@ def test_microdata_are_the_finest_counts(outcome):
     counted = microdata.group_by("geocode", "age", "home").len("count").sort("geocode", "age", "home")
     blocks = histogram(outcome.path, "Block").sort("geocode", "age", "home")
     assert counted.with_columns(pl.col("count").cast(pl.Int64)).rows() == blocks.rows()
-    assert microdata.height == outcome.manifest["sizes"]["records"]
+    assert microdata.height == outcome.manifest.body["sizes"]["records"]
 
 
 def test_tables_hold_every_geounit_and_answer(outcome):
@@ -87,7 +87,7 @@ def test_tables_hold_every_geounit_and_answer(outcome):
     assert table.columns == ["geolevel", "geocode", "query", "answer", "count"]
     assert table.height == (2 + 8 + 48) * 3
     persons = table.group_by("geolevel").agg(pl.col("count").sum())
-    assert set(persons["count"]) == {outcome.manifest["sizes"]["records"]}
+    assert set(persons["count"]) == {outcome.manifest.body["sizes"]["records"]}
 
 
 def test_measurements_are_readable_without_our_code(outcome):
@@ -114,9 +114,10 @@ def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         rounding = tuple(
-            tuple(plan.query(name) for name in stage) for stage in plan.estimation_of(geolevel).rounding
+            tuple(plan.query(name) for name in stage)
+            for stage in plan.estimating.estimation_of(geolevel).rounding
         )
-        builder = FamilyBuilder(plan, allocation, level, stored, constraints, queries, rounding)
+        builder = FamilyBuilder(plan.estimating, allocation, level, stored, constraints, queries, rounding)
         above = estimate_level(builder, above, SilentObserver()).counts
         written = read_histogram(out, geolevel, plan.schema, spine)
         assert np.array_equal(above.cells, written.cells)
@@ -128,13 +129,13 @@ def test_the_folder_holds_nothing_confidential_when_the_run_has_ended(outcome):
     names = {p.name for p in outcome.path.iterdir()}
     assert names == {
         "manifest.json", "plan.json", "ledger.jsonl", "log.jsonl", "geography.parquet",
-        "bounds", "measurements", "histogram", "microdata", "tables",
+        "bounds", "invariants", "measurements", "histogram", "microdata", "tables",
     }  # fmt: skip
 
 
 def test_a_test_key_is_marked_everywhere(outcome):
-    assert outcome.manifest["protected"] is False
-    assert outcome.manifest["warnings"]
+    assert outcome.manifest.protected is False
+    assert outcome.manifest.warnings
     assert "insecure test key" in (outcome.path / "ledger.jsonl").read_text()
     for path in outcome.path.rglob("*.parquet"):
         assert "insecure test key" in pl.read_parquet_metadata(path)["tallyveil.protected"]
@@ -142,8 +143,8 @@ def test_a_test_key_is_marked_everywhere(outcome):
 
 def test_a_real_key_is_protected_and_gives_other_noise(small_release, tmp_path, outcome):
     real = run_release(load_plan(small_release), tmp_path / "real")
-    assert real.manifest["protected"] is True
-    assert real.manifest["warnings"] == []
+    assert real.manifest.protected is True
+    assert real.manifest.warnings == ()
     path = "measurements/Block/age.home/part-00000.parquet"
     assert pl.read_parquet(tmp_path / "real" / path)["values"].to_list() != (
         pl.read_parquet(outcome.path / path)["values"].to_list()
@@ -164,8 +165,11 @@ def test_one_changed_record_meets_unrelated_noise(outcome, small_release, tmp_pa
     path = "measurements/Block/age.home/part-00000.parquet"
     values = [np.array(pl.read_parquet(out / path)["values"].to_list()) for out in (outcome.path, other.path)]
     assert (values[0] != values[1]).mean() > 0.5
-    assert other.manifest["run"] != outcome.manifest["run"]
-    assert other.manifest["inputs"]["records_keyed_hash"] != outcome.manifest["inputs"]["records_keyed_hash"]
+    assert other.manifest.run != outcome.manifest.run
+    assert (
+        other.manifest.body["inputs"]["records_keyed_hash"]
+        != outcome.manifest.body["inputs"]["records_keyed_hash"]
+    )
 
 
 def measured(out: Path, query: str) -> pl.DataFrame:
@@ -189,7 +193,7 @@ def test_what_is_written_changes_no_number(outcome, edit, tmp_path, kept):
         assert histogram(other.path, geolevel).equals(histogram(outcome.path, geolevel))
     assert not (other.path / "microdata").exists()
     assert (other.path / "measurements").exists() == (kept == "support")
-    assert other.manifest["run"] != outcome.manifest["run"]
+    assert other.manifest.run != outcome.manifest.run
 
 
 def test_measurements_on_the_support_are_those_of_the_full_files(outcome, edit, tmp_path):
@@ -211,9 +215,9 @@ def test_measurements_on_the_support_are_those_of_the_full_files(outcome, edit, 
 
 
 def test_the_manifest_hashes_every_published_file(outcome):
-    listed = {item["path"]: item["sha256"] for item in outcome.manifest["files"]}
+    listed = outcome.manifest.digests
     written = {p.relative_to(outcome.path).as_posix() for p in outcome.path.rglob("*.parquet")}
-    assert set(listed) == written
+    assert set(listed) == written | {"plan.json"}
     for path, digest in listed.items():
         assert file_digest(outcome.path / path) == digest
 
@@ -227,7 +231,7 @@ def test_the_input_hash_confirms_no_guess(outcome, small_release):
         hashlib.sha256(digest).hexdigest(),
         file_digest(small_release.parent / "people.parquet"),
     }
-    assert outcome.manifest["inputs"]["records_keyed_hash"] not in plain
+    assert outcome.manifest.body["inputs"]["records_keyed_hash"] not in plain
     assert not any(text in (outcome.path / "manifest.json").read_text() for text in plain)
 
 

@@ -12,7 +12,6 @@ from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
-from tallyveil.cli.plan import plan_record
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
@@ -25,6 +24,7 @@ from tallyveil.intervals import SourceRows, StoredRows
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plan.record import plan_record
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
 from tallyveil.postprocess.intervals import make_intervals
@@ -105,21 +105,21 @@ def test_shares_are_those_of_the_definition_and_paths_sum_to_one(release, outcom
 
 
 def test_the_ledger_spends_the_whole_once_for_every_kind_of_path(outcome):
-    event = event_from_mapping(outcome.manifest["event"])
+    event = event_from_mapping(outcome.manifest.event)
     assert rho_of(event) == 2
-    kinds = outcome.manifest["event"]["events"][0]
+    kinds = outcome.manifest.event["events"][0]
     assert kinds["kind"] == "parallel"
     assert len(kinds["events"]) == 4
     assert all(rho_of(event_from_mapping(kind)) == 2 for kind in kinds["events"])
     lines = [json.loads(line) for line in (outcome.path / "ledger.jsonl").read_text().splitlines()]
     assert lines[-1]["cost"] == "2"
-    assert lines[-1]["event"] == outcome.manifest["event"]
-    privacy = outcome.manifest["privacy"]
+    assert lines[-1]["event"] == outcome.manifest.event
+    privacy = outcome.manifest.privacy
     assert "sum to exactly 1" in privacy["paths"]
     exact = privacy["exact"]
     assert 0 < exact["epsilon"]["lower"] <= exact["epsilon"]["upper"] <= privacy["epsilon"]
     assert [level["spent"] for level in exact["geolevels"]] == ["2", "3/2", "1"]
-    record = outcome.manifest["spine"]["bypassing"]
+    record = outcome.manifest.body["spine"]["bypassing"]
     assert [level["not_measured"] for level in record["geolevels"]] == [0, 2, 3]
     assert record["rule"] == "single_child"
 
@@ -184,7 +184,7 @@ def oracle_problem(plan, spine, source, constraints, level, parent, above) -> Fa
     else:
         support, counts = above.entries(parent)
         start, stop = map(int, spine.child_offsets[level - 1][parent : parent + 2])
-    settings = plan.estimation_of(spine.geolevels[level])
+    settings = plan.estimating.estimation_of(spine.geolevels[level])
     trivial = counts is not None and (stop - start == 1 or len(support) == 0)
 
     def labels(name):
@@ -364,9 +364,9 @@ def test_laplace_noise_bypasses_by_theorem_2_and_the_tree_changes(release, tmp_p
     assert made.shares is not None
     assert made.spine.n_geounits(1) > made.original.n_geounits(1)
     out = run_release(plan, tmp_path / "out", test_key=KEY)
-    assert epsilon_of(event_from_mapping(out.manifest["event"])) == 2
-    assert out.manifest["spine"]["bypassing"]["rule"] == "pure_dp"
-    assert out.manifest["privacy"]["exact"]["epsilon"]["upper"] <= 2 + 1e-9
+    assert epsilon_of(event_from_mapping(out.manifest.event)) == 2
+    assert out.manifest.body["spine"]["bypassing"]["rule"] == "pure_dp"
+    assert out.manifest.privacy["exact"]["epsilon"]["upper"] <= 2 + 1e-9
     towns = pl.read_parquet(out.path / "tables" / "Town" / "total" / "*.parquet")
     assert sorted(towns["geocode"]) == ["P00", "P01", "P02", "P03", "Q00", "R01"]
     blocks = pl.read_parquet(out.path / "histogram" / "Block.parquet")
@@ -416,7 +416,7 @@ def test_a_plan_knows_the_exact_epsilon_once_it_opens_the_geography(release, out
     opened = plan_record(plan, None, allocation_of(plan.strategy, made.spine, made.shares))["privacy"][
         "exact"
     ]
-    assert opened == outcome.manifest["privacy"]["exact"]
+    assert opened == outcome.manifest.privacy["exact"]
     assert opened["epsilon"]["upper"] < closed["epsilon"]["upper"]
 
 
@@ -441,7 +441,7 @@ def test_accounting_for_the_release_file_knows_the_paths(release, outcome):
     asked = ["account", "epsilon", "--plan", str(release), "--delta", "1e-10", "--json"]
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
-    exact = outcome.manifest["privacy"]["exact"]["epsilon"]
+    exact = outcome.manifest.privacy["exact"]["epsilon"]
     assert json.loads(result.output)["epsilon"] == exact
 
 
@@ -451,7 +451,7 @@ def test_many_kinds_of_paths_are_bounded_by_what_they_cost(release, outcome, mon
     plan = load_plan(release)
     made = read_hierarchies(plan)
     allocation = allocation_of(plan.strategy, made.spine, made.shares)
-    exact = outcome.manifest["privacy"]["exact"]
+    exact = outcome.manifest.privacy["exact"]
     monkeypatch.setattr(module, "MOST_KINDS", 2)
     found = module.guarantee_of(plan, allocation)
     bounds = found["exact"]["epsilon"]

@@ -88,7 +88,7 @@ def test_production_spines_run(country, tmp_path, name):
     truth = pl.read_parquet(country / "records.parquet")["count"].sum()
     states = pl.read_parquet(outcome.path / "tables" / "State" / "total" / "*.parquet")
     assert states["count"].sum() == truth
-    record = outcome.manifest["spine"]
+    record = outcome.manifest.body["spine"]
     assert record["preset"] == name
     assert [level["geolevel"] for level in record["made"]] == list(made)
     assert record["bypassing"]["rule"] == "single_child"
@@ -118,7 +118,7 @@ def test_groups_by_variance_are_never_worse_and_run(country, tmp_path):
     assert all(found["regrouped"][name] <= found["groups"][name] * (1 + 1e-9) for name in AIM)
     assert sum(found["regrouped"][name] / found["groups"][name] for name in AIM) < len(AIM) - 0.05
     outcome = run_release(load_plan(files["regrouped"]), tmp_path / "out", test_key=KEY)
-    assert outcome.manifest["spine"]["regroup"]["geolevel"] == "Block_Group"
+    assert outcome.manifest.body["spine"]["regroup"]["geolevel"] == "Block_Group"
     page = write_report(outcome.path).read_text()
     assert "groups chosen anew so that the sum of mean variances" in page
     geography = pl.read_parquet(outcome.path / "geography.parquet")
@@ -152,7 +152,7 @@ def test_a_family_that_the_release_does_not_name_is_seen(country, tmp_path):
     assert "Block_Group" in lost
     watched = Warned()
     outcome = run_release(load_plan(path), tmp_path / "out", test_key=KEY, observer=watched)
-    record, page = outcome.manifest["spine"], write_report(outcome.path).read_text()
+    record, page = outcome.manifest.body["spine"], write_report(outcome.path).read_text()
     for name in lost:
         said = [
             sentence

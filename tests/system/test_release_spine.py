@@ -140,7 +140,7 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
     assert by_home.height == 2 * 2
     assert by_home["count"].sum() == sum(of_places.values())
     assert not (outcome.path / "tables" / "reserve").exists()
-    names = {item["check"] for item in outcome.manifest["checks"]}
+    names = set(outcome.manifest.checks)
     assert "tables of place are sums of the published Block counts" in names
     assert "tables of Town are sums of the published Block counts" in names
 
@@ -173,7 +173,7 @@ def test_the_folder_holds_both_hierarchies(outcome, spine_release):
 
 
 def test_manifest_and_report_say_how_the_spine_was_made(outcome):
-    record = outcome.manifest["spine"]
+    record = outcome.manifest.body["spine"]
     assert [step["kind"] for step in record["steps"]] == [
         "branch", "group_by_membership", "group_by_distance",
     ]  # fmt: skip
@@ -181,8 +181,8 @@ def test_manifest_and_report_say_how_the_spine_was_made(outcome):
     assert [item["geolevel"] for item in record["made"]] == list(GEOLEVELS)
     assert record["distances"]["place"]["mean"] < record["distances"]["place"]["original_mean"]
     assert record["distances"]["reserve"]["mean"] < record["distances"]["reserve"]["original_mean"]
-    assert "sum to exactly 1, for all 48" in outcome.manifest["privacy"]["paths"]
-    assert outcome.manifest["plan"]["spine"]["from"] == ["Region", "Town", "Block"]
+    assert "sum to exactly 1, for all 48" in outcome.manifest.privacy["paths"]
+    assert outcome.manifest.body["plan"]["spine"]["from"] == ["Region", "Town", "Block"]
     page = write_report(outcome.path).read_text()
     assert "Branch R: every geounit from Region down" in page
     assert "Along every path" in page
@@ -247,7 +247,7 @@ def test_entities_without_steps_leave_the_spine_as_it_was(small_release, tmp_pat
     assert plan.geolevels == ("Region", "Town", "Block")
     other = run_release(plan, tmp_path / "other", test_key=KEY)
     assert set(table(other.path, "place")) == {"elm", "oak"}
-    assert other.manifest["spine"]["steps"] == []
+    assert other.manifest.body["spine"]["steps"] == []
     assert set(table(plain.path, "Town")) == set(table(other.path, "Town"))
 
 

@@ -19,9 +19,9 @@ EXAMPLE = EXAMPLES / "release.toml"
 
 def test_the_example_runs_and_its_errors_are_those_expected(shared_data, tmp_path):
     outcome = run_release(load_plan(EXAMPLE), tmp_path / "out", test_key=insecure_key("rhode island"))
-    assert outcome.manifest["sizes"]["records"] == 1_052_567
-    assert outcome.manifest["sizes"]["geolevels"]["Block"]["geounits"] == 25_181
-    for solver in outcome.manifest["solver"].values():
+    assert outcome.manifest.body["sizes"]["records"] == 1_052_567
+    assert outcome.manifest.body["sizes"]["geolevels"]["Block"]["geounits"] == 25_181
+    for solver in outcome.manifest.body["solver"].values():
         assert solver["rounding_widened"] == 0
         assert solver["largest_residual"] <= 1e-7
     frame = evaluate_release(outcome.path, shared_data / "ri_2010_counts.parquet").errors

@@ -111,7 +111,7 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     page = (out / "report.html").read_text()
     assert "NOT PRIVATE" not in page
     assert "Error by size of the group" in page
-    assert summary["privacy"] == json.loads((out / "privacy.json").read_text())
+    assert summary["privacy"] == list(json.loads((out / "manifest.json").read_text())["privacy"].values())
     assert "already holds" in command("run", params, data, "--out", out)[1]
     code, said, _ = command("validate", params, data, "--out", out)
     assert code == 0

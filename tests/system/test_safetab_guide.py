@@ -21,7 +21,7 @@ def test_the_guide_runs(tmp_path, fork_server):
     for line in commands:
         said = fork_server.run(line.removeprefix("tallyveil ").split(), tmp_path, 120)
         assert said["code"] == 0, line + "\n" + said["err"]
-    for name in ("report.html", "t1/us.csv", "t2-us.parquet", "privacy.json", "evaluation/report.html"):
+    for name in ("report.html", "t1/us.csv", "t2-us.parquet", "expected.json", "evaluation/report.html"):
         assert (tmp_path / "tables" / name).is_file()
     assert (tmp_path / "consistent" / "t1-us.parquet").is_file()
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)

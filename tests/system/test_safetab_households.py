@@ -168,7 +168,7 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, toy, tm
             with pytest.raises(Killed):
                 run_households(params, data, out, test_key=KEY)
         again = run_households(params, data, out, test_key=KEY)
-        assert again.manifest["files"] == whole.manifest["files"]
+        assert again.manifest.files == whole.manifest.files
         lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
         assert sum(line["kind"] == "spend" for line in lines) == 1
         assert not (out / "private").exists()

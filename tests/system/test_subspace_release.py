@@ -46,20 +46,20 @@ def test_counts_are_drawn_published_and_fixed(with_subspace, tmp_path):
     region = pl.col("geocode").str.slice(0, 1)
     sums = [f.group_by(region).agg(pl.col("count").sum()).sort("geocode") for f in (counts, truth)]
     assert sums[0]["count"].to_list() == sums[1]["count"].to_list()
-    names = [check["check"] for check in manifest["checks"]]
+    names = manifest.checks
     assert "integer-subspace total holds at Region, Town" in names
-    assert manifest["privacy"]["spent"] == "9/4"
-    assert "9/4" in manifest["privacy"]["statement"]
+    assert manifest.privacy["spent"] == "9/4"
+    assert "9/4" in manifest.privacy["statement"]
     spend = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()][-1]
     assert spend["cost"] == "9/4"
     events = spend["event"]["events"]
     assert events[1]["kind"] == "integer_subspace_gaussian"
-    privacy = manifest["drawn"][0]["privacy"]
+    privacy = manifest.body["drawn"][0]["privacy"]
     assert privacy["about_one_record"] is True
     assert privacy["nearest_tables"] == {"size_at_least": 2, "size_found": 2}
     assert "The guarantee covers the change of one record" in privacy["statement"]
     assert events[1]["invariants"] == ["total at Region is published exactly"]
-    assert any("integer-subspace.total" in file["path"] for file in manifest["files"])
+    assert any("integer-subspace.total" in file.path for file in manifest.files)
 
 
 def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
@@ -111,8 +111,8 @@ def test_laplace_noise_by_age_under_an_exact_total(edit, tmp_path):
     region = pl.col("geocode").str.slice(0, 1)
     sums = [f.group_by(region).agg(pl.col("count").sum()).sort("geocode") for f in (counts, truth)]
     assert sums[0]["count"].to_list() == sums[1]["count"].to_list()
-    assert manifest["privacy"]["spent"] == "20"
-    exact = manifest["privacy"]["exact"]["epsilon"]
+    assert manifest.privacy["spent"] == "20"
+    exact = manifest.privacy["exact"]["epsilon"]
     assert exact["upper"] <= 20
     table = published(tmp_path / "out", "Town", "age").with_columns(pl.col("answer").cast(pl.String))
     pairs = [f.select("geocode", "answer", "count").sort("geocode", "answer") for f in (counts, table)]
@@ -158,4 +158,4 @@ def test_rhode_island(shared_data, tmp_path):
     county = truth.group_by(pl.col("geocode").str.slice(0, 5)).agg(pl.col("count").sum()).sort("geocode")
     error = counts.sort("geocode")["count"].to_numpy() - county["count"].to_numpy()
     assert 0 < np.abs(error).max() < 12  # six standard deviations of 1.7
-    assert any("integer-subspace total holds" in check["check"] for check in outcome.manifest["checks"])
+    assert any("integer-subspace total holds" in check for check in outcome.manifest.checks)

@@ -5,7 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.exact import MOST_DIGITS, fraction_of, whole_number_of
+from tallyveil.accounting import DiscreteGaussian
+from tallyveil.exact import MOST_DIGITS, MOST_SHOWN, as_given, fraction_of, whole_number_of
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,22 @@ def test_the_longest_numbers_are_read():
 @pytest.mark.parametrize("text", ["", "²", "٣", "-1", "1.0", "9" * 5000], ids=lambda text: text[:12])
 def test_a_count_is_ascii_digits(text):
     assert whole_number_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (Fraction(-5), "-5"),
+        (Fraction(7, 3), "7/3"),
+        (0.5, "0.5"),
+        ("5", "'5'"),
+        (None, "None"),
+        (DiscreteGaussian("5/2"), "DiscreteGaussian(variance=5/2, sensitivity=1, multiplicity=1)"),
+    ],
+)
+def test_messages_show_a_value_as_it_is_written(value, wanted):
+    assert as_given(value) == wanted
+
+
+def test_messages_cut_off_a_long_value():
+    assert as_given("9" * 5000) == "'" + "9" * (MOST_SHOWN - 1) + "..."

@@ -79,17 +79,17 @@ def calibrate(
 ) -> Calibration:
     """Scale all noise of an event by one factor, as small as a target allows.
 
-    A Gaussian's variance and a Laplace's scale are both multiplied by the factor, so every share of a budget
-    is divided by it: the division of the budget stays as it is.
+    The variance of Gaussian noise and the scale of Laplace noise are both multiplied by the factor. So the shares of
+    the budget keep their proportions.
 
     Args:
-        event: What would be done; its noise sets the proportions.
+        event: What would be done. Its noise sets the proportions.
         epsilon: Target epsilon, above 0.
         delta: Target delta, between 0 and 1.
-        neighbours: The relation the event's sensitivities are stated under.
+        neighbours: The relation that the sensitivities of the event are stated under.
         digits: Significant digits of the factor.
     Raises:
-        BudgetError: a target out of range, an event without private releases, or one no noise can help.
+        BudgetError: a target out of range, an event without private releases, or a target that no noise meets.
     Privacy: the factor is rounded up, and the certified upper bound of the result meets the target.
     """
     target, log_delta = _target(epsilon, delta)
@@ -190,7 +190,7 @@ def _bracket(excess: Callable[[float], float], guess: float, slope: float) -> tu
 
 
 def _round_up(value: Fraction, digits: int) -> Fraction:
-    """The value with so many significant decimal digits, never below it."""
+    """The least number of that many significant decimal digits that is not below the value."""
     exponent = digits - 1 - math.floor(math.log10(float(value)))
     scale = Fraction(10) ** exponent
     return Fraction(math.ceil(value * scale)) / scale

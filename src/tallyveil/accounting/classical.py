@@ -1,4 +1,4 @@
-"""Epsilon at a delta by the accountants that papers and regulations quote, side by side."""
+"""Epsilon at a delta by the accountants that papers and regulations use, side by side."""
 
 from fractions import Fraction
 
@@ -6,19 +6,20 @@ from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import DiscreteGaussian, PrivacyEvent, parts_of
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
 
 def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]:
-    """Upper bounds of epsilon at a delta, by name; every one holds, the exact epsilon is below them all.
+    """Upper bounds of epsilon at a delta, by name. Each one holds; the exact epsilon is below all of them.
 
     Args:
         event: What is done.
         delta: Between 0 and 1, both excluded.
 
     Returns:
-        "pure" (where there is no Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise
-        counted as epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up.
+        "pure" (only without Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise counts as
+        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up.
 
     Raises:
         BudgetError: a delta out of range, or a non-private event.
@@ -34,4 +35,6 @@ def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]
 
 
 def _has_gaussian(event: PrivacyEvent) -> bool:
-    return isinstance(event, DiscreteGaussian) or any(_has_gaussian(part) for part in parts_of(event))
+    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian):
+        return True
+    return any(_has_gaussian(part) for part in parts_of(event))

@@ -11,21 +11,21 @@ def compose(*events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto")
     """The exact guarantee of events on the same people, one after the other.
 
     Args:
-        events: What is done, in any order; each may depend on what the others released before it.
-        neighbours: The relation the events' sensitivities are stated under. There is no default: the same
-            numbers mean different things under each.
-        engine: How losses are computed; "auto" takes the fastest that is accurate for these.
+        events: What is done, in any order. Each event may depend on what the events before it released.
+        neighbours: The relation that the sensitivities of the events are stated under. There is no default, because the
+            same numbers mean different things under each relation.
+        engine: Name of the engine; "auto" takes the fastest one that is accurate for these losses.
 
     Returns:
-        Epsilon, delta and the trade-off function, each from both sides, with the invariants they hold between.
+        Epsilon, delta and the trade-off function, each from both sides, with the invariants that neighbours agree on.
 
     Raises:
         BudgetError: a non-private event; an integer-subspace release at a distance below that of neighbours; worst
             cases that have no exact law (`alternatives_of`); or an engine that does not exist or cannot take these
             losses.
 
-    Privacy: post-processing costs nothing: any test on what is computed from the releases alone is a test on
-        the releases (Dwork and Roth 2014, Proposition 2.1).
+    Privacy: post-processing costs nothing. Any test of what is computed from the releases alone is a test of the
+        releases (Dwork and Roth 2014, Proposition 2.1).
     Source: Zhu, Dong, Wang 2022, Theorem 10.
     """
     for event in events:

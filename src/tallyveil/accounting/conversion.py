@@ -18,6 +18,7 @@ from tallyveil.accounting.exact import exact_number
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _MAX_STEPS = 200
@@ -35,7 +36,9 @@ def real_number(value: Fraction | float | str, where: str) -> Fraction:
     if not isinstance(value, float):
         return exact_number(value, where)
     if not math.isfinite(value):
-        raise BudgetError(f"{where} must be a finite number, got {value!r}. Give one such as '1e-10'.")
+        raise BudgetError(
+            f"{where} must be a finite number, got {as_given(value)}. Give one such as '1e-10'."
+        )
     return Fraction(value)
 
 

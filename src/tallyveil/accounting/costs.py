@@ -1,4 +1,4 @@
-"""What events cost in rho and in epsilon, exactly; and the fold that every additive cost is computed by."""
+"""What events cost in rho and in pure epsilon, exactly; and the recursion behind every cost that adds up."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -35,11 +35,11 @@ Number = TypeVar("Number", Fraction, float)
 def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
     """Cost of an event in zero-concentrated differential privacy.
 
-    Gaussian: multiplicity * sensitivity^2 / (2 variance). Folded as `folded_cost` says.
+    Gaussian noise costs multiplicity * sensitivity^2 / (2 variance); `folded_cost` combines the parts of an event.
 
     Args:
         event: What is done.
-        laplace_as_zcdp: Count Laplace noise too, as epsilon^2 / 2; valid, but loose for many releases.
+        laplace_as_zcdp: Count Laplace noise too, as epsilon^2 / 2. This is valid, but loose for many releases.
 
     Raises:
         BudgetError: Laplace noise without `laplace_as_zcdp`, or a non-private event.
@@ -72,7 +72,7 @@ def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
 
 
 def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
-    """Refuse an event that leaves out what one record moves; its cost would be less than one record loses.
+    """Refuse an event that leaves out what one record moves, because its stated cost would be too low.
 
     Raises:
         BudgetError: an integer-subspace release in it states a distance below that of neighbours.
@@ -86,7 +86,7 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
 def epsilon_of(event: PrivacyEvent) -> Fraction:
     """Cost of an event in pure differential privacy.
 
-    Laplace: multiplicity * sensitivity / scale. Folded as `folded_cost` says.
+    Laplace noise costs multiplicity * sensitivity / scale; `folded_cost` combines the parts of an event.
 
     Raises:
         BudgetError: Gaussian noise, which has no finite pure epsilon, or a non-private event.
@@ -111,15 +111,15 @@ def epsilon_of(event: PrivacyEvent) -> Fraction:
 def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], nothing: Number) -> Number:
     """Cost of an event in a unit that adds up: pure epsilon, rho, or Renyi divergence at one order.
 
-    Sequential events add (SafeTab, Lemmas 1 to 3), whatever each depends on. Of alternative branches the
-    largest counts, also where the choice depends on what was released: given all that, the cost of the
-    branch taken is at most that. Parallel events cost their degree times the largest (Lemmas 9, 10 and 12;
-    its condition stands with `ParallelEvent`). Invariants cost nothing.
+    The costs of sequential events add (SafeTab, Lemmas 1 to 3), whatever each one depends on. Alternative branches cost
+    as much as the largest one, also if the choice depends on what was released: given that, the branch taken costs at
+    most this. Parallel events cost their degree times the largest (Lemmas 9, 10 and 12; `ParallelEvent` states the
+    condition). Invariants cost nothing.
 
     Args:
         event: What is done.
-        of_release: Cost of one release.
-        nothing: Zero.
+        of_release: Gives the cost of one release.
+        nothing: The zero of the unit.
 
     Raises:
         BudgetError: a non-private event, adaptive branches with different loss laws, or what `of_release` raises.
@@ -146,10 +146,10 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
 
 
 def total_variation_of(event: PrivacyEvent) -> Fraction:
-    """How far what was drawn may be from the laws that costs are computed for, in total variation, at most.
+    """Upper bound on the total variation between what was drawn and the laws that costs are computed for.
 
-    It adds up over all releases, and adds (1 + exp(epsilon)) times itself to delta
-    (`delta_with_total_variation`). Only samplers that are not exact have any.
+    It adds up over all releases, and adds (1 + exp(epsilon)) times itself to delta (`delta_with_total_variation`). It
+    is 0 for every exact sampler.
 
     Source: docs/proofs/integer-subspace.md, section 4.
     """

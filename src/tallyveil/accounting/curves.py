@@ -1,11 +1,15 @@
-"""The trade-off function: errors of the best tests between two neighbours.
+"""The trade-off function: the errors of the best tests between two neighbours.
 
-Letters: alpha type I error, beta type II error, l a loss.
+The problem: for a type I error alpha, the least type II error beta of any test, from both sides.
 
-The best tests reject when L > l (Neyman and Pearson). Such a test has alpha = Q(L > l) and
-beta = P(L <= l) = Q(L >= -l), by the symmetry of the loss; between two neighbouring losses the trade-off
-function is linear. So at any alpha it lies below the chord of two such points on either side of it, and above
-every line beta + exp(l) (alpha_l - alpha) through one of them.
+The best tests reject if L > l (Neyman and Pearson). Such a test has alpha = Q(L > l). By the symmetry of the loss it
+has beta = P(L <= l) = Q(L >= -l). Between the tests of two neighbouring losses the trade-off function is linear.
+
+The steps: find two neighbouring losses whose tests have levels on either side of alpha. At alpha the function lies
+below the chord of these two points, and above every line beta + exp(l) (alpha_l - alpha) through one of them.
+
+Example: one answer of randomised response with loss e or -e. The test at l = 0 has alpha = beta = 1 / (1 + exp(e)),
+and the function is the two lines from (0, 1) and (1, 0) to that point.
 """
 
 import math
@@ -22,11 +26,11 @@ from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 
 _FINEST = Fraction(1, 10**9)
-"""Losses are looked for at least this far apart; chords this short bend by less than 1e-18."""
+"""The least distance of the two losses of a chord. Over a chord this short, the function bends by less than 1e-18."""
 
 
 def beta_at(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> tuple[Fraction, Bounds]:
-    """A loss at which the trade-off function is supported at alpha, and its value there from both sides.
+    """A loss whose line supports the trade-off function at alpha, and the value at alpha from both sides.
 
     Args:
         engine: Tails of the loss.
@@ -53,7 +57,7 @@ def beta_at(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction
 
 
 def knot_at(engine: LossEngine, factors: tuple[LossFactor, ...], count: int) -> NDArray[np.float64]:
-    """Type I errors at which the trade-off function is worth drawing: spread evenly over the losses that matter."""
+    """Type I errors at which to draw the trade-off function: they belong to evenly spread losses."""
     if not factors:
         return np.linspace(0, 1, count + 2)[1:-1]
     rho = zcdp_cost(factors)
@@ -103,7 +107,7 @@ def _slope(loss: Fraction) -> float:
 
 
 def _first(passes: Callable[[int], bool], guess: int) -> int:
-    """Smallest index that passes, of a test that once passed stays so."""
+    """The smallest index that passes, if every larger index passes too."""
     stride = 1
     if passes(guess):
         high, low = guess, guess - 1

@@ -1,8 +1,8 @@
 """Bounds as decimal text, rounded in the safe direction.
 
-A number that is printed must not claim more than the number that was computed. An upper bound is therefore rounded
-up and a lower bound down, in exact whole-number arithmetic; a number that has so few digits is printed as it is.
-Every printed epsilon, delta or other bound comes from here.
+A printed number must not claim more than the computed one. So an upper bound is rounded up and a lower bound down, in
+exact whole-number arithmetic. A number with few enough digits is printed as it is. Every printed epsilon, delta or
+other bound comes from here.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Final
 from tallyveil.accounting.bounds import Bounds
 
 DIGITS: Final = 6
-"""Significant digits where nothing else is asked for."""
+"""Significant digits, unless the caller asks for another number of them."""
 
 MOST_DIGITS: Final = 17
 """With this many significant digits any two different floats have different texts."""
@@ -58,7 +58,7 @@ def both_ends(bounds: Bounds, digits: int = DIGITS) -> tuple[str, str]:
 
 
 def short_decimal(value: Fraction) -> str:
-    """An exact number as a decimal of at most twelve digits where it is one, otherwise as a fraction."""
+    """An exact number: as a decimal if twelve digits suffice to write it, otherwise as a fraction."""
     text = at_most(value, 12)
     return text if Fraction(text) == value else str(value)
 
@@ -83,7 +83,7 @@ def _leading_power(value: Fraction) -> int:
 
 
 def _written(value: Fraction, unit: int, *, up: bool, plain: bool) -> str:
-    """The value as a multiple of 10^unit, rounded in one direction; `plain` keeps zeros and needs no exponent."""
+    """The value as a multiple of 10^unit, rounded in one direction. `plain` keeps zeros and never has an exponent."""
     scaled = value / Fraction(10) ** unit
     whole = math.ceil(scaled) if up else math.floor(scaled)
     sign, figures = "-" if whole < 0 else "", str(abs(whole))

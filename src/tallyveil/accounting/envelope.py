@@ -1,18 +1,27 @@
-"""The Gaussian trade-off function below that of a composition: one number, mu, for the whole guarantee.
+"""The smallest mu whose Gaussian trade-off function lies below that of a composition: one number for the guarantee.
 
-Letters: alpha and beta errors of the test that rejects above a loss l, rho zCDP cost, W as rho, u standard normal.
+The problem: find the smallest mu such that G_mu, the trade-off function of N(0, 1) against N(mu, 1), is nowhere above
+the trade-off function of the composition.
 
-G_mu lies below the trade-off function exactly when it lies below its knots: mu >= z(alpha) + z(beta), z the
-upper normal quantile. Up to an epsilon E every knot is looked at. Beyond E, delta(eps) is at most
-exp(-(eps - rho)^2 / (4 rho)) since K(s) <= s (s + 1) rho, and the Gaussian one is, with a = eps/mu - mu/2 and
-b = a + mu, phi(a) (R(a) - R(b)) >= phi(a) mu / (b^2 + 3), R Mills' ratio (the derivative of which is at most
--1 / (x^2 + 3) for x > 0, by the third convergent of its continued fraction). The difference of the logarithms,
+The variables: alpha and beta, the errors of the test that rejects above a loss l; such a pair is a *knot*; z(p), the
+upper normal quantile; rho, the zCDP cost.
 
-    eps^2 (1 / (4 rho) - 1 / (2 mu^2)) + rho / 4 - mu^2 / 8 + ln mu - ln sqrt(2 pi) - ln(b^2 + 3),
+Up to an epsilon E, look at every knot: G_mu lies below the knots exactly if mu >= z(alpha) + z(beta) at each. For
+epsilon in [l_j, l_(j+1)), delta is 1 - beta_j - exp(epsilon) alpha_j, so the knots up to E decide every epsilon up to
+E. Knots below minus the largest step mirror those above 0.
 
-grows with eps once eps^2 (1 / (4 rho) - 1 / (2 mu^2)) >= 1: positive at E, it is positive from there on.
-A knot is an event of its own slope: for eps in [l_j, l_(j+1)) delta is 1 - beta_j - exp(eps) alpha_j, so knots
-up to E decide every epsilon up to E. Knots below -(the largest step) mirror those above 0.
+Beyond E, use two bounds. Because K(s) <= s (s + 1) rho, delta(eps) is at most exp(-(eps - rho)^2 / (4 rho)). With a =
+eps / mu - mu / 2 and b = a + mu, the Gaussian delta is phi(a) (R(a) - R(b)) >= phi(a) mu / (b^2 + 3). R is Mills'
+ratio; its derivative is at most -1 / (x^2 + 3) for x > 0, by the third convergent of its continued fraction. The
+difference of the logarithms is
+
+    eps^2 (1 / (4 rho) - 1 / (2 mu^2)) + rho / 4 - mu^2 / 8 + ln mu - ln sqrt(2 pi) - ln(b^2 + 3).
+
+It grows with eps once eps^2 (1 / (4 rho) - 1 / (2 mu^2)) >= 1. So if it is positive at E, it is positive from there
+on.
+
+The stopping rule: E grows by about two standard deviations at a time, until mu at the knots also covers everything
+beyond E, or after 120 steps.
 """
 
 import math
@@ -48,7 +57,7 @@ _QUANTILE_ERROR = 1e-12  # relative, of the normal quantile function
 def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
     """The smallest mu with G_mu nowhere above the composition's trade-off function.
 
-    The upper end is infinite where the losses' lattice is too fine for one FFT; the lower end is then 0.
+    If the lattice of the losses is too fine for one FFT, the upper end is infinite and the lower end is 0.
     """
     if not factors:
         return Bounds(0.0, 0.0)

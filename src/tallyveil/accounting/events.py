@@ -1,15 +1,15 @@
-"""Privacy events: what was done, as data, apart from what it costs.
+"""Privacy events: descriptions of what was done, as data, apart from what it costs.
 
-Stability contract: an event describes exactly one mechanism and never changes its meaning. The field names
-and the JSON form (`to_mapping`, `event_from_mapping`) are kept: a ledger written by one version is read, with
-the same cost, by every later one. New mechanisms are new classes. Unknown kinds and keys are errors, never
-skipped, since a skipped event would be a spend nobody counts.
+Stability contract: an event describes exactly one mechanism and never changes its meaning. The field names and the
+JSON form (`to_mapping`, `event_from_mapping`) are kept: every later version reads a ledger of an earlier one with the
+same cost. New mechanisms are new classes. Unknown kinds and keys are errors. They are never skipped, because nobody
+would count the cost of a skipped event.
 
-Sensitivities and multiplicities are those under the neighbours the reader of the event works with: the event
-itself names none (`accounting/translation.py` turns one relation into the other).
+Sensitivities and multiplicities hold under the relation that the reader of the event works with. The event itself
+names no relation; `accounting/translation.py` turns one into the other.
 
-Costs (`accounting/zcdp.py`, `accounting/renyi.py`) and exact loss laws (`accounting/losses/loss_laws.py`) are computed
-elsewhere, from these descriptions alone.
+Costs (`accounting/costs.py`, `accounting/zcdp.py`, `accounting/renyi.py`) and exact loss laws
+(`accounting/losses/loss_laws.py`) are computed from these descriptions alone.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 from tallyveil.accounting.exact import parameter_of_noise
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 Chosen = Literal["adaptive", "public"]
 
@@ -30,11 +31,14 @@ class DiscreteGaussian:
     A partition query is one event with sensitivity 1 and multiplicity `Neighbours.answers_moved`: under
     bounded neighbours a changed record moves two of its answers, by one each.
 
+    This class describes a release. The law of the noise itself is `tallyveil.noise.laws.DiscreteGaussian`; code that
+    needs both imports this one as `DiscreteGaussianEvent`.
+
     Attributes:
         variance: The parameter sigma squared of the noise, P(x) ~ exp(-x^2 / (2 variance)); counts squared,
             exact. Given as a Fraction, an integer or exact text; a float is refused.
         sensitivity: By how much one answer moves between neighbours; a whole number of counts.
-        multiplicity: How many answers move so, each with its own noise: in one release, in several, or both.
+        multiplicity: Number of answers that move by this much, in one release or in several; each has its own noise.
 
     Source: Canonne, Kamath, Steinke 2020, Theorem 4; SafeTab (Haney et al.), Lemma 7.
     """
@@ -64,11 +68,14 @@ class DiscreteLaplace:
 
     A partition query is one event with sensitivity 1 and multiplicity `Neighbours.answers_moved`.
 
+    This class describes a release. The law of the noise itself is `tallyveil.noise.laws.DiscreteLaplace`; code that
+    needs both imports this one as `DiscreteLaplaceEvent`.
+
     Attributes:
         scale: P(x) ~ exp(-|x| / scale); counts, exact. Given as a Fraction, an integer or exact text; a
             float is refused.
         sensitivity: By how much one answer moves between neighbours; a whole number of counts.
-        multiplicity: How many answers move so, each with its own noise: in one release, in several, or both.
+        multiplicity: Number of answers that move by this much, in one release or in several; each has its own noise.
 
     Source: Ghosh, Roughgarden, Sundararajan 2009; SafeTab (Haney et al.), Lemma 6.
     """
@@ -97,7 +104,7 @@ class SequentialEvent:
     """Events on the same records, one after the other; each may depend on what the earlier ones released.
 
     Attributes:
-        events: In order; none is a release of nothing.
+        events: The events in order. Without any event, nothing is released.
 
     Source: SafeTab (Haney et al.), Lemmas 1 to 3; Zhu, Dong, Wang 2022, Theorem 10 (exact loss laws).
     """
@@ -111,7 +118,7 @@ class SequentialEvent:
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveEvent:
-    """One of several events is done, and which one may depend on anything released before.
+    """One of several events is done. Which one may depend on anything that was released before.
 
     Every branch must have the same loss law. Given all that was released before, the loss then has that law
     whichever branch was taken, so the choice costs nothing: the event costs one branch. An example is SafeTab's
@@ -146,9 +153,9 @@ class WorstEvent:
 
     Attributes:
         branches: What may be done, at least one.
-        chosen: What the choice depends on. "adaptive": on anything released before. "public": on public
-            facts alone. An example are SafeTab's TotalOnly groups, which are an input of the algorithm; as
-            the part of a `ParallelEvent` it may be chosen anew for every part.
+        chosen: What the choice depends on. "adaptive": on anything that was released before. "public": on public
+            facts alone; an example is SafeTab's TotalOnly groups, which are an input of the algorithm. Within a
+            `ParallelEvent`, the choice may differ from part to part.
 
     Raises:
         BudgetError: no branch, or an unknown choice.
@@ -174,23 +181,22 @@ class WorstEvent:
 
 @dataclass(frozen=True, slots=True)
 class ParallelEvent:
-    """Events on parts of the records: each record counts in the data of at most `degree` of them.
+    """Events on parts of the records: each record counts in the data of at most `degree` parts.
 
-    Which parts a record falls in must be decided by the record and public facts alone. The cost is that of
-    the `degree` worst parts a record can be in; a part that is listed once may be any number of parts that
-    are treated alike, so it counts up to `degree` times.
+    The record and public facts alone must decide which parts a record falls in. The cost is that of the `degree` worst
+    parts that a record can be in. A listed part may stand for several parts that are treated alike, so it counts up to
+    `degree` times.
 
-    Under unbounded neighbours that is all. Under bounded neighbours a changed record may leave `degree` parts
-    and enter as many others; the cost is still `degree` times the largest as long as every event below is a
-    discrete Gaussian or Laplace release of partition queries, as here, because leaving or entering costs each
-    part half of what a change within it does.
+    Under bounded neighbours a changed record may leave `degree` parts and enter as many others. The cost is still
+    `degree` times the largest, as long as every event below is a discrete Gaussian or Laplace release of partition
+    queries, as here: to leave or to enter a part costs half of what a change within the part costs.
 
     Attributes:
-        events: One for each part, or for each kind of part; none is a release of nothing.
+        events: One event for each part, or for each kind of part. Without any event, nothing is released.
         degree: Largest number of parts that hold one record: 1 for disjoint parts; Delta(g) for SafeTab.
 
     Raises:
-        BudgetError: the degree is no integer of 1 or more.
+        BudgetError: the degree is not an integer of 1 or more.
 
     Source: SafeTab (Haney et al.), Lemmas 9 (pure), 10 (zCDP) and 12 (Renyi).
     """
@@ -209,9 +215,9 @@ class ParallelEvent:
 
 @dataclass(frozen=True, slots=True)
 class InvariantEvent:
-    """A statistic published exactly, on which neighbours are taken to agree; it costs no budget.
+    """A statistic that is published exactly. It costs no budget, because neighbours are defined to agree on it.
 
-    Privacy: nothing is promised about what the statistic itself reveals. It must be named with the guarantee.
+    Privacy: nothing is promised about what the statistic itself reveals. The guarantee must name it.
 
     Attributes:
         statement: What is published, in words for the reader of the guarantee.
@@ -226,7 +232,7 @@ class InvariantEvent:
 
 @dataclass(frozen=True, slots=True)
 class NonPrivateEvent:
-    """The records were looked at without any protection; no finite budget pays for it.
+    """The records were looked at without any protection; no finite budget pays for this.
 
     Attributes:
         reason: Why, in words for the reader of the ledger.
@@ -240,7 +246,7 @@ class NonPrivateEvent:
 
 
 TEST_KEY: Final = NonPrivateEvent("insecure test key: anybody can recompute the noise")
-"""Noise that anybody can subtract: then nothing that was published is protected."""
+"""Everybody can compute this noise and subtract it, so nothing that was published is protected."""
 
 WITHOUT_NOISE: Final = NonPrivateEvent(
     "tables without noise, to verify an implementation; they are the true counts"
@@ -250,7 +256,7 @@ WITHOUT_NOISE: Final = NonPrivateEvent(
 UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})
 """Acts after which nothing in the run's folder is protected.
 
-Any other non-private act, such as an evaluation, leaves the guarantee of what the run published as it is.
+Any other non-private act, such as an evaluation, does not change the guarantee of what the run published.
 """
 
 Release: TypeAlias = DiscreteGaussian | DiscreteLaplace | IntegerSubspaceLaplace | IntegerSubspaceGaussian
@@ -260,7 +266,7 @@ PrivacyEvent: TypeAlias = (
 
 
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
-    """The events an event is made of, one level down; none for a release, an invariant or a look."""
+    """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
         case SequentialEvent() | ParallelEvent():
             return event.events
@@ -272,7 +278,9 @@ def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
 
 def _count(where: str, value: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BudgetError(f"{where} must be an integer of 1 or more, got {value!r}. Leave the event out.")
+        raise BudgetError(
+            f"{where} must be an integer of 1 or more, got {as_given(value)}. Leave the event out."
+        )
     return value
 
 

@@ -1,10 +1,10 @@
-"""Exact numbers as text, and out of it."""
+"""Exact numbers, to text and from text."""
 
 from fractions import Fraction
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
-from tallyveil.exact import exact_value
+from tallyveil.exact import as_given, exact_value
 
 
 def exact_text(value: Fraction) -> str:
@@ -16,21 +16,21 @@ def exact_text(value: Fraction) -> str:
 
 LARGEST = Fraction(10) ** 100
 LEAST = 1 / LARGEST
-"""Of a parameter of noise. Beyond them floats, with which some engines search, come to their ends."""
+"""Range of a parameter of noise. Some engines search in floats, which cannot hold numbers far beyond this range."""
 
 
 def parameter_of_noise(value: Fraction | int | str, where: str) -> Fraction:
-    """The exact number above 0 that a parameter of noise, such as a variance, stands for.
+    """A parameter of noise, such as a variance, as an exact number above 0.
 
     Raises:
         BudgetError: it is no exact number, not above 0, or beyond 10**100 or 10**-100.
     """
     number = exact_number(value, where)
     if number <= 0:
-        raise BudgetError(f"{where} must be above 0, got {value!r:.80}. Leave out what is not measured.")
+        raise BudgetError(f"{where} must be above 0, got {as_given(value)}. Leave out what is not measured.")
     if not LEAST <= number <= LARGEST:
         raise BudgetError(
-            f"{where} must lie between 1e-100 and 1e100, got {value!r:.80}. Check its exponent."
+            f"{where} must lie between 1e-100 and 1e100, got {as_given(value)}. Check its exponent."
         )
     return number
 
@@ -47,6 +47,6 @@ def exact_number(value: Fraction | int | str, where: str) -> Fraction:
     if (number := exact_value(value)) is not None:
         return number
     raise BudgetError(
-        f"{where} must be an exact number, got {value!r:.80}. "
+        f"{where} must be an exact number, got {as_given(value)}. "
         "Give a Fraction, an integer, or text such as '5/2' or '0.25'; a float is not the decimal it was written as."
     )

@@ -18,6 +18,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 Number = Fraction | float | str
 
@@ -26,15 +27,15 @@ Number = Fraction | float | str
 class Guarantee:
     """The exact privacy of an event, between two populations that are neighbours; made by `compose`.
 
-    Where an event may take several ways, it has a law for each, its alternatives, and every answer is the
-    worst of theirs. Bounds hold the truth; their upper end (of beta: their lower end) is what may be claimed.
+    If an event may take several ways, it has one law for each way, its alternatives. Every answer is then the worst
+    one of theirs. Bounds contain the true value. Claim their upper end, and for beta their lower end.
 
     Attributes:
         event: What was done.
-        alternatives: Compositions of losses, one for each way the event may take.
-        neighbours: The relation it holds under.
-        invariants: Statements published exactly, on which neighbours are taken to agree.
-        engine: The engine asked for, by name.
+        alternatives: Compositions of losses, one for each way that the event may take.
+        neighbours: The relation that the guarantee holds under.
+        invariants: Statements of what is published exactly; neighbours are defined to agree on it.
+        engine: Name of the engine that was asked for.
         computed_by: The engine of each alternative.
     """
 
@@ -60,10 +61,11 @@ class Guarantee:
     def epsilon(self, delta: Number) -> Bounds:
         """The smallest epsilon >= 0 that holds with this delta.
 
-        It is 0 from delta(0) on, and for delta = 0 the greatest loss: infinite with Gaussian noise.
+        It is 0 for a delta of delta(0) or more. For delta = 0 it is the largest loss, which is infinite with Gaussian
+        noise.
 
         Args:
-            delta: 0 or more; a float stands for itself, text for the decimal or fraction written.
+            delta: 0 or more. A float stands for its exact value, text for the decimal or fraction that is written.
 
         Raises:
             BudgetError: delta is negative or no number.
@@ -73,7 +75,7 @@ class Guarantee:
         return _largest([epsilon_at(engine, law, exact) for law, engine in self._laws()])
 
     def log_delta(self, epsilon: Number) -> Bounds:
-        """Natural logarithm of delta(epsilon); -inf where delta is 0. Right also where delta is below any float.
+        """Natural logarithm of delta(epsilon), -inf if delta is 0. It also holds for a delta below every float.
 
         Raises:
             BudgetError: epsilon is no finite number.
@@ -90,14 +92,14 @@ class Guarantee:
         return _exponential(self.log_delta(epsilon))
 
     def advantage(self) -> Bounds:
-        """Total variation delta(0): by how much any test's power exceeds its level, at most."""
+        """The total variation delta(0): the most by which the power of a test can exceed its level."""
         return self.delta(Fraction(0))
 
     def beta(self, alpha: Number) -> Bounds:
         """Trade-off function: the smallest type II error of a test of type I error alpha.
 
-        With several alternatives this is the largest convex function below all of theirs, bounded from below
-        through the profile and from above by the least of theirs.
+        With several alternatives it is the largest convex function below all of theirs. The profile bounds it from
+        below, and the least of their functions from above.
 
         Args:
             alpha: Between 0 and 1.
@@ -109,7 +111,7 @@ class Guarantee:
         """
         exact = real_number(alpha, "alpha")
         if not 0 <= exact <= 1:
-            raise BudgetError(f"alpha must lie between 0 and 1, got {alpha!r:.80}. Give a type I error.")
+            raise BudgetError(f"alpha must lie between 0 and 1, got {as_given(alpha)}. Give a type I error.")
         found = [beta_at(engine, law, exact) for law, engine in self._laws()]
         upper = min(beta.upper for _, beta in found)
         if len(found) == 1:
@@ -120,20 +122,20 @@ class Guarantee:
     def mu(self) -> Bounds:
         """The smallest mu such that the guarantee is at least that of one Gaussian answer N(mu, 1) against N(0, 1).
 
-        The lower end is the largest mu found at any test. The upper end also covers every epsilon beyond those
-        that were looked at, through zero-concentrated differential privacy, which is a little looser; it is
-        infinite where the losses have no lattice coarse enough to look at every test.
+        The lower end is the largest mu found at any test. The upper end also covers every larger epsilon, through
+        zero-concentrated differential privacy, which is a little looser. It is infinite if the lattice of the losses is
+        too fine to look at every test.
 
         Source: Dong, Roth, Su 2022, Definition 2.6.
         """
         return _largest([gaussian_envelope(law) for law in self.alternatives])
 
     def profile_curve(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
-        """delta at each epsilon."""
+        """Delta at each epsilon."""
         return tuple(self.delta(epsilon) for epsilon in epsilons)
 
     def tradeoff_curve(self, points: int) -> tuple[NDArray[np.float64], tuple[Bounds, ...]]:
-        """The trade-off function at that many levels alpha, ascending from 0 to 1; dense where it bends.
+        """The trade-off function at `points` levels alpha from 0 to 1 in ascending order, denser where it bends more.
 
         Raises:
             BudgetError: fewer than two points, or more than 10,000.

@@ -1,4 +1,4 @@
-"""Which two populations a guarantee tells apart."""
+"""The relation between two populations that a guarantee must not tell apart."""
 
 from enum import StrEnum
 
@@ -10,16 +10,16 @@ class Neighbours(StrEnum):
         one enters another). The 2020 Census used this one, within a state.
     UNBOUNDED: one record is added or removed.
 
-    A *partition query* counts each record in at most one of its answers, by one. What every cost in this
-    package starts from:
+    A *partition query* counts each record in at most one of its answers, by one. Every cost in this package starts
+    from this table:
 
     | relation | answers that move | squared L2 sensitivity | L1 sensitivity |
     |---|---|---|---|
     | bounded | two, by one each | 2 | 2 |
     | unbounded | one, by one | 1 | 1 |
 
-    So the same noise costs twice as much rho, or epsilon, under bounded neighbours; and an (epsilon, delta)
-    under one relation says nothing about the other until it is translated (`accounting/translation.py`).
+    So the same noise costs twice as much rho, or epsilon, under bounded neighbours. An (epsilon, delta) under one
+    relation says nothing about the other one until it is translated (`accounting/translation.py`).
 
     Source: Cumings-Menon et al. 2023, Lemma 4 (bounded); Dwork and Roth 2014, section 2.3.
     """
@@ -29,5 +29,5 @@ class Neighbours(StrEnum):
 
     @property
     def answers_moved(self) -> int:
-        """How many answers of a partition query move, each by one; also its L1 and squared L2 sensitivity."""
+        """Number of answers of a partition query that move, each by one; also its L1 and squared L2 sensitivity."""
         return 2 if self is Neighbours.BOUNDED else 1

@@ -1,10 +1,10 @@
-"""The first term alone: the upper bound of delta that the f-DP accounting of the census was published with.
+"""The first term of delta alone: the upper bound that the published f-DP accounting of the census used.
 
-delta(epsilon) = P(L > epsilon) - exp(epsilon) Q(L > epsilon). Where the second term is too small to be
-computed beside the first it can be left out, which only makes delta larger. The exact engines need no such
-bound; it is here to be compared with.
+delta(epsilon) = P(L > epsilon) - exp(epsilon) Q(L > epsilon). If the second term is too small to be computed beside
+the first one, it can be left out; the result is then too large, never too small. The exact engines do not need this
+bound. It is here so that it can be compared with them.
 
-Source: 000_6e9bc65ad176c541, section A.6.
+Source: Su, Su, Wang, "The 2020 United States Decennial Census Is More Private Than You (Might) Think", section A.6.
 """
 
 import math
@@ -23,11 +23,11 @@ _LARGEST_EPSILON = 2.0**60
 
 
 def first_term_delta(guarantee: Guarantee, epsilon: float | Fraction) -> Bounds:
-    """P(L > epsilon), an upper bound of delta(epsilon); itself known from both sides.
+    """P(L > epsilon), an upper bound of delta(epsilon); the probability itself is known from both sides.
 
     Args:
-        guarantee: Of the composition; of alternatives the largest counts.
-        epsilon: Any real.
+        guarantee: Guarantee of the composition. If it has alternatives, the largest value is returned.
+        epsilon: Any real number.
     """
     first = _log_first(guarantee, epsilon)
     # exp of the system is right to about one unit in the last place.
@@ -42,7 +42,7 @@ def first_term_epsilon(guarantee: Guarantee, delta: Fraction | int | str) -> Bou
     The tail is a step function, so the answer is a value of the loss, or 0.
 
     Args:
-        guarantee: Of the composition; of alternatives the largest counts.
+        guarantee: Guarantee of the composition. If it has alternatives, the largest value is returned.
         delta: Between 0 and 1, both excluded, exact.
 
     Raises:
@@ -71,7 +71,7 @@ def _log_first(guarantee: Guarantee, epsilon: float | Fraction) -> Bounds:
 
 
 def _first(holds: Callable[[float], bool]) -> float:
-    """Least float of 0 or more at which a test holds that goes on holding."""
+    """The least float of 0 or more at which a test holds, if it holds at every larger number too."""
     if holds(0.0):
         return 0.0
     low, high = 0.0, 1.0

@@ -1,21 +1,21 @@
-"""Renyi differential privacy: divergences of the noise, composition, conversion; upper bounds, certified.
+"""Renyi differential privacy: divergences of the noise, composition and conversion, as certified upper bounds.
 
-Key: alpha (order), excess (alpha - 1, kept apart because both ends of its range are far from 1), v variance,
-t scale, k sensitivity.
+The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
+variance, t scale, k sensitivity.
 
-One discrete Gaussian answer moved by k: the divergence is at most alpha k^2 / (2 v), and equal to it where
-alpha k is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the
-sum of exp(-(j - alpha k)^2 / (2 v)) over the integers j, over that of exp(-j^2 / (2 v)); the former sum is
-largest where its centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
+One discrete Gaussian answer that moves by k has a divergence of at most alpha k^2 / (2 v), with equality if alpha k
+is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the sum of exp(-(j
+- alpha k)^2 / (2 v)) over the integers j, divided by the sum of exp(-j^2 / (2 v)). The former sum is largest if its
+centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
 
-One discrete Laplace answer moved by k loses (k - 2 j) / t with the probabilities in `accounting/losses/factors.py`.
-With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j exp((alpha - 1) (k - 2 j) / t) over
-j = 0..k is a geometric series, and the divergence is
+One discrete Laplace answer that moves by k has the loss (k - 2 j) / t with the probabilities in
+`accounting/losses/factors.py`. With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j exp((alpha - 1)
+(k - 2 j) / t) over j = 0..k is a geometric series, and the divergence is
 
     k / t + ln[(1 + r^k + (1 - a) (r - r^k) / (1 - r)) / (1 + a)] / (alpha - 1).
 
-At k = 1 that is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 / t: that of
-randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value, which is no bound.
+Example: for k = 1 this is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 / t, which
+is the divergence of randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value, which is no bound.
 """
 
 import math
@@ -33,6 +33,7 @@ from tallyveil.accounting.rounding import as_float, exact_upper, log_of, round_u
 from tallyveil.accounting.search import least_point
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 320  # working precision of the ball arithmetic; the answer is rounded to 53
@@ -68,8 +69,8 @@ class RenyiBound:
 def renyi_divergence(event: PrivacyEvent, order: Fraction | int | str) -> float:
     """Renyi divergence of an event at one order, an upper bound rounded up.
 
-    Divergences add; of branches the largest counts, parallel events cost their degree times the largest
-    (SafeTab, Lemmas 3 and 12).
+    Divergences of sequential events add. Branches cost as much as the largest one, and parallel events their degree
+    times the largest (SafeTab, Lemmas 3 and 12).
 
     Args:
         event: What is done.
@@ -92,8 +93,8 @@ def renyi_epsilon(
 ) -> RenyiBound:
     """Smallest epsilon at a delta that Renyi differential privacy proves, over all orders above 1.
 
-    The bound holds at every order; floats only choose a good one, at which it is evaluated in ball arithmetic
-    and rounded up.
+    The bound holds at every order. Floats only choose a good order; there the bound is evaluated in ball arithmetic and
+    rounded up.
 
     Args:
         event: What is done.
@@ -159,7 +160,7 @@ def _saved_ball(excess: flint.arb) -> flint.arb:
 
 
 def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
-    """Upper bound of the divergence at order 1 + excess; call it under a working precision."""
+    """Upper bound of the divergence at order 1 + excess. The caller sets the working precision."""
 
     def of_release(release: Release) -> Fraction:
         if isinstance(release, DiscreteGaussian):
@@ -170,7 +171,9 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
             release = _as_response(release)
         end = exact_upper(_laplace_ball(release, rational(excess)))
         if end is None:
-            raise BudgetError(f"the divergence of {release} is beyond what can be computed. Check its scale.")
+            raise BudgetError(
+                f"the divergence of {as_given(release)} is beyond what can be computed. Check its scale."
+            )
         exact = release.multiplicity * Fraction(end[0]) * Fraction(2) ** end[1]
         # What pure differential privacy promises bounds every order, also where the ball is wide.
         return min(exact, release.multiplicity * release.sensitivity / release.scale)
@@ -179,7 +182,7 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
 
 
 def _searched(event: PrivacyEvent, excess: float) -> float:
-    """The divergence in floats, to choose an order by."""
+    """The divergence in floats, by which an order is chosen."""
 
     def of_release(release: Release) -> float:
         if isinstance(release, DiscreteGaussian):
@@ -223,7 +226,7 @@ def _laplace(release: DiscreteLaplace, excess: float) -> float:
 
 
 def _best_excess(objective: Callable[[float], float]) -> Fraction:
-    """Excess near the objective's minimum: a coarse look over its whole range, then golden section."""
+    """An excess near the minimum of the objective: the best of a coarse grid, refined by golden-section search."""
 
     def at(logarithm: float) -> float:
         return objective(math.exp(logarithm))

@@ -1,4 +1,4 @@
-"""From balls and fractions to floats, in a stated direction and over any range."""
+"""From balls and fractions to floats: rounded in a stated direction, over any range."""
 
 import math
 import sys
@@ -8,7 +8,7 @@ import flint
 
 
 def round_up(ball: flint.arb) -> float:
-    """Least float not below any point of the ball."""
+    """The least float that is not below any point of the ball."""
     end = exact_upper(ball)
     if end is None:
         return math.inf
@@ -24,7 +24,7 @@ def round_up(ball: flint.arb) -> float:
 
 
 def exact_upper(ball: flint.arb) -> tuple[int, int] | None:
-    """(mantissa, exponent) of a number not below any point of the ball, or None where there is none."""
+    """(mantissa, exponent) of a number that is not below any point of the ball, or None if there is none."""
     end = ball.upper()
     if not end.is_finite():
         return None
@@ -33,7 +33,7 @@ def exact_upper(ball: flint.arb) -> tuple[int, int] | None:
 
 
 def as_float(value: Fraction) -> float:
-    """Nearest float, infinite beyond the largest."""
+    """The nearest float; an infinity for a number beyond the largest float."""
     try:
         return float(value)
     except OverflowError:  # Fraction has no infinity to round to
@@ -41,5 +41,5 @@ def as_float(value: Fraction) -> float:
 
 
 def log_of(value: Fraction) -> float:
-    """Natural logarithm of a positive fraction, to about float precision, also far outside their range."""
+    """Natural logarithm of a positive fraction, to about the precision of a float; the fraction may have any size."""
     return math.log(value.numerator) - math.log(value.denominator)

@@ -1,4 +1,4 @@
-"""Minima of functions of one number, in floats: where to evaluate a bound that holds everywhere."""
+"""Minima of functions of one number, in floats: they choose where a bound that holds everywhere is evaluated."""
 
 import math
 from collections.abc import Callable
@@ -7,15 +7,15 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def least_point(objective: Callable[[float], float], low: float, high: float, width: float) -> float:
-    """Point near the minimum of a function, by golden-section search.
+    """A point near the minimum of a function, by golden-section search.
 
-    The function is taken to have one minimum between the ends. Where it has more, one of them may be missed,
-    which costs a bound's tightness and never its validity.
+    The function is assumed to have one minimum between the ends. If it has more, the search may end at the wrong one.
+    The bound is then less tight, but still valid.
 
     Args:
         objective: The function.
-        low, high: Ends.
-        width: How close to come.
+        low, high: The ends of the interval.
+        width: The search stops when the interval is this short.
     """
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = objective(left), objective(right)

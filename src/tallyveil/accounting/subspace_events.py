@@ -1,9 +1,9 @@
-"""Releases that keep invariants exactly, by noise on the lattice of the invariants.
+"""Releases that keep invariants exactly, through noise on the lattice of the invariants.
 
-What they promise depends on the distance of two populations: an event states the largest distance of the pairs it
-protects, which are pairs that agree on the named invariants. There is no default: under bounded neighbours a
-changed record moves two cells by one each (l1 distance 2, squared l2 distance 2), but with invariants that pin such
-a change down, the nearest pairs that agree on them may lie farther apart.
+Their guarantee depends on the distance of two populations. An event states the largest distance of the pairs that it
+protects, which are pairs that agree on the named invariants. There is no default. Under bounded neighbours a changed
+record moves two cells by one each (l1 distance 2, squared l2 distance 2). But invariants may rule such a change out,
+and then the nearest pairs that agree on them are farther apart.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from tallyveil.accounting.exact import exact_number, parameter_of_noise
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -21,11 +22,12 @@ class IntegerSubspaceLaplace:
 
     Attributes:
         epsilon: Loss for each unit of distance; exact.
-        norm: "l1" or "l2", of the noise and of the distance.
-        distance: Largest distance, in that norm, of two populations the guarantee tells apart; exact. For l2
-            give a fraction not below the root.
-        invariants: What is published exactly.
-        total_variation: Between the noise drawn and its law, at most; exact. It adds to delta.
+        norm: Norm of the noise and of the distance, "l1" or "l2".
+        distance: Largest distance, in that norm, of two populations that are protected from each other; exact. For l2,
+            a fraction that is not below the root.
+        invariants: Statements of what is published exactly.
+        total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
+            delta.
 
     Source: Dharangutte, Gao, Gong, Yu 2022, Theorem 10.
     """
@@ -77,9 +79,10 @@ class IntegerSubspaceGaussian:
 
     Attributes:
         variance: Parameter of the noise; exact.
-        squared_distance: Largest squared l2 distance of two populations the guarantee tells apart; whole.
-        invariants: What is published exactly.
-        total_variation: Between the noise drawn and its law, at most; exact. It adds to delta.
+        squared_distance: Largest squared l2 distance of two populations that are protected from each other; an integer.
+        invariants: Statements of what is published exactly.
+        total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
+            delta.
 
     Source: docs/proofs/integer-subspace.md, section 2; for one dimension Canonne, Kamath, Steinke 2020, Theorem 4.
     """
@@ -103,7 +106,7 @@ class IntegerSubspaceGaussian:
         ):
             raise BudgetError(
                 "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
-                f"{squared_distance!r}. Tables of whole numbers have whole squared distances."
+                f"{as_given(squared_distance)}. Tables of whole numbers have whole squared distances."
             )
         _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
         _set(self, "squared_distance", squared_distance)
@@ -130,7 +133,7 @@ SubspaceRelease = IntegerSubspaceLaplace | IntegerSubspaceGaussian
 
 
 def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
-    """Refuse a release whose distance is below what one record moves: its cost would be less than one record loses.
+    """Refuse a release whose distance is below what one record moves, because its stated cost would be too low.
 
     Raises:
         BudgetError: two neighbours are farther apart than the release's distance.
@@ -158,7 +161,7 @@ def _variation(value: Fraction | int | str) -> Fraction:
     number = exact_number(value, "total variation of an integer-subspace release")
     if not 0 <= number < 1:
         raise BudgetError(
-            f"the total variation of a release must lie in 0 to 1, got {value!r}. Run the chain longer."
+            f"the total variation of a release must lie in 0 to 1, got {as_given(value)}. Run the chain longer."
         )
     return number
 

@@ -1,4 +1,4 @@
-"""From one neighbouring relation to the other: exactly for partition queries, by group privacy for the rest."""
+"""From one neighbouring relation to the other: exactly for partition queries, by group privacy for all others."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -18,6 +18,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 256
@@ -27,23 +28,23 @@ _LARGEST_GROUP = 10**6
 def translate(event: PrivacyEvent, source: Neighbours, target: Neighbours) -> PrivacyEvent:
     """The same releases, stated under the other relation; exact for releases of partition queries.
 
-    A record that changes leaves one answer of a partition query and enters another: under bounded neighbours
-    twice as many answers move, each by as much, as when a record is added or removed. So multiplicities
-    double from unbounded to bounded and halve back; sensitivities stay.
+    A record that changes leaves one answer of a partition query and enters another. So twice as many answers move under
+    bounded neighbours as under unbounded ones, each by the same amount. Multiplicities double from unbounded to bounded
+    and halve the other way; sensitivities stay.
 
-    Whether every release in the event is of a partition query is for the caller to know: for others the two
-    relations have no such link, and `group_privacy` is what remains. Invariants and non-private events stay
-    as they are; an invariant that no two neighbours under the target can agree on, such as the total under
-    unbounded neighbours, leaves a guarantee about no pair of populations.
+    The caller must know that every release in the event is of a partition query. For other queries the two relations
+    have no such link; use `group_privacy`. Invariants and non-private events stay as they are. If no two neighbours
+    under the target can agree on an invariant, such as the total under unbounded neighbours, the guarantee is about no
+    pair of populations.
 
     Args:
         event: Releases of partition queries.
-        source: The relation the event is stated under.
-        target: The relation wanted.
+        source: The relation that the event is stated under.
+        target: The relation that is wanted.
 
     Raises:
-        BudgetError: a multiplicity that cannot be halved, so the release is not of a partition query stated
-            under bounded neighbours.
+        BudgetError: a multiplicity cannot be halved, so the release is not of a partition query under bounded
+            neighbours; or adaptive branches have different loss laws.
     """
     if source is target:
         return event
@@ -56,9 +57,9 @@ def group_privacy(
 ) -> tuple[Fraction, float]:
     """What (epsilon, delta) between neighbours promises between populations `size` steps apart.
 
-    With size 2 it turns any guarantee under unbounded neighbours into one under bounded ones, since a change
-    is a removal and an addition: (2 epsilon, (1 + exp(epsilon)) delta). The other way there is no such bound:
-    bounded neighbours say nothing about populations of different sizes.
+    A change is a removal and an addition. So size 2 turns any guarantee under unbounded neighbours into one under
+    bounded neighbours, (2 epsilon, (1 + exp(epsilon)) delta). There is no such bound the other way: bounded neighbours
+    say nothing about populations of different sizes.
 
     Args:
         epsilon: 0 or more, exact.
@@ -81,7 +82,7 @@ def group_privacy(
             f"{exact_text(exact_delta)}. Give a guarantee that can hold."
         )
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
-        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {size!r:.80}.")
+        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {as_given(size)}.")
     if exact_delta == 0:
         return size * exact_epsilon, 0.0
     with precision(_BITS):
@@ -97,14 +98,14 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
             multiplicity = event.multiplicity * factor
             if multiplicity.denominator != 1:
                 raise BudgetError(
-                    f"{event} has an odd multiplicity, so it is no release of partition queries under bounded "
-                    "neighbours and cannot be halved. State what it costs under the other relation yourself."
+                    f"{as_given(event)} has an odd multiplicity, so it is no release of partition queries under "
+                    "bounded neighbours and cannot be halved. State what it costs under the other relation yourself."
                 )
             return replace(event, multiplicity=int(multiplicity))
         case IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             raise BudgetError(
-                f"{event} states the distance of the populations it protects, not a relation, so there is nothing to "
-                "translate. Give the event with the distance that neighbours of the other relation have."
+                f"{as_given(event)} states the distance of the populations it protects, not a relation, so there "
+                "is nothing to translate. Give the event with the distance that neighbours of the other relation have."
             )
         case SequentialEvent(events):
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))

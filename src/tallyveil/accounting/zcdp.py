@@ -1,7 +1,7 @@
 """What rho means as (epsilon, delta), certified.
 
-Key: rho (zCDP), epsilon and delta (approximate differential privacy), alpha (order of the Renyi divergence),
-excess (alpha - 1, kept apart because both ends of its range are far from 1).
+The variables: rho (zCDP), epsilon and delta (approximate differential privacy), alpha (order of the Renyi
+divergence), excess = alpha - 1. The excess is kept apart because both ends of its range are far from 1.
 """
 
 import math
@@ -24,9 +24,9 @@ _FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 
 def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
     """Smallest proved epsilon such that rho-zCDP gives (epsilon, delta)-differential privacy.
 
-    The bound holds at every order alpha; floats only choose a good one, at which the bound is then evaluated
-    in ball arithmetic and rounded up. So the answer is never below the bound's true minimum, and above it by
-    less than about one part in 10^15.
+    The bound holds at every order alpha. Floats only choose a good order; there the bound is evaluated in ball
+    arithmetic and rounded up. So the answer is never below the true minimum of the bound, and exceeds it by less than
+    about one part in 10^15.
 
     Args:
         rho: zCDP cost, 0 or more.
@@ -59,7 +59,7 @@ def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
 def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> float:
     """Smallest proved delta such that rho-zCDP gives (epsilon, delta)-differential privacy; at most 1.
 
-    Certified as `zcdp_to_epsilon` is. A delta below the smallest float comes back as that float, not as 0.
+    Certified in the same way as `zcdp_to_epsilon`. A delta below the smallest float is rounded up to that float.
 
     Raises:
         BudgetError: rho or epsilon is negative.
@@ -108,9 +108,9 @@ def zcdp_to_epsilon_textbook(rho: Fraction, delta: Fraction) -> float:
 
 
 def _best_excess(objective: Callable[[float], float], guess: float) -> Fraction:
-    """Excess near the objective's minimum, by golden-section search on its logarithm.
+    """An excess near the minimum of the objective, by golden-section search on the logarithm of the excess.
 
-    The objective is taken to have one minimum there. A poor answer would cost tightness, never validity.
+    The objective is assumed to have one minimum. A poor answer would make the bound less tight, but still valid.
     """
     guess = min(max(guess, -_FARTHEST), _FARTHEST)
     # The minimum is flat: the bound is then within 1e-16 of it, relatively.

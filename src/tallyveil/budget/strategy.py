@@ -11,6 +11,7 @@ from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 
 
@@ -56,7 +57,7 @@ class Strategy:
         object.__setattr__(self, "neighbours", _member(Neighbours, self.neighbours, "neighbours"))
         if not isinstance(self.total, Fraction) or self.total <= 0:
             raise BudgetError(
-                f"the strategy's total {self.budget_unit} must be a Fraction above 0, got {self.total!r}. "
+                f"the strategy's total {self.budget_unit} must be a Fraction above 0, got {as_given(self.total)}. "
                 "Give it as an exact fraction."
             )
         _check_shares("geolevel shares", self.geolevel_shares)
@@ -180,7 +181,8 @@ def _check_shares(where: str, shares: tuple[tuple[str, Fraction], ...]) -> None:
     for name, share in shares:
         if not isinstance(share, Fraction) or share <= 0:
             raise BudgetError(
-                f"{where}: {name} has {share!r}; wanted a Fraction above 0. Leave out what is not to be measured."
+                f"{where}: {name} has {as_given(share)}; wanted a Fraction above 0. Leave out what is not to be "
+                "measured."
             )
     total = sum((share for _, share in shares), Fraction(0))
     if total != 1:

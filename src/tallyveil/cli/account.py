@@ -1,6 +1,5 @@
 """`tallyveil account`: what noise costs, exactly, and the least noise for a stated guarantee."""
 
-import json
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -8,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.answers import about, exact_epsilon, print_answer, upper_bound
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee, PrivacyEvent
+    from tallyveil.errors import BudgetError
 
 LARGEST_EPSILON = 10**6
 """At the end of a curve: beyond it nothing is private in any sense."""
@@ -76,8 +76,7 @@ def epsilon(
 ) -> None:
     """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    answer = {"epsilon": guarantee.epsilon(_exact(delta)).to_mapping(), "delta": delta}
-    _print({**answer, "classical": _classical(guarantee, _exact(delta)), **_about(guarantee)}, as_json)
+    print_answer({**exact_epsilon(guarantee, delta, _exact(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
 
@@ -99,7 +98,7 @@ def delta(
         "log_delta": guarantee.log_delta(_exact(epsilon, "--epsilon")).to_mapping(),
         "epsilon": epsilon,
     }
-    _print({**answer, **_about(guarantee)}, as_json)
+    print_answer({**answer, **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
 
@@ -123,7 +122,7 @@ def profile(
         {"epsilon": x, "delta": bounds.to_mapping()}
         for x, bounds in zip(grid, guarantee.profile_curve(grid), strict=True)
     ]
-    _print({"profile": curve, **_about(guarantee)}, as_json)
+    print_answer({"profile": curve, **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot, grid)
 
 
@@ -147,7 +146,7 @@ def tradeoff(
         "advantage": guarantee.advantage().to_mapping(),
         "mu": guarantee.mu().to_mapping(),
     }
-    _print({**answer, **_about(guarantee)}, as_json)
+    print_answer({**answer, **about(guarantee)}, as_json)
     if plot is not None:
         from tallyveil.report.accounting_plots import draw_tradeoff
 
@@ -176,9 +175,9 @@ def calibrate(
         "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
         "delta": delta,
         "event": found.event.to_mapping(),
-        **_about(found.guarantee),
+        **about(found.guarantee),
     }
-    _print(answer, as_json)
+    print_answer(answer, as_json)
     _plot_profile(found.guarantee, plot)
 
 
@@ -201,7 +200,7 @@ def savings(
         }
         for geolevel, item in geolevel_savings(strategy, _exact(delta))
     ]
-    _print({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
+    print_answer({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
 
 
 @account.command()
@@ -218,11 +217,15 @@ def total(
 ) -> None:
     """The joint guarantee of what several releases of the same people published, from their ledgers.
 
-    Looks at the true counts that a ledger records are not covered; they are named beside the total.
+    Measurements and the releases estimated from them count once. Looks at the true counts that a ledger records are not
+    covered; they are named beside the total. Where a release put Gaussian noise on a lattice, the total is an upper
+    bound and says so.
     """
     from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
+    from tallyveil.accounting.losses.loss_laws import has_loss_law
+    from tallyveil.release.estimated import copied_lines
     from tallyveil.release.finished import refuse_unfinished
-    from tallyveil.release.manifest import read_manifest
+    from tallyveil.release.manifest_files import read_manifest
 
     ledgers: list[Path] = []
     for run in runs:  # a folder that is no run itself stands for all runs in it
@@ -233,20 +236,22 @@ def total(
     ]
     for folder in folders:
         refuse_unfinished(folder)
-    joint = read_joint(ledgers)
-    guarantee = published_guarantee(joint)
+    joint = read_joint(ledgers, {folder: copied_lines(folder) for folder in folders})
+    guarantee = published_guarantee(joint) if has_loss_law(joint.paid) else None
+    if guarantee is None and plot is not None:
+        raise _no_curve()
     for folder in folders:
         read_manifest(folder)
-    answer = {
-        "runs": [str(run) for run in ledgers],
-        "epsilon": guarantee.epsilon(_exact(delta)).to_mapping(),
-        "delta": delta,
-        "classical": _classical(guarantee, _exact(delta)),
-    }
+    answer: dict[str, Any] = {"runs": [str(run) for run in ledgers]}
+    if guarantee is None:
+        answer |= upper_bound(joint, delta, _exact(delta))
+    else:
+        answer |= exact_epsilon(guarantee, delta, _exact(delta)) | about(guarantee)
     if joint.non_private:
         answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
-    _print({**answer, **_about(guarantee)}, as_json)
-    _plot_profile(guarantee, plot)
+    print_answer(answer, as_json)
+    if guarantee is not None:
+        _plot_profile(guarantee, plot)
 
 
 def _guarantee(
@@ -330,19 +335,14 @@ def _largest(text: str) -> Fraction:
     return value
 
 
-def _classical(guarantee: "Guarantee", delta: Fraction) -> dict[str, float]:
-    """Upper bounds by the accountants that apply."""
-    from tallyveil.accounting.classical import classical_epsilons
+def _no_curve() -> "BudgetError":
+    from tallyveil.errors import BudgetError
 
-    return classical_epsilons(guarantee.event, delta)
-
-
-def _about(guarantee: "Guarantee") -> dict[str, Any]:
-    return {
-        "neighbours": guarantee.neighbours.value,
-        "engines": list(guarantee.engines),
-        "invariants": list(guarantee.invariants),
-    }
+    return BudgetError(
+        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out; the total then "
+        "gives rho, and an upper bound of epsilon.",
+        code="subspace-no-law",
+    )
 
 
 def _factor(factor: Fraction) -> dict[str, Any]:
@@ -369,32 +369,3 @@ def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction
 
     grid = grid or _grid(Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper), 121)
     draw_profile(path, [float(epsilon) for epsilon in grid], guarantee.profile_curve(grid))
-
-
-def _print(answer: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        say(json.dumps(answer, indent=2, default=float))
-        return
-    from tallyveil.cli.terminal import Screen, headed
-
-    console = Screen()
-    for key, value in answer.items():
-        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
-
-
-def _in_words(value: Any) -> str:
-    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
-    from tallyveil.accounting.bounds import Bounds
-    from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
-
-    if isinstance(value, dict) and set(value) == {"lower", "upper"}:
-        return "between {} and {}".format(*both_ends(Bounds(**value)))
-    if isinstance(value, dict):
-        return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())
-    if isinstance(value, list):
-        if value and isinstance(value[0], dict):
-            return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, float):
-        return at_most(value)
-    return short_decimal(value) if isinstance(value, Fraction) else str(value)

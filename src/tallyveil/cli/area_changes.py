@@ -28,7 +28,7 @@ def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> Non
 
 
 def _show_table(changes: "Sequence[AreaChange]") -> None:
-    from tallyveil.cli.spine_tables import show_table
+    from tallyveil.cli.number_table import show_table
 
     regrouped = any(change.aimed for change in changes)
     rows: list[list[Any]] = [
@@ -50,16 +50,6 @@ def _show_table(changes: "Sequence[AreaChange]") -> None:
         + ("after the steps, with groups chosen by variance for what is marked *, " if regrouped else "")
         + "and on this spine."
     )
-
-
-def changes_record(changes: "Sequence[AreaChange]") -> dict[str, Any]:
-    """The table and the warnings as plain data, under the key `spine`; empty if no step changes the spine."""
-    from tallyveil.execution.topdown.spine_changes import warnings_of
-    from tallyveil.execution.topdown.spine_record import change_records
-
-    if not changes:
-        return {}
-    return {"spine": {"deviations": change_records(changes), "warnings": list(warnings_of(changes))}}
 
 
 def warn(sentences: Sequence[str]) -> None:

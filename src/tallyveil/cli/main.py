@@ -15,9 +15,11 @@ import typer.main
 
 from tallyveil.cli.account import account
 from tallyveil.cli.demo import demo
+from tallyveil.cli.estimate import estimate
 from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.explain import explain
 from tallyveil.cli.intervals import intervals
+from tallyveil.cli.measure import measure
 from tallyveil.cli.plan import plan
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
@@ -42,7 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, plan, run, report, intervals, evaluate, synth, study, explain):
+for command in (demo, plan, run, measure, estimate, report, intervals, evaluate, synth, study, explain):
     app.command()(command)
 app.add_typer(account)
 app.add_typer(spine)

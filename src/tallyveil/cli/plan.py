@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.area_changes import changes_record, show_changes
+from tallyveil.cli.area_changes import show_changes
 from tallyveil.cli.arguments import split_names
-from tallyveil.cli.plan_advice import advice_record, show_advice
-from tallyveil.cli.plan_entities import deviations_of, deviations_record, show_deviations
+from tallyveil.cli.plan_advice import show_advice
+from tallyveil.cli.plan_entities import show_deviations
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tallyveil.geography.areas import AreaChange
     from tallyveil.plan.release import ReleasePlan
     from tallyveil.plan.resources import Resources
-
-CONFIDENCE = Fraction(95, 100)
 
 
 def plan(
@@ -105,10 +103,16 @@ def plan(
     resources = _predicted(loaded, blocks, people, allocation)
     deviations = None
     if families is not None:
+        from tallyveil.execution.topdown.planned_deviations import deviations_of
+
         deviations = deviations_of(
             loaded, entities, split_names(families), split_names(queries) if queries else None
         )
     if as_json:
+        from tallyveil.execution.topdown.spine_record import changes_record
+        from tallyveil.plan.record import plan_record
+        from tallyveil.postprocess.expected_deviations import deviations_record
+
         record = plan_record(loaded, resources, allocation)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
@@ -146,45 +150,6 @@ def _predicted(
     return None
 
 
-def plan_record(
-    loaded: "ReleasePlan", resources: "Resources | None" = None, allocation: "Allocation | None" = None
-) -> dict[str, Any]:
-    """The cost and expected errors of a plan as plain data, with the needs of a run if they were predicted."""
-    from tallyveil.budget.expected import expected_errors
-    from tallyveil.plan.guarantee import guarantee_of
-
-    record: dict[str, Any] = {
-        "name": loaded.name,
-        "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
-        "privacy": guarantee_of(loaded, allocation),
-        "confidence": str(CONFIDENCE),
-        "expected": [
-            {
-                "geolevel": item.geolevel,
-                "query": item.query,
-                "answers": loaded.query(item.query).size,
-                "share": str(item.share),
-                "parameter": str(item.parameter),
-                "variance": item.variance,
-                "standard_deviation": item.standard_deviation,
-                "margin": item.margin,
-            }
-            for item in expected_errors(loaded.strategy, CONFIDENCE)
-        ],
-        **advice_record(loaded),
-    }
-    if resources is not None:
-        record["resources"] = {
-            "records": resources.sizes.people,
-            "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
-            "memory_bytes": resources.memory,
-            "disk_bytes": resources.disk,
-            "seconds": round(resources.total_seconds, 1),
-            "stages": {stage: round(seconds, 1) for stage, seconds in resources.seconds},
-        }
-    return record
-
-
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     from tallyveil.cli.terminal import Screen, headed
     from tallyveil.plan.resources import in_gib, warn_small_machine
@@ -219,6 +184,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.cli.terminal import Screen, headed
     from tallyveil.plan.guarantee import guarantee_of
     from tallyveil.plan.inputs import STEP_KINDS
+    from tallyveil.plan.record import CONFIDENCE
 
     console = Screen()
     guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many

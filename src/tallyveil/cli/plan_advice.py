@@ -1,21 +1,15 @@
 """How `tallyveil plan` shows advice on improving a plan. No data is opened for it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tallyveil.plan.release import ReleasePlan
 
 
-def advice_record(loaded: "ReleasePlan") -> dict[str, Any]:
-    """The advice as plain data, under its keys in the output of `--json`."""
-    from tallyveil.plan.advice import fixed_shares, spine_advice
-
-    return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}
-
-
 def show_advice(loaded: "ReleasePlan") -> None:
     """Print the advice that applies to this plan, and TOML tables that can replace those of the release file."""
     from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.plan.record import advice_record
 
     record = advice_record(loaded)
     console = Screen()

@@ -1,47 +1,12 @@
 """`tallyveil plan --families`: show exact standard deviations of entities before any records are opened."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.plan.release import ReleasePlan
     from tallyveil.postprocess.expected_deviations import AreaDeviations
 
 ENTITIES_SHOWN = 12
-
-
-def deviations_of(
-    loaded: "ReleasePlan", path: Path | None, families: list[str], queries: list[str] | None
-) -> "list[AreaDeviations]":
-    """Compute standard deviations for geounits and entities.
-
-    Reads only public files: the geography, the bounds and the entity table.
-
-    Args:
-        loaded: The plan.
-        path: Table of entities; None for the table of the release file's [spine].
-        families: Families to show.
-        queries: Queries; None for the plan's tables.
-    """
-    from tallyveil.execution.topdown.inputs import read_hierarchies
-    from tallyveil.postprocess.expected_deviations import expected_deviations
-    from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
-
-    hierarchies = read_hierarchies(loaded)
-    if path is None:
-        found = [hierarchies.family(name) for name in families]
-    else:
-        found = entity_families(hierarchies.spine, read_entity_table(path, families), families)
-    return expected_deviations(loaded, hierarchies, found, queries=queries)
-
-
-def deviations_record(found: "Sequence[AreaDeviations]") -> dict[str, Any]:
-    """The standard deviations as plain data: a summary of each area and query, and the entries of all entities."""
-    return {
-        "summaries": [item.summary() for item in found],
-        "entities": [entry for item in found if item.is_entity for entry in item.entries()],
-    }
 
 
 def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:

@@ -14,7 +14,8 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write report.html again, from the published files alone."""
-    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.release.manifest_files import read_manifest
     from tallyveil.report import write_households_report, write_report, write_safetab_report
 
     writers = {
@@ -22,6 +23,6 @@ def report(
         ReleaseKind.SAFETAB: write_safetab_report,
         ReleaseKind.HOUSEHOLDS: write_households_report,
     }
-    page = writers[kind_of(read_manifest(release, *writers))](release)
+    page = writers[read_manifest(release, *writers).kind](release)
     if not quiet:
         say(str(page))

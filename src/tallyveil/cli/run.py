@@ -1,11 +1,13 @@
 """`tallyveil run`: make a release, or go on with one that was interrupted."""
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
-from tallyveil.cli.terminal import say
+from tallyveil.cli.finished import finish_release
+
+if TYPE_CHECKING:
+    from tallyveil.plan.release import ReleasePlan
 
 
 def run(
@@ -27,7 +29,7 @@ def run(
 
 
 def make_release(
-    plan: Any,
+    plan: "ReleasePlan",
     out: Path,
     quiet: bool,
     as_json: bool,
@@ -42,65 +44,4 @@ def make_release(
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_release(plan, out, test_key=key, observer=observer, workers=workers)
-    if not (out / "report.html").exists():
-        from tallyveil.report import write_report
-
-        write_report(out)
-    if as_json:
-        say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
-    elif not quiet:
-        _show_summary(outcome.manifest, out, outcome.already_finished)
-
-
-def _summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> dict[str, Any]:
-    return {
-        "name": manifest["name"],
-        "run": manifest["run"],
-        "protected": manifest["protected"],
-        "warnings": manifest["warnings"],
-        "already_finished": already_finished,
-        "privacy": manifest["privacy"],
-        "sizes": manifest["sizes"],
-        "checks_passed": len(manifest["checks"]),
-        "seconds": round(sum(stage["seconds"] for stage in manifest["performance"]), 1),
-        "out": str(out),
-    }
-
-
-def _show_summary(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
-    from rich.table import Table
-
-    from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.universe.unit import unit_of
-
-    console = Screen()
-    if already_finished:
-        console.print(
-            f"{out} already holds this finished release; nothing was done and nothing spent. "
-            "For a new release (a new spend) choose another folder."
-        )
-    for warning in manifest["warnings"]:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
-    table = Table(title=f"Release {manifest['name']} (run {manifest['run']})", show_header=False)
-    privacy = manifest["privacy"]
-    table.add_row("privacy", privacy["statement"])
-    for invariant in privacy["invariants"]:
-        table.add_row("published exactly", invariant)
-    sizes = manifest["sizes"]
-    geounits = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
-    words = manifest["plan"]["schema"]
-    unit = unit_of(words.get("unit"), words.get("units"))
-    table.add_row(unit.many, f"{sizes['records']:,} (as published)")
-    table.add_row("geounits", geounits)
-    table.add_row(
-        "files", f"{len(manifest['files'])}, {sum(f['bytes'] for f in manifest['files']) / 1e6:.1f} MB"
-    )
-    table.add_row("checks passed", str(len(manifest["checks"])))
-    seconds = sum(stage["seconds"] for stage in manifest["performance"])
-    memory = max((stage["peak_memory_mib"] for stage in manifest["performance"]), default=0)
-    table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
-    table.add_row("report", str(out / "report.html"))
-    for folder in ("microdata", "tables", "intervals"):
-        if (out / folder).is_dir():
-            table.add_row(folder, str(out / folder))
-    console.print(table)
+    finish_release(outcome, quiet, as_json)

@@ -12,7 +12,7 @@ from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    from tallyveil.safetab.plan import SafetabPlan
+    from tallyveil.release.manifest import Manifest
 
 
 class Rule(StrEnum):
@@ -64,6 +64,7 @@ def plan(
 ) -> None:
     """Show what a run guarantees and how exact its numbers will be, before any record is opened."""
     from tallyveil.safetab.plan import read_plan
+    from tallyveil.safetab.plan_record import plan_record
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.storage.write import write_json
 
@@ -92,7 +93,8 @@ def validate(
 ) -> None:
     """Check all inputs, in three phases; nothing is written or spent."""
     from tallyveil.execution.safetab.run import read_safetab_inputs
-    from tallyveil.release.manifest import ReleaseKind, read_manifest
+    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.release.manifest_files import read_manifest
     from tallyveil.safetab.outputs import check_outputs, require_passed
 
     if out is not None:
@@ -146,20 +148,18 @@ def run(
         _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab.run import describe_safetab, run_safetab
+    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_safetab_report
-    from tallyveil.safetab.plan import read_plan
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_safetab(
             params, data, out, coterminous_once=not coterminous_apart, test_key=key, observer=observer
         )
-    privacy = describe_safetab(read_plan(params), out)
     if not (out / "report.html").exists():
         write_safetab_report(out)
-    _show_run(outcome.manifest, privacy, out, outcome.already_finished, quiet=quiet, as_json=as_json)
+    _show_run(outcome.manifest, out, outcome.already_finished, quiet=quiet, as_json=as_json)
 
 
 @safetab.command()
@@ -197,10 +197,11 @@ def evaluate(
         )
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
-    from tallyveil.release.manifest import ReleaseKind, kind_of, read_manifest
+    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.release.manifest_files import read_manifest
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    kind = kind_of(read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS))
+    kind = read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS).kind
     if kind is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
@@ -247,21 +248,17 @@ def households(
         _show_exact(manifest, out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.progress import observer_for
-    from tallyveil.execution.safetab.households import describe_households, run_households
+    from tallyveil.execution.safetab.households import run_households
     from tallyveil.noise.key import insecure_key
     from tallyveil.report import write_households_report
-    from tallyveil.safetab.households import read_household_plan
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_households(params, data, out, published=published, test_key=key, observer=observer)
-    describe_households(read_household_plan(params), out)
     if not (out / "report.html").exists():
         write_households_report(out)
-    keys = ("run", "protected", "warnings", "sizes", "privacy", "checks_passed")
     if as_json:
-        said = {key: outcome.manifest[key] for key in keys}
-        say(json.dumps({**said, "already_finished": outcome.already_finished, "out": str(out)}))
+        say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_households
 
@@ -307,41 +304,6 @@ def long_form(
         say(f"{rows:,} rows written to {out}")
 
 
-def plan_record(read: "SafetabPlan", delta: Any, data: Path | None) -> dict[str, Any]:
-    """What a plan guarantees and promises, as plain data; groups are counted where there is a geography."""
-    from tallyveil.safetab.expected import errors_by_size, expected_errors
-    from tallyveil.safetab.plan import NEIGHBOURS
-    from tallyveil.safetab.privacy import privacy_of
-    from tallyveil.safetab.regions import read_regions
-
-    record: dict[str, Any] = {
-        "neighbours": NEIGHBOURS.value,
-        "budget_unit": read.budget_unit,
-        "privacy": [one.to_mapping() for one in privacy_of(read, delta)],
-        "plan": {key: value for key, value in read.to_mapping().items() if key not in _LISTS},
-        "codes": len(read.files.codes),
-        "iterations": len(read.files.iterations),
-        "details": [one.to_mapping() for one in expected_errors(read)],
-        "sizes": [one.to_mapping() for one in errors_by_size(read)],
-    }
-    if data is not None:
-        regions = read_regions(data, read.config)
-        record["groups"] = {
-            run.run: {
-                one.name: len(regions[run.run].ids[one.geography]) * len(one.view.iterations)
-                for one in run.sets
-            }
-            for run in read.runs
-        }
-        record["stage_1_counts_and_totals"] = 2 * sum(
-            sum(sets.values()) for sets in record["groups"].values()
-        )
-    return record
-
-
-_LISTS = ("codes", "mapping", "iterations")
-
-
 def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
     """Whether tables without noise are asked for, in so many words."""
     from tallyveil.errors import ConfigError
@@ -361,8 +323,8 @@ def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
 def _show_exact(manifest: dict[str, Any], out: Path, *, quiet: bool, as_json: bool) -> None:
     say(manifest["warnings"][0], err=True)
     if as_json:
-        keys = ("kind", "protected", "warnings", "sizes")
-        say(json.dumps({**{key: manifest[key] for key in keys}, "out": str(out)}))
+        said = {key: manifest[key] for key in ("kind", "protected", "warnings")}
+        say(json.dumps({**said, **manifest["body"], "out": str(out)}))
     elif not quiet:
         say(str(out))
 
@@ -377,20 +339,24 @@ def _exact(text: str) -> Any:
     return value
 
 
-def _show_run(
-    manifest: dict[str, Any],
-    privacy: list[dict[str, Any]],
-    out: Path,
-    already_finished: bool,
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def _show_run(manifest: "Manifest", out: Path, already_finished: bool, *, quiet: bool, as_json: bool) -> None:
     if as_json:
-        keys = ("run", "protected", "warnings", "sizes", "checks_passed")
-        said = {key: manifest[key] for key in keys}
-        say(json.dumps({**said, "privacy": privacy, "already_finished": already_finished, "out": str(out)}))
+        summary = _summary(manifest, out, already_finished)
+        say(json.dumps({**summary, "privacy": list(manifest.privacy.values())}))
     elif not quiet:
         from tallyveil.cli.safetab_tables import show_summary
 
-        show_summary(manifest, privacy, out, already_finished)
+        show_summary(manifest, out, already_finished)
+
+
+def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+    return {
+        "run": manifest.run,
+        "protected": manifest.protected,
+        "warnings": list(manifest.warnings),
+        "sizes": manifest.body["sizes"],
+        "privacy": manifest.privacy,
+        "checks_passed": len(manifest.checks),
+        "already_finished": already_finished,
+        "out": str(out),
+    }

@@ -13,6 +13,8 @@ from tallyveil.cli.terminal import Screen, headed
 if TYPE_CHECKING:
     import polars as pl
 
+    from tallyveil.release.manifest import Manifest
+
 
 def show_plan(record: dict[str, Any]) -> None:
     """Print the plan of a SafeTab run."""
@@ -33,46 +35,44 @@ def show_plan(record: dict[str, Any]) -> None:
     )
 
 
-def show_summary(
-    manifest: dict[str, Any], privacy: list[dict[str, Any]], out: Path, already_finished: bool
-) -> None:
-    """Print a summary of a finished SafeTab-P run."""
+def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+    """Print what a run left behind."""
     console = Screen()
     if already_finished:
         console.print(
             f"{out} already holds this finished run; nothing was done and nothing spent. "
             "For a new one (a new spend) choose another folder."
         )
-    for warning in manifest["warnings"]:
+    for warning in manifest.warnings:
         console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
-    table = Table(title=f"SafeTab (run {manifest['run']})", show_header=False)
-    for one in privacy:
-        table.add_row(f"privacy, {one['run']}", _guarantee(one, manifest["budget_unit"]))
-    for run, sizes in manifest["sizes"].items():
+    table = Table(title=f"SafeTab (run {manifest.run})", show_header=False)
+    for run, one in manifest.privacy.items():
+        table.add_row(f"privacy, {run}", _guarantee(one, manifest.spent.unit))
+    for run, sizes in manifest.body["sizes"].items():
         groups = sum(sizes["groups"].values())
         table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
         table.add_row("", f"{sizes['t1_rows']:,} rows of T1, {sizes['t2_rows']:,} of T2 published")
-    seconds = sum(stage["seconds"] for stage in manifest["performance"])
-    memory = max((stage["peak_memory_mib"] for stage in manifest["performance"]), default=0)
-    table.add_row("checks passed", str(manifest["checks_passed"]))
+    seconds = sum(stage.seconds for stage in manifest.performance)
+    memory = max((stage.peak_memory_mib for stage in manifest.performance), default=0)
+    table.add_row("checks passed", str(len(manifest.checks)))
     table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 
 
-def show_households(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
-    """Print a summary of a finished SafeTab-H run."""
+def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+    """Print what a SafeTab-H run left behind."""
     console = Screen()
     if already_finished:
         console.print(f"{out} already holds this finished run; nothing was done and nothing spent.")
-    for warning in manifest["warnings"]:
+    for warning in manifest.warnings:
         console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
-    table = Table(title=f"SafeTab-H (run {manifest['run']})", show_header=False)
-    for run, sizes in manifest["sizes"].items():
-        privacy = manifest["privacy"][run]
-        table.add_row(f"privacy, {run}", _guarantee(privacy, manifest["budget_unit"]))
+    table = Table(title=f"SafeTab-H (run {manifest.run})", show_header=False)
+    for run, sizes in manifest.body["sizes"].items():
+        privacy = manifest.privacy[run]
+        table.add_row(f"privacy, {run}", _guarantee(privacy, manifest.spent.unit))
         table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
-    table.add_row("checks passed", str(manifest["checks_passed"]))
+    table.add_row("checks passed", str(len(manifest.checks)))
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 

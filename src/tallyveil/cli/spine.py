@@ -120,7 +120,7 @@ def build(
     from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine.matrices import require_affordable
     from tallyveil.cli.area_changes import show_changes
-    from tallyveil.cli.spine_build import BuildFlags, built
+    from tallyveil.execution.topdown.spine_build import BuildFlags, built
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.storage.outputs import claim_file
 
@@ -156,7 +156,7 @@ def distance(
     """How many geounits must be added or subtracted to make each entity."""
     import polars as pl
 
-    from tallyveil.cli.spine_inputs import read_families
+    from tallyveil.execution.topdown.spine_inputs import read_families
     from tallyveil.geography import off_spine_distances, recipe_of
     from tallyveil.geography.spine_files import read_spine_file
     from tallyveil.storage.outputs import claim_file
@@ -220,7 +220,8 @@ def compare(
     Under generalised least squares of all measurements, before counts are made non-negative and whole. Nothing is
     drawn: these numbers follow from the spines and the strategy.
     """
-    from tallyveil.cli.spine_tables import comparison, show_rows
+    from tallyveil.cli.spine_tables import show_rows
+    from tallyveil.execution.topdown.spine_comparison import comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
@@ -259,14 +260,12 @@ def fit(
 ) -> None:
     """Shares by geolevel that meet stated accuracy with the least budget, beside the strategy's own."""
     from tallyveil.cli.area_changes import warn
-    from tallyveil.cli.spine_tables import fitted
+    from tallyveil.cli.spine_tables import show_fitted
+    from tallyveil.execution.topdown.fitted_spine import fitted
 
-    rows, lines, losses = fitted(file, strategy, target, entities, each, schema, exact or [])
-    _show(["geolevel", "share", "strategy's own"], rows, as_json)
-    if not as_json:
-        for line in lines:
-            say(line)
-    warn(losses)
+    made = fitted(file, strategy, target, entities, each, schema, exact or [])
+    show_fitted(made, as_json)
+    warn(made.losses)
 
 
 @spine.command()
@@ -288,7 +287,7 @@ def show(
     quiet: Quiet = False,
 ) -> None:
     """Write a page with the spine's fan-outs and a map of one county's blocks coloured by group."""
-    from tallyveil.cli.spine_inputs import read_points
+    from tallyveil.execution.topdown.spine_inputs import read_points
     from tallyveil.geography.spine_files import read_spine_file
     from tallyveil.report.spine_page import write_spine_page
     from tallyveil.storage.outputs import claim_file
@@ -302,6 +301,6 @@ def show(
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
-    from tallyveil.cli.spine_tables import show_table
+    from tallyveil.cli.number_table import show_table
 
     show_table(headings, rows, as_json)

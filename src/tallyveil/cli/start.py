@@ -17,8 +17,16 @@ from types import FrameType, TracebackType
 INTERRUPTED = 130
 """Exit code of a command that was interrupted: 128 plus the number of the signal."""
 SECONDS_TO_LEAVE = 1.0
-RESUMED = (("run",), ("demo",), ("safetab", "run"), ("safetab", "households"), ("subspace", "release"))
-"""Commands that resume an unfinished run in their folder."""
+RESUMED = (
+    ("run",),
+    ("measure",),
+    ("estimate",),
+    ("demo",),
+    ("safetab", "run"),
+    ("safetab", "households"),
+    ("subspace", "release"),
+)
+"""Commands that go on with what they find in their folder."""
 
 
 class Interrupted(BaseException):

@@ -14,6 +14,7 @@ from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.plan.table import SubspacePlan
+    from tallyveil.release.manifest import Manifest
     from tallyveil.subspace.noise_plan import NoisePlan
 
 subspace = typer.Typer(
@@ -70,8 +71,16 @@ def release(
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
         unfinished.rename(inside(out, "diagnostics"))
     if as_json:
-        shown = ("name", "run", "protected", "warnings", "privacy", "noise", "checks")
-        record = {name: outcome.manifest[name] for name in shown}
+        manifest = outcome.manifest
+        record = {
+            "name": manifest.body["name"],
+            "run": manifest.run,
+            "protected": manifest.protected,
+            "warnings": list(manifest.warnings),
+            "privacy": manifest.privacy,
+            "noise": manifest.body["noise"],
+            "checks": list(manifest.checks),
+        }
         say(json.dumps(record | {"already_finished": outcome.already_finished, "out": str(out)}))
     elif not quiet:
         _show(outcome.manifest, out, outcome.already_finished)
@@ -105,12 +114,12 @@ def diagnose(
     if out is not None:  # before a chain is refused: the plots show why
         written = _write_diagnostics(out, plan, noise, draws, plots)
     guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
-    record = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
+    record: dict[str, Any] = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
     if noise.chain is not None:
         from tallyveil.subspace.mcmc import estimate_seconds
 
         seconds = estimate_seconds(noise.chain.plan, noise.chain.bound.sweeps)
-        record["noise"]["seconds_a_draw"] = seconds  # type: ignore[index]
+        record["noise"]["seconds_a_draw"] = seconds
     if as_json:
         say(json.dumps(record, indent=2))
         return
@@ -129,18 +138,18 @@ def _write_diagnostics(
     return write_diagnostics(out, noise, labels, draws, plots.value)
 
 
-def _show(manifest: dict[str, Any], out: Path, already_finished: bool) -> None:
+def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from tallyveil.cli.terminal import Screen, headed
 
     console = Screen()
     if already_finished:
         console.print(f"{out} already holds this finished release; nothing was done and nothing spent.")
-    for warning in manifest["warnings"]:
+    for warning in manifest.warnings:
         console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
-    console.print(headed(f"Table {manifest['name']}", f" (run {manifest['run']})"))
-    _show_noise(manifest)
-    for check in manifest["checks"]:
-        console.print(f"checked     {check['check']}")
+    console.print(headed(f"Table {manifest.body['name']}", f" (run {manifest.run})"))
+    _show_noise({"privacy": manifest.privacy, "noise": manifest.body["noise"]})
+    for check in manifest.checks:
+        console.print(f"checked     {check}")
     console.print(f"files       {out}", soft_wrap=True)
 
 

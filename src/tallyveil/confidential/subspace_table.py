@@ -1,7 +1,7 @@
 """One confidential table of counts: read, compared with its owner's statements, and released with lattice noise."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,16 @@ class ConfidentialTable:
         return hashlib.sha256(self.counts.astype("<i8").tobytes()).digest()
 
 
+def require_table_header(path: Path, columns: Sequence[str]) -> pl.LazyFrame:
+    """The table, unread, once it is known to have the columns.
+
+    Raises:
+        ConfigError, StoreError: the file or a column is missing, or the file is unreadable.
+    Privacy: reads names and types of columns, no row.
+    """
+    return scan_table(path, list(columns), "table", confidential=True)
+
+
 def read_confidential_table(
     path: Path, *, count: str | None, columns: Mapping[str, str], schema: Schema
 ) -> ConfidentialTable:
@@ -56,7 +66,7 @@ def read_confidential_table(
         ConfigError, StoreError: the file or a column is missing or unreadable.
     Privacy: messages name only columns and rules, never a value or a number of rows.
     """
-    frame = scan_table(path, [*columns.values(), *([count] if count else [])], "table", confidential=True)
+    frame = require_table_header(path, [*columns.values(), *([count] if count else [])])
     require_levels(frame, list(columns.values()), path, "table")
     if count is not None:
         require_counts(frame, count, path, "table")

@@ -6,9 +6,9 @@ from fractions import Fraction
 from tallyveil.budget.presets import StrategyPreset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import by_geolevel, known_query
-from tallyveil.config.models import ReleaseFile
+from tallyveil.config.models import EstimationTable
 from tallyveil.errors import ConfigError
-from tallyveil.plan.release import GeolevelEstimation
+from tallyveil.plan.estimating import GeolevelEstimation
 from tallyveil.universe.schema import Schema
 
 DEFAULT_PASSES = [["*"]]
@@ -17,15 +17,20 @@ REST = "*"
 
 
 def estimation_of(
-    file: ReleaseFile, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
+    table: EstimationTable, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
 ) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """How each geolevel is estimated: what the file says, else what the preset says, else the defaults.
+
+    Args:
+        table: What the file says.
+        strategy: What is measured.
+        schema: The universe.
+        preset: Where what the file leaves out is taken from; None for the defaults.
 
     Raises:
         ConfigError: a geolevel or a query is unknown, or the passes do not use every measured query once.
     """
     geolevels = [name for name, _ in strategy.geolevel_shares]
-    table = file.estimation
     passes = table.passes or (_lists(preset.passes) if preset else {})
     rounding = table.rounding or (_lists(preset.rounding) if preset else {})
     slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)

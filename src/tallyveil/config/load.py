@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tallyveil.config.domain import plan_of
-from tallyveil.config.models import ReleaseFile
+from tallyveil.config.estimation import estimation_of
+from tallyveil.config.models import EstimationFile, ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.storage.text_files import read_text_file
 
@@ -30,6 +32,19 @@ def load_plan(path: Path) -> ReleasePlan:
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
     return plan_of(parse_file(path, ReleaseFile), path.parent)
+
+
+def load_estimation(path: Path, plan: EstimationPlan) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """Read the [estimation] of a file of its own, for measurements that are drawn already.
+
+    Args:
+        path: TOML file with the table `estimation`, as in a release file. What it leaves out has the default of a
+            release file whose strategy has no preset.
+        plan: Of the measurements.
+    Raises:
+        StoreError, ConfigError: as `load_plan`.
+    """
+    return estimation_of(parse_file(path, EstimationFile).estimation, plan.strategy, plan.schema, None)
 
 
 def release_file_schema() -> dict[str, Any]:

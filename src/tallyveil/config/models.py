@@ -198,6 +198,12 @@ class EstimationTable(Table):
         return self
 
 
+class EstimationFile(Table):
+    """The file of `tallyveil estimate --estimation`: the table of a release file by itself."""
+
+    estimation: EstimationTable
+
+
 class InvariantTable(Table):
     """[[invariants]]: a query whose true answers are published exactly."""
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.geography.spine import Spine
 
 
@@ -82,7 +83,7 @@ def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShare
     for geolevel, share in shares.items():
         if not isinstance(share, Fraction) or share <= 0:
             raise BudgetError(
-                f"share of {geolevel} is {share!r}; wanted a Fraction above 0. Leave out of the spine what is "
+                f"share of {geolevel} is {as_given(share)}; wanted a Fraction above 0. Leave out of the spine what is "
                 "not to be measured."
             )
     total = sum(shares.values(), Fraction(0))

@@ -1,1 +1,1 @@
-"""Noisy measurements and their Parquet files. They leave the wall, and everything after it works with them."""
+"""Noisy measurements and their Parquet files. They are made behind the wall and used outside it."""

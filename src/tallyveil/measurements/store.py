@@ -17,12 +17,13 @@ are stored next to those of the queries, in `measurements/<geolevel>/integer-sub
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import StoreError
 from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.shares import GeounitShares
@@ -32,6 +33,7 @@ from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
+from tallyveil.universe.counts import narrow
 from tallyveil.universe.query_group import QueryGroup
 
 FOLDER = "measurements"
@@ -159,15 +161,28 @@ def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stored:
-    """One query at one geolevel, as read. The stored answers of geounit g are offsets[g]:offsets[g + 1]."""
+    """One query at one geolevel, as read: the answers kept of geounit g are offsets[g]:offsets[g + 1].
+
+    Where every answer was kept, `answers` is None: answer a of a measured geounit g is at offsets[g] + a.
+    """
 
     offsets: Integers
-    answers: Integers
-    values: Integers
+    answers: Integers | None
+    values: NarrowArray
     variances: NDArray[np.float64]
 
+    def at(self, geounits: Integers, answers: Integers) -> Integers:
+        """Value of each pair of a geounit and an answer, where every answer was kept; 0 where it is not measured."""
+        found = np.zeros(len(geounits), dtype=np.int64)
+        measured = np.isfinite(self.variances[geounits])
+        found[measured] = self.values[self.offsets[geounits[measured]] + answers[measured]]
+        return found
+
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
-        """Values of the answers for geounits start to stop - 1; None if one of them was not stored."""
+        """Values of the answers for geounits start..stop; None where one of them was not kept."""
+        if self.answers is None:
+            grid = np.repeat(np.arange(start, stop), len(answers)), np.tile(answers, stop - start)
+            return self.at(*grid).reshape(stop - start, len(answers))
         found = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
             if np.isinf(self.variances[geounit]):
@@ -196,6 +211,7 @@ class StoredMeasurements:
         self._spine = spine
         self._shares = shares
         self._loaded: dict[tuple[str, str], _Stored] = {}
+        self._loading = Lock()
 
     def measure(
         self, geolevel: str, query: str, start: int, stop: int, answers: Integers
@@ -218,15 +234,24 @@ class StoredMeasurements:
 
     def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
-        return measure_one_by_one(self, wanted)
+        stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
+        if any(one.answers is not None for one in stored):
+            return measure_one_by_one(self, wanted)
+        return np.concatenate(
+            [
+                np.zeros(0, dtype=np.int64),
+                *(one.at(*wanted.addresses(number)) for number, one in enumerate(stored)),
+            ]
+        )
 
     def _load(self, geolevel: str, query: str) -> _Stored:
         key = geolevel, query
-        if key not in self._loaded:
+        with self._loading:  # chunks are measured by several threads
             if any(loaded_level != geolevel for loaded_level, _ in self._loaded):
                 self._loaded.clear()
-            self._loaded[key] = self._read(geolevel, query)
-        return self._loaded[key]
+            if key not in self._loaded:
+                self._loaded[key] = self._read(geolevel, query)
+            return self._loaded[key]
 
     def _read(self, geolevel: str, query: str) -> _Stored:
         folder = measurement_folder(self._root, geolevel, query)
@@ -241,7 +266,10 @@ class StoredMeasurements:
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns
         measured = self._measured(level)
-        if bool((rows < 0).any()) or (full and not np.array_equal(np.sort(rows), np.flatnonzero(measured))):
+        complete = np.array_equal(np.sort(rows), np.flatnonzero(measured)) and (
+            frame["values"].list.len().n_unique() <= 1
+        )
+        if bool((rows < 0).any()) or (full and not complete):
             raise StoreError(
                 f"the measurements in {folder} are of another geography than the one given.",
                 code="measurements-mismatch",
@@ -249,12 +277,12 @@ class StoredMeasurements:
         frame = frame[np.argsort(rows)]
         lengths = np.zeros(self._spine.n_geounits(level), dtype=np.int64)
         lengths[rows] = frame["values"].list.len().to_numpy()[np.argsort(np.argsort(rows))]
-        answers = np.concatenate([np.arange(n) for n in lengths]) if full else _joined_lists(frame["answers"])
+        answers = None if full else _joined_lists(frame["answers"])
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         variances = np.full(self._spine.n_geounits(level), np.nan)
         variances[~measured] = np.inf
         variances[np.sort(rows)] = frame["variance"].to_numpy()
-        return _Stored(offsets, answers, _joined_lists(frame["values"]), variances)
+        return _Stored(offsets, answers, narrow(_joined_lists(frame["values"])), variances)
 
     def _measured(self, level: int) -> NDArray[np.bool_]:
         if self._shares is not None:

@@ -27,6 +27,7 @@ from typing import Final
 from flint import arb
 
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import (
     MAX_PRECISION,
     between_zero_and,
@@ -49,7 +50,7 @@ _FLOAT_PRECISION: Final = 192
 def _checked_parameter(law: str, name: str, value: object, largest: Fraction) -> Fraction:
     if not isinstance(value, Fraction):
         raise BudgetError(
-            f"{law}: {name} is a {type(value).__name__} ({value!r}), wanted a fractions.Fraction. Noise "
+            f"{law}: {name} is a {type(value).__name__} ({as_given(value)}), wanted a fractions.Fraction. Noise "
             "parameters are exact: write Fraction('68.49') or Fraction(45, 4), never a float."
         )
     if not SMALLEST_PARAMETER <= value <= largest:
@@ -120,7 +121,7 @@ class IntegerLaw(ABC):
                 return floor
             working *= 2
         raise SolverError(
-            f"{self!r}: the first {bits} bits of P(X >= {x}) are undecided at {MAX_PRECISION} bits of "
+            f"{as_given(self)}: the first {bits} bits of P(X >= {x}) are undecided at {MAX_PRECISION} bits of "
             "working precision. Use a slightly different parameter, and please report this one."
         )
 
@@ -167,7 +168,7 @@ class IntegerLaw(ABC):
         """
         if not isinstance(confidence, Fraction) or not 0 <= confidence < 1:
             raise BudgetError(
-                f"{self!r}: confidence is {confidence!r}, wanted a Fraction of at least 0 and below 1. "
+                f"{as_given(self)}: confidence is {as_given(confidence)}, wanted a Fraction of at least 0 and below 1. "
                 "Write Fraction(9, 10) for 90 %."
             )
         allowed = (1 - confidence) / 2
@@ -179,7 +180,7 @@ class IntegerLaw(ABC):
                 return margin
             working *= 2
         raise SolverError(
-            f"{self!r}: P(abs(X) <= m) is too close to {confidence} to be told apart from it at "
+            f"{as_given(self)}: P(abs(X) <= m) is too close to {confidence} to be told apart from it at "
             f"{MAX_PRECISION} bits. Use a slightly different confidence."
         )
 

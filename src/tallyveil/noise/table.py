@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 from tallyveil.noise.laws import Law
 
 CELL_BITS: Final = 16
@@ -109,7 +110,7 @@ class InversionTable:
             if outcome is not None:
                 return outcome
         raise SolverError(
-            f"{self.law!r}: no outcome after {bits} bits of one draw; random bits never do this. Check that "
+            f"{as_given(self.law)}: no outcome after {bits} bits of one draw; random bits never do this. Check that "
             "the words come from a cipher."
         )
 

@@ -10,7 +10,8 @@ from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
 from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
-from tallyveil.plan.release import ReleasePlan, strategy_of_plan
+from tallyveil.plan.estimating import strategy_of_plan
+from tallyveil.plan.release import ReleasePlan
 from tallyveil.universe.presets import schema_from_mapping
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -8,7 +8,7 @@ from pathlib import Path
 class Invariant:
     """A query published exactly: its true answers at some geolevels become constraints.
 
-    Privacy: the guarantee then holds between populations that agree on it (das-production-facts, section 4).
+    Privacy: the guarantee then holds between populations that agree on it.
     """
 
     query: str

@@ -1,21 +1,16 @@
 """What a release will do, as data: everything that is decided before any file is opened."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.geography.optimise import (
-    geolevels_after,
-)
+from tallyveil.geography.optimise import geolevels_after
 from tallyveil.plan.constraints import Bounds, Invariant
+from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
 from tallyveil.plan.inputs import GeographyInput, RecordsInput, SpineInput
 from tallyveil.plan.subspace_query import SubspaceQuery
 from tallyveil.storage.json_files import digest_of
@@ -24,27 +19,8 @@ from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
 
-MeasurementFiles = Literal["full", "support", "none"]
-
 OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals")
 """Entries of a plan's mapping that say what is written, not what is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class GeolevelEstimation:
-    """Ordered passes of one geolevel.
-
-    Attributes:
-        passes: Query names of each least-squares pass; together all measured queries, each once.
-        slack: Persons by which an answer of an earlier pass may move in a later one.
-        rounding: Query names of each rounding stage, first stage first.
-        target: What rounded answers come near to: the estimate ("fraction"), or its nearest whole number.
-    """
-
-    passes: tuple[tuple[str, ...], ...]
-    slack: Fraction
-    rounding: tuple[tuple[str, ...], ...]
-    target: RoundingTarget = "fraction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +88,19 @@ class ReleasePlan:
         """What the release costs, in the strategy's unit."""
         return sum((item.budget for item in self.subspace), self.strategy.total)
 
-    def estimation_of(self, geolevel: str) -> GeolevelEstimation:
-        """Passes and rounding stages of a geolevel."""
-        return dict(self.estimation)[geolevel]
+    @property
+    def estimating(self) -> EstimationPlan:
+        """The part of the plan that matters once everything is measured."""
+        return EstimationPlan(
+            schema=self.schema,
+            strategy=self.strategy,
+            estimation=self.estimation,
+            tables=self.tables,
+            entities=self.entities,
+            measurements=self.measurements,
+            microdata=self.microdata,
+            intervals=self.intervals,
+        )
 
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""
@@ -160,7 +146,7 @@ class ReleasePlan:
                 {"name": b.name, "query": b.query, "geolevel": b.geolevel, "missing_upper": b.missing_upper}
                 for b in self.bounds
             ],
-            "estimation": {level: _estimation_mapping(item) for level, item in self.estimation},
+            "estimation": {level: item.to_mapping() for level, item in self.estimation},
             "tables": list(self.tables),
             "measurements": self.measurements,
             "microdata": self.microdata,
@@ -180,37 +166,3 @@ class ReleasePlan:
     def measuring_digest(self) -> bytes:
         """The same without what is written of the results; the noise is bound to it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
-
-
-def _estimation_mapping(item: GeolevelEstimation) -> dict[str, Any]:
-    return {
-        "passes": [list(names) for names in item.passes],
-        "slack": str(item.slack),
-        "rounding": [list(names) for names in item.rounding],
-        "rounding_target": item.target,
-    }
-
-
-def strategy_of_plan(plan: Mapping[str, Any]) -> Strategy:
-    """The strategy that `plan.json` describes.
-
-    JSON objects are written with sorted keys, so the order of geolevels is taken from their list, and that of
-    queries from the passes, which name every measured query once.
-    """
-    shares: dict[str, dict[str, str]] = plan["query_shares"]
-    ordered = {
-        level: [query for names in plan["estimation"][level]["passes"] for query in names]
-        for level in plan["geolevels"]
-    }
-    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
-    of_levels = plan["geolevel_shares"]
-    return Strategy(
-        mechanism=Mechanism(plan["mechanism"]),
-        neighbours=Neighbours(plan["neighbours"]),
-        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
-        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
-        query_shares=tuple(
-            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
-            for level, queries in ordered.items()
-        ),
-    )

@@ -1,4 +1,4 @@
-"""The public bounds of a release, so that its variances can be computed from the release folder alone.
+"""The public bounds of a release, so that the release folder alone suffices for variances and for estimating again.
 
 Layout: `bounds/00.parquet` for the first bounds of the plan, and so on, with columns `geocode`, `answer`, `lower` and
 `upper` (null: unbounded). An answer without a row has lower bound 0 and, as `plan.json` says under `missing_upper`,
@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import Zeros
-from tallyveil.plan.constraints import Bounds
-from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, filled, summed_upward
 from tallyveil.release.columns import code_expression, enum_column
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet_chunks
+from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 BOUNDS = "bounds"
@@ -35,7 +36,7 @@ def bounds_path(root: Path, number: int) -> Path:
 def write_bounds(
     root: Path,
     number: int,
-    bounds: Bounds,
+    bounds: Mapping[str, Any],
     table: ConstraintTable,
     spine: Spine,
     metadata: Mapping[str, str],
@@ -45,7 +46,7 @@ def write_bounds(
     Args:
         root: Release folder.
         number: Place of the bounds in the plan.
-        bounds: As planned.
+        bounds: The entry of `plan.json`.
         table: The same, compiled.
         spine: The hierarchy.
         metadata: Tags of the file.
@@ -53,8 +54,7 @@ def write_bounds(
         StoreError: the file cannot be written.
     Privacy: bounds are public by declaration; nothing here is computed from records.
     """
-    level = spine.level_index(bounds.geolevel)
-    missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
+    level, missing = spine.level_index(bounds["geolevel"]), _missing_upper(bounds)
     labels = table.query.labels()
 
     def frames() -> Iterator[pl.DataFrame]:
@@ -71,7 +71,7 @@ def write_bounds(
                 }
             )
 
-    tags = {**metadata, "bounds": bounds.name, "query": bounds.query, "geolevel": bounds.geolevel}
+    tags = {**metadata, "bounds": bounds["name"], "query": bounds["query"], "geolevel": bounds["geolevel"]}
     write_parquet_chunks(bounds_path(root, number), frames(), tags)
 
 
@@ -87,8 +87,34 @@ def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schem
     Raises:
         StoreError: the file is missing, unreadable, or of another geography.
     """
-    path = bounds_path(root, number)
     query, level = schema.query(bounds["query"]), spine.level_index(bounds["geolevel"])
+    rows, answers, _, upper = _read(bounds_path(root, number), query, spine, level)
+    zero = np.full((spine.n_geounits(level), query.size), bounds["missing_upper"] == 0)
+    zero[rows, answers] = upper == 0
+    return Zeros(query, bounds["geolevel"], zero)
+
+
+def read_bounds(
+    root: Path, number: int, bounds: Mapping[str, Any], schema: Schema, spine: Spine
+) -> ConstraintTable:
+    """Published bounds as they were compiled, at every geolevel; takes and raises what `read_zeros` does."""
+    query, level = schema.query(bounds["query"]), spine.level_index(bounds["geolevel"])
+    rows, answers, low, high = _read(bounds_path(root, number), query, spine, level)
+    n_geounits, missing = spine.n_geounits(level), _missing_upper(bounds)
+    lower = summed_upward(filled(n_geounits, query, rows, answers, low, 0), level, spine)
+    upper = summed_upward(filled(n_geounits, query, rows, answers, high, missing), level, spine)
+    return ConstraintTable(bounds["name"], query, lower, upper)
+
+
+def _missing_upper(bounds: Mapping[str, Any]) -> int:
+    """Upper bound of an answer without a row."""
+    return UNBOUNDED if bounds["missing_upper"] is None else int(bounds["missing_upper"])
+
+
+def _read(
+    path: Path, query: QueryGroup, spine: Spine, level: int
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Geounit, answer, lower and upper bound of every row."""
     if not path.is_file():
         raise StoreError(
             f"{path} is not there: the release was made before bounds were published with it, or is incomplete. "
@@ -96,7 +122,7 @@ def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schem
             code="bounds-missing",
         )
     answer = code_expression("answer", query.labels())
-    frame = collect(scan_parquet(path).select("geocode", answer, "upper"), path, "bounds")
+    frame = collect(scan_parquet(path).select("geocode", answer, "lower", "upper"), path, "bounds")
     rows = spine.locate(level, frame["geocode"])
     if frame["answer"].null_count() or bool((rows < 0).any()):
         raise StoreError(
@@ -104,6 +130,5 @@ def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schem
             "restore it from a copy of the release.",
             code="release-damaged",
         )
-    zero = np.full((spine.n_geounits(level), query.size), bounds["missing_upper"] == 0)
-    zero[rows, frame["answer"].to_numpy()] = (frame["upper"] == 0).fill_null(False).to_numpy()
-    return Zeros(query, bounds["geolevel"], zero)
+    upper = frame["upper"].fill_null(UNBOUNDED)
+    return rows, frame["answer"].to_numpy(), frame["lower"].to_numpy(), upper.to_numpy()

@@ -169,14 +169,14 @@ def bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> ConstraintT
             code="bounds-crossed",
         )
     missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
-    lower = _filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
-    upper = _filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
+    lower = filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
+    upper = filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
     return ConstraintTable(
         bounds.name, query, summed_upward(lower, level, spine), summed_upward(upper, level, spine)
     )
 
 
-def _filled(
+def filled(
     n_geounits: int,
     query: QueryGroup,
     rows: Integers,

@@ -220,9 +220,9 @@ def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     made: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if made["run"] != release.manifest["run"]:
+    if made["run"] != release.manifest.run:
         raise StoreError(
-            f"{path} belongs to run {made['run']}, the release to run {release.manifest['run']}. Remove that "
+            f"{path} belongs to run {made['run']}, the release to run {release.manifest.run}. Remove that "
             "folder and make the intervals again.",
             code="release-damaged",
         )

@@ -69,6 +69,14 @@ class AreaDeviations:
             }
 
 
+def deviations_record(found: Sequence[AreaDeviations]) -> dict[str, Any]:
+    """Standard deviations as plain data: summaries of all, and every entity and answer."""
+    return {
+        "summaries": [item.summary() for item in found],
+        "entities": [entry for item in found if item.is_entity for entry in item.entries()],
+    }
+
+
 def expected_deviations(
     plan: ReleasePlan,
     hierarchies: Hierarchies,

@@ -18,7 +18,7 @@ from tallyveil.measurements.family_answers import (
     answer_tables,
     answers_on_support,
 )
-from tallyveil.plan.release import GeolevelEstimation, ReleasePlan
+from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
@@ -29,7 +29,7 @@ class FamilyBuilder:
     """Makes the family problems of one geolevel.
 
     Attributes:
-        plan: The release.
+        plan: How the release is estimated.
         allocation: What every geounit is measured with.
         level: Number of the children's geolevel, 0 for the root.
         source: Where noisy answers come from.
@@ -38,7 +38,7 @@ class FamilyBuilder:
         rounding: The query groups of each rounding stage.
     """
 
-    plan: ReleasePlan
+    plan: EstimationPlan
     allocation: Allocation
     level: int
     source: MeasurementSource

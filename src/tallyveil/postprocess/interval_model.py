@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +11,18 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
-from tallyveil.plan.release import ReleasePlan, strategy_of_plan
-from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.plan.estimating import strategy_of_plan
+from tallyveil.plan.release import ReleasePlan
 from tallyveil.postprocess.bounds_files import read_zeros
 from tallyveil.postprocess.constraints import public_zeros
-from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_queries
+from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_items, drawn_queries
 from tallyveil.release.finished import LEDGER, refuse_unfinished
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.manifest import ReleaseKind, read_manifest, written_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_manifest, written_manifest
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
@@ -40,23 +41,28 @@ class FinishedRelease:
     """
 
     root: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     schema: Schema
     spine: Spine
     strategy: Strategy
     shares: GeounitShares | None
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> JsonObject:
         """The plan in the manifest."""
-        plan: dict[str, Any] = self.manifest["plan"]
+        plan: JsonObject = self.manifest.body["plan"]
         return plan
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.manifest.body["name"])
 
     @property
     def tags(self) -> dict[str, str]:
         """Metadata of files that follow from the release."""
-        protected = "true" if self.manifest["protected"] else "false: made with an insecure test key"
-        return {"run": self.manifest["run"], "protected": protected}
+        protected = "true" if self.manifest.protected else "false: made with an insecure test key"
+        return {"run": self.manifest.run, "protected": protected}
 
 
 def open_release(root: Path) -> FinishedRelease:
@@ -70,7 +76,7 @@ def open_release(root: Path) -> FinishedRelease:
     # lack the ledger. If the ledger is there, it is checked.
     read = read_manifest if (root / LEDGER).exists() else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
-    plan = manifest["plan"]
+    plan = manifest.body["plan"]
     spine = read_geography(root)
     schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)
     return FinishedRelease(root, manifest, schema, spine, strategy, read_shares(root, spine))
@@ -100,7 +106,7 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         shares=release.shares,
         invariants=_by_geolevel(stated, release.spine),
         zeros=zeros,
-        besides=drawn_queries(release.schema, release.strategy, _drawn_items(plan)),
+        besides=drawn_queries(release.schema, release.strategy, drawn_items(plan)),
     )
 
 
@@ -118,17 +124,10 @@ def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = N
     )
 
 
-def _drawn_items(plan: Mapping[str, Any]) -> list[SubspaceQuery]:
-    return [
-        SubspaceQuery(item["query"], item["geolevel"], Fraction(item["budget"]))
-        for item in plan.get("subspace", [])
-    ]
-
-
 def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
     """All noisy answers of a release, those drawn by the integer-subspace mechanism among them."""
     stored = StoredRows(release.root, model)
-    items = _drawn_items(release.plan)
+    items = drawn_items(release.plan)
     return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
 
 

@@ -1,7 +1,8 @@
 """The job of `tallyveil intervals`: from a finished release to an interval beside every published count."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
-from tallyveil.plan.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import (
     Area,
     entity_families,
@@ -45,7 +45,6 @@ from tallyveil.postprocess.interval_model import (
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
-from tallyveil.release.finished import MANIFEST
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.interval_tables import (
     BESIDE,
@@ -62,9 +61,12 @@ from tallyveil.release.intervals import (
     finish_intervals,
     start_intervals,
 )
+from tallyveil.release.manifest import stage_times
+from tallyveil.release.manifest_files import write_manifest
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.stopwatch import Stopwatch
-from tallyveil.storage.write import file_digest, write_json
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
@@ -144,15 +146,21 @@ def make_intervals(
 
 
 def add_planned_intervals(
-    plan: ReleasePlan, root: Path, observer: Observer | None = None, workers: int | None = None
+    level: Fraction | None, root: Path, observer: Observer | None = None, workers: int | None = None
 ) -> None:
     """Make the intervals that a plan asks for, once its release is finished; those that are there stay.
+
+    Args:
+        level: Coverage that the plan asks for; None where it asks for no intervals.
+        root: Release folder.
+        observer: Told of progress.
+        workers: Threads to share the work among.
 
     Raises:
         StoreError: a file cannot be read or written.
     """
-    if plan.intervals is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
-        make_intervals(root, level=float(plan.intervals), in_run=True, observer=observer, workers=workers)
+    if level is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
+        make_intervals(root, level=float(level), in_run=True, observer=observer, workers=workers)
 
 
 def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
@@ -172,7 +180,7 @@ def _finish(
     content: Mapping[str, Any],
     compared: Sequence[Compared],
     readme: str,
-    stages: Sequence[Mapping[str, Any]],
+    stages: Sequence[JsonObject],
 ) -> dict[str, Any]:
     """Put `intervals/`, and then the tables with their new digests, in the place of earlier ones."""
     root = release.root
@@ -187,10 +195,9 @@ def _finish(
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
     whole = manifest_with_tables(root, release.manifest, exchanged, stated)
-    if stages:
-        names = {stage["stage"] for stage in stages}
-        whole["performance"] = [s for s in whole["performance"] if s["stage"] not in names] + [*stages]
-    write_json(root / MANIFEST, whole)
+    timed = {stage["stage"] for stage in stages}
+    kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
+    write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
     return manifest
 
 
@@ -284,9 +291,9 @@ class _Work:
         bounds = [item["name"] for item in self.release.plan["bounds"]]
         return {
             "format": INTERVALS_FORMAT,
-            "name": self.release.manifest["name"],
-            "run": self.release.manifest["run"],
-            "protected": self.release.manifest["protected"],
+            "name": self.release.name,
+            "run": self.release.manifest.run,
+            "protected": self.release.manifest.protected,
             "level": self.level,
             "kind": "unified",
             "simultaneous": self.simultaneous,
@@ -304,10 +311,10 @@ class _Work:
         elif not with_bounds:
             zeros = "Public bounds were left out, which widens the intervals."
         warning = (
-            "" if self.release.manifest["protected"] else "NOT PRIVATE: made with an insecure test key.\n\n"
+            "" if self.release.manifest.protected else "NOT PRIVATE: made with an insecure test key.\n\n"
         )
         return warning + _README.format(
-            name=self.release.manifest["name"],
+            name=self.release.name,
             percent=f"{100 * self.level:g}",
             covers=self.covers,
             units=self.release.schema.unit.many,

@@ -8,19 +8,25 @@ lattice is not dense matters to the variance only where it is below a few person
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 
-from tallyveil.arrays import Numbers
+from tallyveil.arrays import Integers, Numbers
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows
+from tallyveil.intervals.rows import narrowed
 from tallyveil.measurements.store import drawn_path
 from tallyveil.plan.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
 from tallyveil.release.columns import code_expression
 from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.write import write_parquet
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -63,7 +69,9 @@ class DrawnRows:
     ) -> None:
         self._rows = rows
         self._drawn: Mapping[tuple[int, str], Numbers] = {
-            (spine.level_index(item.geolevel), _renamed(schema, item).name): _read(root, item, schema, spine)
+            (spine.level_index(item.geolevel), _renamed(schema, item).name): narrowed(
+                read_drawn(root, item, schema, spine)
+            )
             for item in items
         }
 
@@ -82,7 +90,58 @@ def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
     return replace(schema.query(item.query), name=f"{INTEGER_SUBSPACE} {item.query}")
 
 
-def _read(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Numbers:
+def drawn_items(plan: Mapping[str, Any]) -> tuple[SubspaceQuery, ...]:
+    """The queries that `plan.json` says were drawn on a lattice."""
+    return tuple(
+        SubspaceQuery(item["query"], item["geolevel"], Fraction(item["budget"]))
+        for item in plan.get("subspace", [])
+    )
+
+
+def drawn_constraint(item: SubspaceQuery, schema: Schema, spine: Spine, noisy: Integers) -> ConstraintTable:
+    """The constraint that holds every answer to its drawn count, and coarser geolevels to their sums."""
+    values = summed_upward(noisy, spine.level_index(item.geolevel), spine)
+    return ConstraintTable(item.name, schema.query(item.query), values, values)
+
+
+def write_drawn(
+    root: Path,
+    item: SubspaceQuery,
+    schema: Schema,
+    spine: Spine,
+    noisy: Integers,
+    tags: Mapping[str, str],
+) -> None:
+    """Write drawn counts beside the other measurements.
+
+    Args:
+        root: Release folder.
+        item: What was drawn.
+        schema: The universe.
+        spine: The hierarchy.
+        noisy: The counts; shape (geounits of the geolevel, answers).
+        tags: Metadata of the file.
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    labels, codes = schema.query(item.query).labels(), spine.geocodes[spine.level_index(item.geolevel)]
+    frame = pl.DataFrame(
+        {
+            "geocode": np.repeat([str(code) for code in codes], len(labels)),
+            "answer": list(labels) * len(codes),
+            "count": noisy.ravel(),
+        }
+    )
+    tags = {**tags, "query": item.query, "geolevel": item.geolevel}
+    write_parquet(drawn_path(root, item.geolevel, item.query), frame, tags)
+
+
+def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Integers:
+    """Drawn counts as they were written; shape (geounits of the geolevel, answers).
+
+    Raises:
+        StoreError: the file is missing, unreadable, or of another release.
+    """
     path = drawn_path(root, item.geolevel, item.query)
     if not path.is_file():
         raise StoreError(
@@ -92,7 +151,7 @@ def _read(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Numb
     wanted = scan_parquet(path).select("geocode", code_expression("answer", group.labels()), "count")
     frame = collect(wanted, path, "drawn counts")
     rows = spine.locate(level, frame["geocode"])
-    table = np.zeros((spine.n_geounits(level), group.size), np.int32)
+    table = np.zeros((spine.n_geounits(level), group.size), np.int64)
     if frame["answer"].null_count() or bool((rows < 0).any()) or frame.height != table.size:
         raise StoreError(
             f"the counts in {path} are of another release than this one. Restore the file from a copy of the release.",

@@ -3,10 +3,9 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,8 +16,11 @@ from tallyveil.measurements.family_answers import FamilyAnswers
 from tallyveil.postprocess.chunks import ChunkOutcome, cut, estimate_span
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
+from tallyveil.run.executor import Executor, Threads, gathered
 from tallyveil.run.observer import Observer
 from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
+
+ONE_THREAD: Final = Threads()
 
 KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 
@@ -41,17 +43,17 @@ def estimate_level(
     above: PublicCounts | None,
     observer: Observer,
     *,
-    workers: int = 1,
+    executor: Executor = ONE_THREAD,
     keep: KeepMeasurements | None = None,
     unsolved: Path | None = None,
 ) -> LevelOutcome:
-    """Estimate a geolevel from the one above it. The counts do not depend on the number of workers.
+    """Estimate a geolevel from the one above it. The counts do not depend on the executor.
 
     Args:
         builder: Makes the family problems of this geolevel.
         above: Estimated counts of the geolevel above; None at the root.
         observer: Told how many families are finished.
-        workers: Threads to share the chunks among.
+        executor: Does the chunks.
         keep: Handed the number, answers and noisy values of every chunk, from several threads. At the root
             nothing is handed on: its support is every cell, so that its full measurements say it all.
         unsolved: Folder for a family that cannot be certified.
@@ -63,7 +65,7 @@ def estimate_level(
     with threadpool_limits(limits=1, user_api="blas"):
         if above is None:
             return _estimate_roots(builder, observer, unsolved)
-        outcomes = _estimate_chunks(builder, above, observer, workers, keep, unsolved)
+        outcomes = _estimate_chunks(builder, above, observer, executor, keep, unsolved)
     counts = _joined(builder.geolevel, outcomes)
     return LevelOutcome(
         counts,
@@ -92,7 +94,7 @@ def _estimate_chunks(
     builder: FamilyBuilder,
     above: PublicCounts,
     observer: Observer,
-    workers: int,
+    executor: Executor,
     keep: KeepMeasurements | None,
     unsolved: Path | None,
 ) -> list[ChunkOutcome]:
@@ -106,19 +108,12 @@ def _estimate_chunks(
             keep(number, wanted, values)
         return outcome
 
-    outcomes: dict[int, ChunkOutcome] = {}
     largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
-    with ThreadPoolExecutor(max_workers=max(1, min(workers, len(spans)))) as pool:
-        running = {pool.submit(work, span.number): span for span in largest_first}
-        try:
-            for finished in as_completed(running):
-                span = running[finished]
-                outcomes[span.number] = finished.result()
-                observer.advanced(span.last - span.first)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [outcomes[number] for number in range(len(spans))]
+
+    def done(number: int) -> None:
+        observer.advanced(spans[number].last - spans[number].first)
+
+    return gathered(executor, work, [span.number for span in largest_first], done)
 
 
 def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plan.estimating import EstimationPlan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.histograms import MICRODATA, write_microdata
 from tallyveil.release.tables import TABLES, table_size, write_table
-from tallyveil.run.once import Run
+from tallyveil.run.product import Run
 from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
@@ -20,7 +21,7 @@ Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 
 def publish(
     run: Run,
-    plan: ReleasePlan,
+    plan: EstimationPlan,
     hierarchies: Hierarchies,
     counts: Sequence[PublicCounts],
     stage: Stage,
@@ -29,16 +30,12 @@ def publish(
 
     Args:
         run: The run.
-        plan: The release.
+        plan: What is published.
         hierarchies: Its spine and the areas beside it.
         counts: Counts of every geolevel of the spine, root first.
         stage: Runs a stage once.
     """
     spine, root, tags = hierarchies.spine, run.path, run.tags
-    if plan.measurements != "none":
-        measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
-        groups = [plan.query(name) for name in sorted(measured)]
-        run.make([ANSWER_LABELS], lambda: write_answer_labels(root, groups, tags))
     if plan.microdata:
         stage(
             "microdata",
@@ -60,6 +57,13 @@ def publish(
             for n in write_table(root, level, group, own, tags)
         ),
     )
+
+
+def write_labels(run: Run, plan: EstimationPlan, spine: Spine) -> None:
+    """Write the names of all answers that are measured anywhere, beside the measurements."""
+    measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
+    groups = [plan.query(name) for name in sorted(measured)]
+    run.make([ANSWER_LABELS], lambda: write_answer_labels(run.path, groups, run.tags))
 
 
 def published_sizes(counts: Sequence[PublicCounts]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 from tallyveil.errors import ConfigError
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
 from tallyveil.storage.outputs import claim_folder
@@ -38,7 +39,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
         )
     files = read_iterations(params)
     claim_folder(out, "safetab consistent")
-    stems = [name.lower() for name in manifest["sizes"]]
+    stems = [name.lower() for name in manifest.body["sizes"]]
     written = []
     for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
         path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"

@@ -1,14 +1,14 @@
 """The mark in the manifest of a finished release whose true counts somebody has looked at."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent
 from tallyveil.accounting.ledger.lines import LedgerEntry
-from tallyveil.release.finished import MANIFEST, ledger_record
-from tallyveil.release.manifest import read_manifest
-from tallyveil.storage.write import write_json
+from tallyveil.release.finished import ledger_record
+from tallyveil.release.manifest_files import read_manifest, write_manifest
 
 DECLASSIFIED: Final = (
     "True counts were compared with this release. The results, such as the folder evaluation/, are NOT PRIVATE "
@@ -27,13 +27,12 @@ def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
         root: Folder of the release.
         entries: Of its ledger.
     """
-    looks = [
+    looks = tuple(
         {"line": entry.sequence, "description": entry.description, "reason": entry.event.reason}
         for entry in entries
         if isinstance(entry.event, NonPrivateEvent) and entry.event not in UNPROTECTED
-    ]
+    )
     manifest = read_manifest(root)
-    manifest["warnings"] = list(dict.fromkeys([*manifest["warnings"], DECLASSIFIED]))
-    manifest["declassified"] = looks
-    manifest["ledger"] = ledger_record(root)
-    write_json(root / MANIFEST, manifest)
+    warnings = tuple(dict.fromkeys([*manifest.warnings, DECLASSIFIED]))
+    now = replace(manifest, warnings=warnings, declassified=looks, ledger=ledger_record(root))
+    write_manifest(root, now)

@@ -1,9 +1,9 @@
 """Whether a folder holds a finished release, and whether its files are of one run."""
 
 import hashlib
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
@@ -35,26 +35,28 @@ def refuse_unfinished(root: Path) -> None:
         )
 
 
-def listed_files(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of the files that a manifest lists, by path."""
-    files = manifest["files"]
-    return dict(files) if isinstance(files, dict) else {file["path"]: file["sha256"] for file in files}
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """A ledger as a manifest names it: the number of its lines, and their SHA-256."""
+
+    lines: int
+    sha256: str
 
 
-def ledger_record(root: Path) -> dict[str, Any]:
-    """What a manifest says of the ledger beside it: how many lines it had when the run ended, and their SHA-256."""
+def ledger_record(root: Path) -> LedgerRecord:
+    """The ledger of a folder as it is now."""
     data = _ledger_bytes(root)
-    return {"lines": data.count(b"\n"), "sha256": hashlib.sha256(data).hexdigest()}
+    return LedgerRecord(data.count(b"\n"), hashlib.sha256(data).hexdigest())
 
 
-def require_ledger(root: Path, stated: Mapping[str, Any]) -> None:
+def require_ledger(root: Path, stated: LedgerRecord) -> None:
     """Refuse a ledger that has lost or changed a line since the run ended; later acts may have added some.
 
     Raises:
         StoreError: the ledger does not begin with the lines that the run wrote.
     """
-    written = b"".join(_ledger_bytes(root).splitlines(keepends=True)[: stated["lines"]])
-    if hashlib.sha256(written).hexdigest() != stated["sha256"]:
+    written = b"".join(_ledger_bytes(root).splitlines(keepends=True)[: stated.lines])
+    if hashlib.sha256(written).hexdigest() != stated.sha256:
         raise StoreError(
             f"the ledger {root / LEDGER} does not begin with the lines that the run wrote, so it no longer shows what "
             "was spent. Restore it from a copy of this release.",

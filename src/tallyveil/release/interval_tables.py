@@ -5,16 +5,18 @@ written in a folder of their own, checked there, and then renamed into place, ta
 """
 
 import shutil
-from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import polars as pl
 
+from tallyveil.release.manifest import Manifest, listed_file
 from tallyveil.release.tables import TABLES, has_zeros
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import file_name
 from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error, write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
 BESIDE = ("estimate", "standard_error", "lower", "upper")
@@ -109,8 +111,8 @@ def exchange_tables(root: Path, staging: Path) -> set[str]:
 
 
 def manifest_with_tables(
-    root: Path, manifest: Mapping[str, Any], exchanged: Collection[str], intervals: Mapping[str, Any]
-) -> dict[str, Any]:
+    root: Path, manifest: Manifest, exchanged: Collection[str], intervals: JsonObject
+) -> Manifest:
     """The release's manifest, once its tables have been exchanged.
 
     Args:
@@ -119,13 +121,8 @@ def manifest_with_tables(
         exchanged: Folders of tables, from `exchange_tables`.
         intervals: What it is to say of the intervals.
     """
-    kept = [item for item in manifest["files"] if item["path"].rsplit("/", 1)[0] not in exchanged]
+    kept = [file for file in manifest.files if file.path.rsplit("/", 1)[0] not in exchanged]
     paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
-    new = [
-        {"path": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": file_digest(path)}
-        for path in paths
-    ]
-    tables = [item for item in kept if item["path"].startswith(TABLES + "/")] + new
-    others = [item for item in kept if not item["path"].startswith(TABLES + "/")]
-    files = [*others, *sorted(tables, key=lambda item: str(item["path"]))]
-    return {**manifest, "files": files, "intervals": dict(intervals)}
+    new = [listed_file(root, path.relative_to(root).as_posix()) for path in paths]
+    files = tuple(sorted([*kept, *new], key=lambda file: PurePosixPath(file.path)))
+    return replace(manifest, files=files, body={**manifest.body, "intervals": intervals})

@@ -1,200 +1,189 @@
-"""The manifest: what a release is made of, so that anybody can verify and repeat it, and nobody learns more."""
+"""The manifest: what a release is made of, so that anybody can verify and repeat it, and nobody learns more.
+
+All products write the same manifest. What only one product has to say is in its `body`. The entry `digest` is the
+SHA-256 of all the others but `performance`, so that an edited part shows. Seconds and memory may be taken out before a
+release is published; `performance` is then an empty list.
+"""
 
 import platform
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from dataclasses import asdict, dataclass
+from fractions import Fraction
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import Final
 
-import tallyveil
-from tallyveil.errors import StoreError
-from tallyveil.release.finished import MANIFEST, listed_files, refuse_unfinished, require_ledger, require_run
-from tallyveil.release.geography import GEOGRAPHY
-from tallyveil.release.manifest_shapes import SHAPES
-from tallyveil.storage.json_files import damaged, digest_of, misfit, read_json_object
-from tallyveil.storage.paths import inside
+from tallyveil.release.finished import LedgerRecord
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.storage.json_files import JsonObject, digest_of
+from tallyveil.storage.write import file_digest
 
-MANIFEST_FORMAT = 2
-"""Format 1 said `private` where this one says `protected`, and held no digest of the ledger."""
-PUBLISHED = ("bounds", "measurements", "histogram", "microdata", "tables")
-RESTORE = "Restore the folder as the run left it; if the run was interrupted, give its command again."
-TEST_KEY_WARNING = "Made with an insecure test key: this release protects nobody and must not be published."
-LIBRARIES = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
+MANIFEST_FORMAT: Final = 3
+"""Formats 1 and 2 were written before; format 2 is read (`manifest_format_2`), format 1 is refused."""
+LIBRARIES: Final = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
+TEST_KEY_WARNING: Final = (
+    "Made with an insecure test key: this release protects nobody and must not be published."
+)
 
 
-class ReleaseKind(StrEnum):
-    """Which command a release comes from; the manifest's `kind`, which that of `tallyveil run` leaves out."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The budget of a release.
 
-    TOPDOWN = "topdown"
-    SAFETAB = "safetab"
-    HOUSEHOLDS = "safetab-households"
-    SUBSPACE = "integer-subspace"
+    Attributes:
+        unit: "rho" or "epsilon".
+        declared: What the ledger allows to be spent; exact.
+        spent: What the ledger shows as spent; exact.
+    """
+
+    unit: str
+    declared: Fraction
+    spent: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of the release: its path in the folder, its size and its SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """A stage of the run, the seconds that it took, and the largest memory of the process until its end."""
+
+    stage: str
+    seconds: float
+    peak_memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished release says of itself.
+
+    Attributes:
+        kind: The product.
+        run: Public name of the run.
+        protected: False when the run used a test key, so that the release protects nobody.
+        warnings: What must be said wherever the release is shown.
+        plan_digest: SHA-256 of the plan, in hexadecimal.
+        event: What was done, as in the ledger's line of the spend.
+        spent: What that cost.
+        privacy: The guarantee, in numbers and words.
+        checks: Names of the checks on the written files; all of them passed.
+        files: Every file that the run wrote and that the release keeps.
+        tallyveil: Versions of Tallyveil that worked on the run, in the order in which they did.
+        versions: Versions of Python and of the libraries under the process that finished the run.
+        ledger: The ledger as it was when the manifest was written.
+        performance: Seconds and memory by stage.
+        body: What only this product says; `manifest_shapes` has the shape.
+        declassified: Lines of the ledger that record a look at the true counts.
+    Privacy: nothing here is computed from true counts, but for keyed hashes of the inputs; seconds and memory are
+        those of a run whose noise does not depend on the data in time.
+    """
+
+    kind: ReleaseKind
+    run: str
+    protected: bool
+    warnings: tuple[str, ...]
+    plan_digest: str
+    event: JsonObject
+    spent: Spent
+    privacy: JsonObject
+    checks: tuple[str, ...]
+    files: tuple[ListedFile, ...]
+    tallyveil: tuple[str, ...]
+    versions: Mapping[str, str]
+    ledger: LedgerRecord
+    performance: tuple[StageTime, ...]
+    body: JsonObject
+    declassified: tuple[JsonObject, ...] = ()
 
     @property
-    def command(self) -> str:
-        """The command that makes such a release."""
-        return "tallyveil " + _COMMANDS[self]
+    def estimated_from(self) -> JsonObject | None:
+        """The run whose measurements the counts were estimated from; None for a run with measurements of its own."""
+        return self.body.get("estimated_from")
+
+    @property
+    def spender(self) -> str:
+        """Name of the run whose spend the ledger shows."""
+        return self.run if self.estimated_from is None else str(self.estimated_from["run"])
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of the listed files by path."""
+        return {file.path: file.sha256 for file in self.files}
+
+    def to_mapping(self) -> JsonObject:
+        """Content of `manifest.json`."""
+        content = {
+            "format": MANIFEST_FORMAT,
+            "kind": self.kind.value,
+            "run": self.run,
+            "protected": self.protected,
+            "warnings": list(self.warnings),
+            "plan_digest": self.plan_digest,
+            "event": self.event,
+            "spent": {
+                "unit": self.spent.unit,
+                "declared": str(self.spent.declared),
+                "spent": str(self.spent.spent),
+            },
+            "privacy": self.privacy,
+            "body": self.body,
+            "checks": list(self.checks),
+            "files": [asdict(file) for file in self.files],
+            "tallyveil": list(self.tallyveil),
+            "versions": dict(self.versions),
+            "ledger": asdict(self.ledger),
+            "declassified": list(self.declassified),
+        }
+        stages = [asdict(stage) for stage in self.performance]
+        return {**content, "digest": digest_of(content).hex(), "performance": stages}
 
 
-_COMMANDS = {
-    ReleaseKind.TOPDOWN: "run",
-    ReleaseKind.SAFETAB: "safetab run",
-    ReleaseKind.HOUSEHOLDS: "safetab households",
-    ReleaseKind.SUBSPACE: "subspace release",
-}
+def manifest_from_mapping(content: JsonObject) -> Manifest:
+    """The manifest of a mapping that has the shape of its kind; the inverse of `to_mapping`."""
+    spent = content["spent"]
+    return Manifest(
+        kind=ReleaseKind(content["kind"]),
+        run=content["run"],
+        protected=content["protected"],
+        warnings=tuple(content["warnings"]),
+        plan_digest=content["plan_digest"],
+        event=content["event"],
+        spent=Spent(spent["unit"], Fraction(spent["declared"]), Fraction(spent["spent"])),
+        privacy=content["privacy"],
+        checks=tuple(content["checks"]),
+        files=tuple(ListedFile(one["path"], one["bytes"], one["sha256"]) for one in content["files"]),
+        tallyveil=tuple(content["tallyveil"]),
+        versions=content["versions"],
+        ledger=LedgerRecord(content["ledger"]["lines"], content["ledger"]["sha256"]),
+        performance=stage_times(content["performance"]),
+        body=content["body"],
+        declassified=tuple(content["declassified"]),
+    )
 
 
-def kind_of(manifest: Mapping[str, Any]) -> ReleaseKind:
-    """Which command a manifest that `read_manifest` returned comes from."""
-    return ReleaseKind(manifest.get("kind", ReleaseKind.TOPDOWN))
+def stage_times(stages: Sequence[JsonObject]) -> tuple[StageTime, ...]:
+    """Stages as a stopwatch records them."""
+    return tuple(StageTime(one["stage"], one["seconds"], one["peak_memory_mib"]) for one in stages)
 
 
-def read_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
-    """The manifest of a finished release; every command that opens a release reads it here.
-
-    Args:
-        root: Folder of the release.
-        kinds: The kinds that the caller can work with; none: all of them.
-    Raises:
-        StoreError: the run in the folder is not finished or its key may still be there; its ledger has lost lines;
-            a file in it is of another run; else as `written_manifest`.
-    """
-    refuse_unfinished(root)
-    manifest = written_manifest(root, *kinds)
-    require_ledger(root, manifest["ledger"])
-    for listed in listed_files(manifest):
-        path = inside(root, *listed.split("/"))
-        if path.is_file():
-            require_run(path, manifest["run"])
-    return manifest
-
-
-def written_manifest(root: Path, *kinds: ReleaseKind) -> dict[str, Any]:
-    """The manifest in a folder, whether or not the key of the run is gone; takes what `read_manifest` does.
-
-    Raises:
-        StoreError: the folder holds no finished release or one of another kind, or the manifest is damaged: it is no
-            JSON object, lacks what its kind holds, or its plan is not the one it gives the digest of.
-    """
-    wanted = kinds or tuple(ReleaseKind)
-    path = root / MANIFEST
-    if not path.is_file():
-        raise StoreError(
-            f"{root} holds no finished release. Name the folder that {_listed(wanted)} wrote to.",
-            code="no-release",
-        )
-    manifest = read_json_object(path, RESTORE)
-    named = manifest.get("kind", ReleaseKind.TOPDOWN)
-    if manifest.get("format") == 1:
-        raise StoreError(
-            f"{root} was made by an earlier version of Tallyveil (manifest format 1; this version reads format "
-            f"{MANIFEST_FORMAT}). Open it with the version that its manifest names.",
-            code="release-format",
-        )
-    if manifest.get("format") != MANIFEST_FORMAT or named not in list(ReleaseKind):
-        raise StoreError(
-            f"{path} is no manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a kind "
-            f"among {', '.join(ReleaseKind)}. {RESTORE}",
-            code="release-unreadable",
-        )
-    kind = ReleaseKind(named)
-    if kind not in wanted:
-        raise StoreError(
-            f"{root} holds a release of `{kind.command}`; this command works on the folder that {_listed(wanted)} "
-            "wrote to. Name such a folder.",
-            code="no-release",
-        )
-    place = misfit(manifest, SHAPES[kind])
-    if place is None and "plan" in manifest and digest_of(manifest["plan"]).hex() != manifest["plan_digest"]:
-        place = "plan"
-    if place is not None:
-        raise damaged(path, place, RESTORE)
-    return manifest
-
-
-def _listed(kinds: Sequence[ReleaseKind]) -> str:
-    names = [f"`{kind.command}`" for kind in kinds]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def protection(*, protected: bool) -> dict[str, Any]:
-    """What every manifest says of its protection.
-
-    Args:
-        protected: False when the run used a test key.
-    """
-    return {"protected": protected, "warnings": [] if protected else [TEST_KEY_WARNING]}
-
-
-def make_manifest(
-    *,
-    root: Path,
-    files: Mapping[str, str],
-    plan: Mapping[str, Any],
-    plan_digest: str,
-    privacy: Mapping[str, Any],
-    event: Mapping[str, Any],
-    run_id: str,
-    protected: bool,
-    input_commitment: str,
-    geography_digest: str,
-    sizes: Mapping[str, Any],
-    solver: Mapping[str, Any],
-    checks: Sequence[Mapping[str, Any]],
-    stages: Sequence[Mapping[str, Any]],
-    spine: Mapping[str, Any] | None = None,
-    drawn: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Everything worth knowing about a finished release, as plain data.
+def listed_file(root: Path, path: str, digest: str | None = None) -> ListedFile:
+    """A file for the manifest's list.
 
     Args:
         root: Release folder.
-        files: SHA-256 of the files that the run has written, by path.
-        plan, plan_digest, event: What was planned and spent.
-        privacy: The guarantee, in numbers and words.
-        run_id: Public name of the run.
-        protected: False when the run used a test key.
-        input_commitment: Keyed hash of the records; without the key, gone when the run ends, it confirms nothing.
-        geography_digest: Hash of the public spine.
-        sizes: Sizes of what is published.
-        solver: By geolevel, how families were solved.
-        checks: What was verified on the written files.
-        stages: Seconds and memory by stage.
-        spine: How the spine was made, and how far areas are from it; None where there are no entities and no steps.
-        drawn: Counts that keep the invariants by their noise: law, guarantee, sampler.
-    Privacy: nothing here is computed from true counts, but for the keyed commitment; seconds and memory are
-        those of a run whose noise does not depend on the data in time.
+        path: Of the file within it.
+        digest: Its SHA-256, if it is known.
     """
-    return {
-        "format": MANIFEST_FORMAT,
-        "name": plan["name"],
-        "run": run_id,
-        **protection(protected=protected),
-        "plan": dict(plan),
-        "plan_digest": plan_digest,
-        "privacy": dict(privacy),
-        "event": dict(event),
-        "inputs": {"records_keyed_hash": input_commitment, "geography_sha256": geography_digest},
-        **({} if spine is None else {"spine": dict(spine)}),
-        **({"drawn": [dict(item) for item in drawn]} if drawn else {}),
-        "sizes": dict(sizes),
-        "solver": dict(solver),
-        "checks": [dict(check) for check in checks],
-        "files": _files(root, files),
-        "versions": {
-            "tallyveil": tallyveil.__version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in LIBRARIES},
-        },
-        "performance": [dict(stage) for stage in stages],
-    }
+    place = root / path
+    return ListedFile(path, place.stat().st_size, digest or file_digest(place))
 
 
-def _files(root: Path, digests: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The geography, then the files of the published folders, in order of their paths."""
-    published = [path for path in digests if path.split("/")[0] in PUBLISHED]
-    return [
-        {"path": path, "bytes": (root / path).stat().st_size, "sha256": digests[path]}
-        for path in [GEOGRAPHY, *sorted(published, key=PurePosixPath)]
-    ]
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that results depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}

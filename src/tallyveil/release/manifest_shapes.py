@@ -1,80 +1,75 @@
 """What the JSON files of each kind of release hold, as far as a command reads it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from tallyveil.storage.json_files import Each
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.storage.json_files import Each, JsonObject
 
 NUMBER: Final = (int, float)
-_BOUNDS: Final = {"lower": NUMBER, "upper": NUMBER}
-_STAGES: Final = [{"stage": str, "seconds": NUMBER, "peak_memory_mib": int}]
+BOUNDS: Final = {"lower": NUMBER, "upper": NUMBER}
 _FILES: Final = [{"path": str, "bytes": int, "sha256": str}]
-_CHECKS: Final = [{"check": str, "passed": bool}]
-_COMMON: Final = {
+_CHANGED: Final = {"budget": str, "epsilon": BOUNDS}
+COMMON: Final = {
     "format": int,
+    "kind": str,
     "run": str,
     "protected": bool,
     "warnings": [str],
     "plan_digest": str,
     "event": {"kind": str},
+    "spent": {"unit": str, "declared": str, "spent": str},
+    "checks": [str],
+    "files": _FILES,
+    "tallyveil": [str],
+    "versions": Each(str),
     "ledger": {"lines": int, "sha256": str},
+    "declassified": [dict],
+    "performance": [{"stage": str, "seconds": NUMBER, "peak_memory_mib": int}],
 }
 
-_TOPDOWN: Final = _COMMON | {
+_SOLVER: Final = {
+    "families": int,
+    "estimate": Each(int),
+    "rounding": Each(int),
+    "rounding_widened": int,
+    "largest_residual": NUMBER,
+}
+TOPDOWN_BODY: Final = {
     "name": str,
     "plan": dict,
-    "privacy": {
-        "budget_unit": str,
-        "declared": str,
-        "spent": str,
-        "delta": str,
-        "epsilon": NUMBER,
-        "exact": {
-            "delta": str,
-            "epsilon": _BOUNDS,
-            "engines": [str],
-            "geolevels": [{"geolevel": str, "spent": str, "classical_epsilon": NUMBER, "epsilon": _BOUNDS}],
-        },
-        "post_processing": str,
-        "invariants": [str],
-        "statement": str,
-    },
     "inputs": Each(str),
     "sizes": {
         "records": int,
         "geolevels": Each({"geounits": int, "empty_geounits": int, "nonzero_cells": int}),
     },
-    "solver": Each(
-        {
-            "families": int,
-            "estimate": Each(int),
-            "rounding": Each(int),
-            "rounding_widened": int,
-            "largest_residual": NUMBER,
-        }
-    ),
-    "checks": _CHECKS,
-    "files": _FILES,
-    "versions": Each(str),
-    "performance": _STAGES,
+    "solver": Each(_SOLVER),
 }
-_SAFETAB: Final = _COMMON | {
-    "version": str,
+MEASUREMENTS_BODY: Final = {name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs")}
+ESTIMATED_FROM: Final = {"run": str, "ledger": {"lines": int, "sha256": str}, "statement": str}
+"""Of a body's `estimated_from`, which only a release estimated from the measurements of another run has."""
+
+TOPDOWN_PRIVACY: Final = {
     "budget_unit": str,
-    "budgets": Each(str),
-    "sizes": Each({"groups": Each(int)}),
-    "checks_passed": int,
-    "files": Each(str),
-    "performance": _STAGES,
+    "declared": str,
+    "spent": str,
+    "delta": str,
+    "epsilon": NUMBER,
+    "exact": {
+        "delta": str,
+        "epsilon": BOUNDS,
+        "engines": [str],
+        "geolevels": [{"geolevel": str, "spent": str, "classical_epsilon": NUMBER, "epsilon": BOUNDS}],
+    },
+    "post_processing": str,
+    "invariants": [str],
+    "statement": str,
 }
-_CHANGED: Final = {"budget": str, "epsilon": _BOUNDS}
-_HOUSEHOLDS: Final = _SAFETAB | {
-    "privacy": Each({"budget": str, "delta": str, "epsilon": _BOUNDS, "changed": _CHANGED})
-}
-_SUBSPACE: Final = _COMMON | {
+SAFETAB_BODY: Final = {"sizes": Each({"groups": Each(int)})}
+HOUSEHOLDS_PRIVACY: Final = Each({"budget": str, "delta": str, "epsilon": BOUNDS, "changed": _CHANGED})
+SUBSPACE_BODY: Final = {
     "name": str,
     "plan": dict,
-    "privacy": {"statement": str},
     "noise": {
         "structure": str,
         "cells": int,
@@ -84,11 +79,8 @@ _SUBSPACE: Final = _COMMON | {
         "sampler": str,
         "reason": str,
     },
-    "checks": _CHECKS,
-    "files": _FILES,
-    "versions": Each(str),
-    "performance": _STAGES,
 }
+SUBSPACE_PRIVACY: Final = {"statement": str}
 _SET: Final = {"geography": str, "level": int, "budget": str}
 
 SAFETAB_PLAN: Final = {"mechanism": str, "iterations": [list], "runs": Each({"sets": [_SET]})}
@@ -98,20 +90,11 @@ HOUSEHOLDS_PLAN: Final = {"mechanism": str, "runs": Each({"sets": [_SET | {"tabl
 """The same of a SafeTab-H run."""
 
 _PERHAPS: Final = (int, float, type(None))
-SAFETAB_PRIVACY: Final = [
-    {
-        "run": str,
-        "budget": str,
-        "delta": str,
-        "epsilon": _BOUNDS,
-        "pure": _PERHAPS,
-        "renyi": _PERHAPS,
-        "zcdp": _PERHAPS,
-        "zcdp_textbook": _PERHAPS,
-        "changed": _CHANGED,
-    }
-]
-"""Of `privacy.json`."""
+_ACCOUNTANTS: Final = dict.fromkeys(("pure", "renyi", "zcdp", "zcdp_textbook"), _PERHAPS)
+SAFETAB_PRIVACY: Final = Each(
+    {"run": str, "budget": str, "delta": str, "epsilon": BOUNDS, "changed": _CHANGED} | _ACCOUNTANTS
+)
+"""By run."""
 
 SAFETAB_EXPECTED: Final = {
     "details": [{"geography": str, "level": int}],
@@ -152,10 +135,11 @@ INTERVALS: Final = {
 }
 """Of `intervals/manifest.json`."""
 
-SHAPES: Final[Mapping[str, Any]] = {
-    "topdown": _TOPDOWN,
-    "safetab": _SAFETAB,
-    "safetab-households": _HOUSEHOLDS,
-    "integer-subspace": _SUBSPACE,
+SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
+    ReleaseKind.TOPDOWN: COMMON | {"privacy": TOPDOWN_PRIVACY, "body": TOPDOWN_BODY},
+    ReleaseKind.MEASUREMENTS: COMMON | {"privacy": TOPDOWN_PRIVACY, "body": MEASUREMENTS_BODY},
+    ReleaseKind.SAFETAB: COMMON | {"privacy": SAFETAB_PRIVACY, "body": SAFETAB_BODY},
+    ReleaseKind.HOUSEHOLDS: COMMON | {"privacy": HOUSEHOLDS_PRIVACY, "body": SAFETAB_BODY},
+    ReleaseKind.SUBSPACE: COMMON | {"privacy": SUBSPACE_PRIVACY, "body": SUBSPACE_BODY},
 }
 """The shape of each kind's manifest; further keys are allowed."""

@@ -54,7 +54,7 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
     queries = list(dict.fromkeys(frame["query"]))
     overall = _by_pair(frame.filter(pl.col("size_class") == ALL_SIZES), "query")
     # An original geolevel that the spine replaces was not measured. On the spine its name means other geounits.
-    replaced = files.manifest.get("spine", {}).get("replaced", [])
+    replaced = files.manifest.body.get("spine", {}).get("replaced", [])
     margins = {
         (item.query, item.geolevel): item.margin
         for item in expected_of(files)
@@ -69,8 +69,8 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
         return f"{text} (± {grouped(margins[pair])})" if pair in margins else text
 
     return {
-        "name": files.manifest["name"],
-        "run": files.manifest["run"],
+        "name": files.manifest.body["name"],
+        "run": files.manifest.run,
         "unit": files.unit,
         "warning": WARNING,
         "sized": query_title(sized),
@@ -88,7 +88,7 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
         ],
         "query_plot": _plot("errors", queries, geolevels, overall, query_title, files.unit),
         "size_plot": _plot("sizes", classes, geolevels, of_sized, str, files.unit),
-        "version": files.manifest["versions"]["tallyveil"],
+        "version": ", ".join(files.manifest.tallyveil),
     }
 
 

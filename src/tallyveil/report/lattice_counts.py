@@ -47,7 +47,7 @@ class DrawnCounts:
 
 def drawn_counts(files: ReleaseFiles) -> tuple[DrawnCounts, ...]:
     """The drawn counts that the manifest lists; empty if there are none."""
-    return tuple(_drawn(files, item) for item in files.manifest.get("drawn", []))
+    return tuple(_drawn(files, item) for item in files.manifest.body.get("drawn", []))
 
 
 def _drawn(files: ReleaseFiles, item: dict[str, Any]) -> DrawnCounts:

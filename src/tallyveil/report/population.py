@@ -71,7 +71,7 @@ def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
         records = totals.collect(engine="streaming")["count"].to_numpy()
     except UNREADABLE as error:
         raise _unreadable(str(path), error) from None
-    stated = files.manifest["sizes"]["geolevels"][geolevel]
+    stated = files.manifest.body["sizes"]["geolevels"][geolevel]
     return GeolevelSizes(
         geolevel=geolevel,
         geounits=stated["geounits"],

@@ -138,7 +138,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
     gaussian = files.declaration.budget_unit == "rho"
     delta = Fraction(files.plan["delta"])
-    at_once = files.manifest["privacy"]["exact"]
+    at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     return PrivacyStatement(
         neighbours=(name, meaning.format(unit=files.unit.one)),

@@ -10,8 +10,10 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
-from tallyveil.plan.release import strategy_of_plan
-from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
+from tallyveil.plan.estimating import strategy_of_plan
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import RESTORE, read_manifest
 from tallyveil.storage.json_files import read_json_object
 from tallyveil.universe.unit import Unit, unit_of
 
@@ -30,7 +32,7 @@ class ReleaseFiles:
     """
 
     root: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     plan: dict[str, Any]
     strategy: Strategy
     declaration: Declaration
@@ -60,7 +62,7 @@ class ReleaseFiles:
     @property
     def is_protected(self) -> bool:
         """Whether the noise came from a secret key."""
-        return self.manifest["protected"] is True
+        return self.manifest.protected
 
 
 def read_release_files(run_dir: Path) -> ReleaseFiles:
@@ -72,7 +74,7 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
     """
     manifest = read_manifest(run_dir, ReleaseKind.TOPDOWN)
     plan = read_json_object(run_dir / "plan.json", RESTORE)
-    if manifest["plan"] != plan:
+    if manifest.body["plan"] != plan:
         raise StoreError(
             f"plan.json and manifest.json of {run_dir} describe different plans. "
             "Restore the folder as the run left it.",

@@ -1,11 +1,11 @@
 """How the release was made: checks, families solved, time, versions, files."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import duration, file_size, geolevel_title, grouped, scientific
+from tallyveil.storage.json_files import JsonObject
 
 _STATUS_TITLES = {
     EstimateStatus.CERTIFIED: "certified",
@@ -60,7 +60,7 @@ class FileLine:
 
 def solver_table(files: ReleaseFiles) -> SolverTable:
     """Outcomes by geolevel; those that never occurred are left out."""
-    records: dict[str, dict[str, Any]] = files.manifest["solver"]
+    records: JsonObject = files.manifest.body["solver"]
     levels = [level for level in files.geolevels if level in records]
     statuses = [
         item for item in EstimateStatus if any(records[x]["estimate"].get(item.value) for x in levels)
@@ -94,26 +94,24 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
 
 def stages(files: ReleaseFiles) -> tuple[Stage, ...]:
     """Stages in the order they ran."""
-    records: list[dict[str, Any]] = files.manifest["performance"]
-    longest = max((record["seconds"] for record in records), default=0.0) or 1.0
+    timed = files.manifest.performance
+    longest = max((one.seconds for one in timed), default=0.0) or 1.0
     return tuple(
         Stage(
-            record["stage"].replace("_", " "),
-            duration(record["seconds"]),
-            record["seconds"] / longest,
-            f"{grouped(record['peak_memory_mib'])} MiB",
+            one.stage.replace("_", " "),
+            duration(one.seconds),
+            one.seconds / longest,
+            f"{grouped(one.peak_memory_mib)} MiB",
         )
-        for record in records
+        for one in timed
     )
 
 
 def total_time(files: ReleaseFiles) -> str:
     """Time of all stages together."""
-    return duration(sum(record["seconds"] for record in files.manifest["performance"]))
+    return duration(sum(one.seconds for one in files.manifest.performance))
 
 
 def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
     """Published files in the manifest's order."""
-    return tuple(
-        FileLine(item["path"], file_size(item["bytes"]), item["sha256"]) for item in files.manifest["files"]
-    )
+    return tuple(FileLine(file.path, file_size(file.bytes), file.sha256) for file in files.manifest.files)

@@ -11,12 +11,12 @@ from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.release import manifest_shapes as shapes
-from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_listed, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, read_plan, run_values
+from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded
-from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.published import read_published
 
 
@@ -30,10 +30,10 @@ def write_households_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
-    plan = read_plan(out, manifest, shapes.HOUSEHOLDS_PLAN)
-    expected = read_shaped(out / "expected.json", shapes.HOUSEHOLDS_EXPECTED, RESTORE)
+    plan = read_listed(out, manifest, "plan.json", shapes.HOUSEHOLDS_PLAN)
+    expected = read_listed(out, manifest, "expected.json", shapes.HOUSEHOLDS_EXPECTED)
     geographies = list(dict.fromkeys(one["geography"] for one in expected))
-    published = {table: _published(out, table, list(manifest["sizes"])) for table in ("t3", "t4")}
+    published = {table: _published(out, table, list(manifest.body["sizes"])) for table in ("t3", "t4")}
     values = {
         **run_values(out, manifest, plan, _name),
         "privacy": [
@@ -44,7 +44,7 @@ def write_households_report(out: Path) -> Path:
                 "exact": at_most(one["epsilon"]["upper"], places=6),
                 "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
             }
-            for run, one in manifest["privacy"].items()
+            for run, one in manifest.privacy.items()
         ],
         "details": expected,
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
@@ -68,7 +68,7 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
     tables = [
         (name, frame_texts(frame.filter(pl.col("TABLE") == name).drop("TABLE"))) for name in ("T3", "T4")
     ]
-    values = {"run": manifest["run"], "plots": plots, "tables": tables, "version": manifest["version"]}
+    values = {"run": manifest.run, "plots": plots, "tables": tables, "version": ", ".join(manifest.tallyveil)}
     return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values)
 
 

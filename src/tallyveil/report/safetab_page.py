@@ -11,14 +11,14 @@ from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
 from tallyveil.release import manifest_shapes as shapes
-from tallyveil.release.manifest import RESTORE, ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_listed, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
-from tallyveil.storage.json_files import damaged, read_shaped
 from tallyveil.storage.published import read_published
-from tallyveil.storage.write import file_digest
 
 REPORT: Final = "report.html"
 
@@ -27,20 +27,19 @@ def write_safetab_report(out: Path) -> Path:
     """Write `report.html` of a SafeTab run: what it guarantees, what its numbers are worth, what was published.
 
     Args:
-        out: Folder of the finished run, with privacy.json and expected.json.
+        out: Folder of the finished run, with expected.json.
     Raises:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
-    plan = read_plan(out, manifest, shapes.SAFETAB_PLAN)
-    privacy = read_shaped(out / "privacy.json", shapes.SAFETAB_PRIVACY, RESTORE)
-    expected = read_shaped(out / "expected.json", shapes.SAFETAB_EXPECTED, RESTORE)
-    published = _published(out, plan, list(manifest["sizes"]))
+    plan = read_listed(out, manifest, "plan.json", shapes.SAFETAB_PLAN)
+    expected = read_listed(out, manifest, "expected.json", shapes.SAFETAB_EXPECTED)
+    published = _published(out, plan, list(manifest.body["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {
         **run_values(out, manifest, plan, _name),
-        "privacy": [_privacy(one) for one in privacy],
+        "privacy": [_privacy(one) for one in manifest.privacy.values()],
         "details": expected["details"],
         "expected": [
             (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
@@ -65,18 +64,18 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         for title, value in (("COUNT, as production publishes", "COUNT"), ("ESTIMATE", "ESTIMATE"))
     ]
     values = {
-        "run": manifest["run"],
+        "run": manifest.run,
         "warning": WARNING,
         "plots": plots,
         "totals": frame_texts(t1),
         "cells": frame_texts(t2),
-        "version": manifest["version"],
+        "version": ", ".join(manifest.tallyveil),
     }
     return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
 
 
 def run_values(
-    out: Path, manifest: dict[str, Any], plan: dict[str, Any], name: Callable[[dict[str, Any]], str]
+    out: Path, manifest: Manifest, plan: dict[str, Any], name: Callable[[dict[str, Any]], str]
 ) -> dict[str, Any]:
     """What the pages of all SafeTab runs show.
 
@@ -87,41 +86,28 @@ def run_values(
         name: Name of a level set among the manifest's sizes.
     """
     return {
-        "run": manifest["run"],
-        "is_protected": manifest["protected"],
-        "unit": manifest["budget_unit"],
+        "run": manifest.run,
+        "is_protected": manifest.protected,
+        "unit": manifest.spent.unit,
         "mechanism": plan["mechanism"].replace("_", " "),
         "sets": [
             {
                 **one,
                 "budget": short_decimal(Fraction(one["budget"])),
-                "groups": manifest["sizes"][run]["groups"][name(one)],
+                "groups": manifest.body["sizes"][run]["groups"][name(one)],
             }
             for run, content in plan["runs"].items()
             for one in content["sets"]
         ],
-        "sizes": manifest["sizes"],
-        "checks": manifest["checks_passed"],
+        "sizes": manifest.body["sizes"],
+        "checks": len(manifest.checks),
         "stages": [
-            (s["stage"], duration(s["seconds"]), f"{grouped(s['peak_memory_mib'])} MiB")
-            for s in manifest["performance"]
+            (one.stage, duration(one.seconds), f"{grouped(one.peak_memory_mib)} MiB")
+            for one in manifest.performance
         ],
-        "files": [(path, file_size((out / path).stat().st_size), h) for path, h in manifest["files"].items()],
-        "version": manifest["version"],
+        "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
+        "version": ", ".join(manifest.tallyveil),
     }
-
-
-def read_plan(out: Path, manifest: dict[str, Any], shape: Any) -> dict[str, Any]:
-    """The plan of a finished run, whose hash its manifest gives.
-
-    Raises:
-        StoreError: it cannot be read, or is another plan.
-    """
-    path = out / "plan.json"
-    plan: dict[str, Any] = read_shaped(path, shape, RESTORE)
-    if file_digest(path) != manifest["files"].get(path.name):
-        raise damaged(path, "the whole", RESTORE)
-    return plan
 
 
 def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataFrame:

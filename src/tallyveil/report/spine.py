@@ -42,7 +42,7 @@ class SpineView:
 
 def spine_view(files: ReleaseFiles) -> SpineView | None:
     """The manifest's record of the spine, for reading; None if the geography is used unchanged."""
-    record: dict[str, Any] | None = files.manifest.get("spine")
+    record: dict[str, Any] | None = files.manifest.body.get("spine")
     if record is None:
         return None
     steps = tuple(_step(step) for step in record["steps"])

@@ -87,9 +87,9 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     if not path.is_file():
         return None
     manifest: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if manifest["run"] != files.manifest["run"]:
+    if manifest["run"] != files.manifest.run:
         raise StoreError(
-            f"{path} belongs to run {manifest['run']}, the release to run {files.manifest['run']}. Remove that folder "
+            f"{path} belongs to run {manifest['run']}, the release to run {files.manifest.run}. Remove that folder "
             "and make the intervals again.",
             code="release-damaged",
         )
@@ -112,7 +112,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         entities_errors=_by_family(entities, _error) if entities else None,
         plot=interval_plot(panels, files.unit) if panels else None,
         plotted=query_title(query),
-        in_tables=bool(files.manifest.get("intervals", {}).get("tables")),
+        in_tables=bool(files.manifest.body.get("intervals", {}).get("tables")),
     )
 
 

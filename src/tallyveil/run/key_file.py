@@ -7,16 +7,20 @@ import hashlib
 import hmac
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import tallyveil
 from tallyveil.errors import StoreError
 from tallyveil.noise.key import KEY_BYTES, NOISE_LAW, derive_key
+from tallyveil.storage.json_files import Json, JsonObject
 
-KEY_FILE_FORMAT: Final = 2
+KEY_FILE_FORMAT: Final = 3
+_VERSIONS: Final = {2: "version", KEY_FILE_FORMAT: "versions"}
+"""By format, the field that names the versions of Tallyveil that worked on the run. Format 2 named only the first."""
 _HEX: Final = re.compile(f"[0-9a-f]{{{2 * KEY_BYTES}}}")
-_FIELDS: Final = frozenset({"format", "version", "noise_law", "protected", "key", "plan", "inputs", "mac"})
+_FIELDS: Final = frozenset({"format", "noise_law", "protected", "key", "plan", "inputs", "mac"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,7 +56,7 @@ class RunSecrets:
         """Keyed hash of a confidential digest: it confirms nothing to whoever lacks the key."""
         return derive_key(self.key, "commitment", digest).hex()
 
-    def mac(self, purpose: str, content: Any) -> str:
+    def mac(self, purpose: str, content: Json) -> str:
         """Keyed hash that authenticates what the run keeps in its private folder."""
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return derive_key(self.key, purpose, self.binding, self.plan, text.encode()).hex()
@@ -70,14 +74,14 @@ def binding_of(*digests: bytes) -> bytes:
     return hashlib.sha256(b"".join(len(d).to_bytes(4, "little") + d for d in digests)).digest()
 
 
-def key_file(secrets: RunSecrets) -> dict[str, Any]:
-    """Content of `run.json`.
+def key_file(secrets: RunSecrets, versions: Sequence[str] = (tallyveil.__version__,)) -> JsonObject:
+    """Content of `run.json`, with the versions of Tallyveil that worked on the run.
 
     The digest of the inputs is keyed, so that the text confirms no guess of the records to whoever finds a part of it.
     """
     fields = {
         "format": KEY_FILE_FORMAT,
-        "version": tallyveil.__version__,
+        "versions": list(versions),
         "noise_law": NOISE_LAW,
         "protected": secrets.protected,
         "key": secrets.key.hex(),
@@ -89,8 +93,10 @@ def key_file(secrets: RunSecrets) -> dict[str, Any]:
 
 def read_key_file(
     data: bytes, where: str, binding: bytes, plan: bytes, test_key: bytes | None, spent: str
-) -> RunSecrets:
-    """The secrets of a run that was started before.
+) -> tuple[RunSecrets, tuple[str, ...]]:
+    """The secrets of a run that was started before, and the versions of Tallyveil that worked on it, this one last.
+
+    Another version goes on with a run if it draws the same noise from the same key, that is, under the same noise law.
 
     Args:
         data: Bytes of `run.json`.
@@ -100,8 +106,8 @@ def read_key_file(
         test_key: The key that the caller gives, or None.
         spent: What the ledger shows, in words, for messages.
     Raises:
-        StoreError: the file is damaged, or the run was started with another version, other inputs, another plan or
-            another key.
+        StoreError: the file is damaged, or the run was started under another noise law, with other inputs, another
+            plan or another key.
     """
     fields = _fields(data)
     if fields is None:
@@ -110,12 +116,13 @@ def read_key_file(
             f"drawn again. {spent} Restore the file from a copy, or choose another folder, which is a new spend.",
             code="run-damaged",
         )
-    here = tallyveil.__version__, NOISE_LAW
-    if (fields["version"], fields["noise_law"]) != here:
+    versions = _versions(fields)
+    if fields["noise_law"] != NOISE_LAW or not _is_known(fields):
         raise StoreError(
-            f"the run in {where} was started with Tallyveil {fields['version']!a:.40} "
-            f"(noise law {fields['noise_law']}); this is Tallyveil {here[0]!r} (noise law {here[1]}). "
-            "One release must not mix the noise of two versions. "
+            f"the run in {where} was started with Tallyveil {versions[0]!a:.40} "
+            f"(noise law {fields['noise_law']}); this is Tallyveil {tallyveil.__version__!r} (noise law {NOISE_LAW}), "
+            "which may draw other noise from the same key, or cannot read how the key is kept. One release must not "
+            "mix two laws of noise. "
             "Finish the run with the version that began it, or choose another folder, which is a new spend.",
             code="resume-version",
         )
@@ -133,7 +140,7 @@ def read_key_file(
             "folder, which is a new key and a new spend.",
             code="resume-changed",
         )
-    return secrets
+    return secrets, versions if versions[-1] == tallyveil.__version__ else (*versions, tallyveil.__version__)
 
 
 def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -> None:
@@ -151,11 +158,18 @@ def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -
         )
 
 
-def _fields(data: bytes) -> dict[str, Any] | None:
+def _versions(fields: JsonObject) -> tuple[str, ...]:
+    """Versions of Tallyveil that worked on the run, as the file names them; none where it does not."""
+    named = fields.get("versions", fields.get("version"))
+    found: list[Json] = named if isinstance(named, list) else [named]
+    return tuple(found) if all(isinstance(one, str) for one in found) else ()
+
+
+def _fields(data: bytes) -> JsonObject | None:
     """Fields of the file; None where it is not as a run wrote it.
 
-    A file of another version is not authenticated here, because that version may compute the keyed hash in another way.
-    Only its version and noise law are read, and the run is then refused.
+    A file under another noise law is not authenticated here, nor is one that another version kept in a format of its
+    own: that version may compute the keyed hash in another way. Only versions and law are read, and the run is refused.
     """
     try:
         fields = json.loads(data)
@@ -165,20 +179,28 @@ def _fields(data: bytes) -> dict[str, Any] | None:
         return None
     if set(fields) == {"key", "bound", "private"}:  # before the version was kept
         return {"version": "0.1.0 or earlier", "noise_law": 1}
-    if not isinstance(fields.get("version"), str) or type(fields.get("noise_law")) is not int:
+    versions = _versions(fields)
+    if not versions or type(fields.get("noise_law")) is not int:
         return None
-    is_other = fields["version"] != tallyveil.__version__
-    return fields if is_other or _is_authentic(fields) else None
+    is_ours = _is_known(fields) or versions[-1] == tallyveil.__version__
+    return fields if fields["noise_law"] != NOISE_LAW or not is_ours or _is_authentic(fields) else None
 
 
-def _is_authentic(fields: dict[str, Any]) -> bool:
+def _is_known(fields: JsonObject) -> bool:
+    """Whether the file is in a format that this version can authenticate."""
+    return type(fields.get("format")) is int and fields["format"] in _VERSIONS
+
+
+def _is_authentic(fields: JsonObject) -> bool:
     texts = [fields.get(name) for name in ("key", "mac")]
-    if set(fields) != _FIELDS or not all(isinstance(text, str) and _HEX.fullmatch(text) for text in texts):
+    if not _is_known(fields) or set(fields) != _FIELDS | {_VERSIONS[fields["format"]]}:
+        return False
+    if not all(isinstance(text, str) and _HEX.fullmatch(text) for text in texts):
         return False
     named = {name: value for name, value in fields.items() if name != "mac"}
     return hmac.compare_digest(fields["mac"], _mac_of(bytes.fromhex(fields["key"]), named))
 
 
-def _mac_of(key: bytes, fields: dict[str, Any]) -> str:
+def _mac_of(key: bytes, fields: JsonObject) -> str:
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return derive_key(key, "run file", text.encode()).hex()

@@ -10,107 +10,54 @@ Everything is decided while the folder's lock is held, because the folder may ch
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tallyveil.accounting.events import TEST_KEY, PrivacyEvent
+import tallyveil
+from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, spent
+from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
-from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record, listed_files, require_ledger
-from tallyveil.release.manifest import written_manifest
+from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record
+from tallyveil.release.manifest import (
+    TEST_KEY_WARNING,
+    Manifest,
+    Spent,
+    library_versions,
+    listed_file,
+    stage_times,
+)
+from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
+from tallyveil.run.earlier import Earlier, public_secrets, require_same_work
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
-from tallyveil.run.stages import Made, Stages
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error
+from tallyveil.run.observer import Observer, SilentObserver
+from tallyveil.run.product import Job, Outcome, Product, Run, Work
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run left behind.
+def run_product(
+    product: Product, out: Path, *, test_key: bytes | None = None, observer: Observer | None = None
+) -> Outcome:
+    """Take a product from its plan to a sealed release, or go on with a run that was interrupted.
 
-    Attributes:
-        path: The release folder.
-        manifest: Content of `manifest.json`.
-        already_finished: True when the folder held this release before the run, and nothing was done.
-    """
-
-    path: Path
-    manifest: dict[str, Any]
-    already_finished: bool
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Job:
-    """What differs between the products: what a run will do, what it costs, and what its noise is bound to.
-
-    Attributes:
-        plan_digest: Digest of the plan, in hexadecimal, as in the manifest.
-        whole_plan: Digest of all that is written, which names the run but not its noise.
-        binding: Digest of the records, of public inputs and of what is measured, to which the noise is bound.
-            Confidential.
-        declaration: What may be spent.
-        event: What will be done.
-        description: The same in words, for the ledger.
-        token: Names the act within the run, for the ledger.
+    Args:
+        product: What to release.
+        out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        observer: Told of progress.
+    Raises:
+        TallyveilError: nothing is spent before the folder and all inputs are checked.
+    Privacy: as `run_once`.
     """
-
-    plan_digest: str
-    whole_plan: bytes
-    binding: bytes
-    declaration: Declaration
-    event: PrivacyEvent
-    description: str
-    token: str
-    test_key: bytes | None = None
-
-
-class Run:
-    """A run that has spent, and may draw.
-
-    Attributes:
-        path: The run folder.
-        secrets: Its key and what follows from it. Confidential.
-        spent: What the ledger shows, in the declared unit.
-        resumed: Whether an earlier process had spent already.
-    """
-
-    def __init__(
-        self, folder: RunFolder, secrets: RunSecrets, cost: Fraction, stages: Stages, *, resumed: bool
-    ) -> None:
-        self.path = folder.path
-        self.secrets = secrets
-        self.spent = cost
-        self.resumed = resumed
-        self._stages = stages
-
-    @property
-    def run_id(self) -> str:
-        """Public name of the run."""
-        return self.secrets.run_id
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """Metadata of every file of the run."""
-        return self.secrets.file_tags()
-
-    def stage(self, name: str, places: Sequence[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Do a stage once, also over several processes; see `Stages.stage`."""
-        return self._stages.stage(name, places, work)
-
-    def make(self, places: Sequence[str], work: Callable[[], Made]) -> Made:
-        """Write files that every process writes again; see `Stages.make`."""
-        return self._stages.make(places, work)
-
-    def files(self) -> dict[str, str]:
-        """SHA-256 of everything the run has written, by path; see `Stages.files`."""
-        return self._stages.files()
+    outcome = finished_before(out, product.plan_digest)
+    if outcome is not None:
+        return outcome
+    product.refuse(out)
+    return run_once(out, product.read(out, observer or SilentObserver()), test_key=test_key)
 
 
 def finished_before(out: Path, plan_digest: str) -> Outcome | None:
@@ -133,18 +80,19 @@ def finished_before(out: Path, plan_digest: str) -> Outcome | None:
         return _last_steps(folder, plan_digest)
 
 
-def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outcome:
+def run_once(out: Path, work: Work, *, test_key: bytes | None = None) -> Outcome:
     """Make a release, or go on with one, or find that another process has made it.
 
     Args:
         out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
-        job: What the run will do. The caller has tried everything that can fail with it.
-        work: Measures, estimates, writes and checks; returns the manifest, to which the ledger's digest is added.
+        work: What the run will do. Its inputs are read, and everything that can fail with them has been tried.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
-        TallyveilError: what `work` raises.
-    Privacy: spends `job.event` once, however often the run is interrupted and taken up again.
+        TallyveilError: what the work raises.
+    Privacy: spends the job's event once, however often the run is interrupted and taken up again.
     """
+    job = work.job()
     outcome = finished_before(out, job.plan_digest)
     if outcome is not None:
         return outcome
@@ -152,14 +100,39 @@ def run_once(out: Path, job: Job, work: Callable[[Run], dict[str, Any]]) -> Outc
         outcome = _last_steps(folder, job.plan_digest)
         if outcome is not None:
             return outcome
-        run = _begin(folder, job)
-        manifest = work(run)
+        run = _begin(folder, job, test_key)
+        body = work.release(run)
+        checks = work.check(run)
         _require_one_spend(out, _ledger_entries(out), job, run.run_id)
-        manifest["ledger"] = ledger_record(out)
-        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        content = _manifest(run, job, body, checks, work.performance()).to_mapping()
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         folder.seal(text.encode())
         folder.finish()
-    return Outcome(out, json.loads(text), already_finished=False)
+    return Outcome(out, written_manifest(out), already_finished=False)
+
+
+def _manifest(
+    run: Run, job: Job, body: JsonObject, checks: Sequence[str], stages: Sequence[JsonObject]
+) -> Manifest:
+    """What the release says of itself, whatever the product."""
+    protected = run.secrets.protected
+    return Manifest(
+        kind=job.kind,
+        run=run.run_id,
+        protected=protected,
+        warnings=() if protected else (TEST_KEY_WARNING,),
+        plan_digest=job.plan_digest,
+        event=job.event.to_mapping(),
+        spent=Spent(job.declaration.budget_unit, job.declaration.total, run.spent),
+        privacy=job.privacy,
+        checks=tuple(checks),
+        files=tuple(listed_file(run.path, path, digest) for path, digest in run.files().items()),
+        tallyveil=run.versions,
+        versions=library_versions(),
+        ledger=ledger_record(run.path),
+        performance=stage_times(stages),
+        body=body,
+    )
 
 
 def _usable_state(out: Path) -> FolderState:
@@ -197,15 +170,15 @@ def _last_steps(folder: RunFolder, plan_digest: str) -> Outcome | None:
     return outcome
 
 
-def _sealed_manifest(folder: RunFolder) -> dict[str, Any] | None:
+def _sealed_manifest(folder: RunFolder) -> Manifest | None:
     """The sealed manifest whose files all stand as it says; None where the key can make them once more."""
     data = folder.sealed()
-    manifest = None if data is None else json.loads(data)
+    manifest = None if data is None else parsed_manifest(folder.path, json.loads(data))
     changed = (
         "the manifest in its private folder"
         if manifest is None
         else next(
-            (path for path, digest in listed_files(manifest).items() if _differs(folder.path / path, digest)),
+            (path for path, digest in manifest.digests.items() if _differs(folder.path / path, digest)),
             None,
         )
     )
@@ -226,32 +199,39 @@ def _differs(path: Path, digest: str) -> bool:
     return not path.is_file() or file_digest(path) != digest
 
 
-def _require_plan(out: Path, manifest: dict[str, Any], plan_digest: str) -> Outcome:
-    if manifest["plan_digest"] != plan_digest:
+def _require_plan(out: Path, manifest: Manifest, plan_digest: str) -> Outcome:
+    if manifest.plan_digest != plan_digest:
         raise StoreError(
             f"{out} holds a finished release of another plan. Choose another folder.",
             code="folder-taken",
         )
-    require_ledger(out, manifest["ledger"])
+    require_entered(out, manifest)
     return Outcome(out, manifest, already_finished=True)
 
 
-def _begin(folder: RunFolder, job: Job) -> Run:
+def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     """Take or make the key, and enter the spend into the ledger before the first draw."""
     out = folder.path
     entries = _ledger_entries(out)
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
+    versions: tuple[str, ...] = (tallyveil.__version__,)
     if stored is None:  # the folder is empty, or its state would be another
-        secrets = RunSecrets(job.test_key or new_run_key(), job.binding, job.whole_plan, job.test_key is None)
+        secrets = _new_secrets(job, test_key)
         folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
+    elif job.earlier is not None:
+        secrets = _new_secrets(job, test_key)
+        require_same_work(out, stored, secrets)
     else:
         spent_before = _spent_in_words(out)
-        secrets = read_key_file(stored, str(out), job.binding, job.whole_plan, job.test_key, spent_before)
+        found = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
+        secrets, versions = found
+        if stored != (kept := json.dumps(key_file(secrets, versions), indent=2).encode()):
+            folder.write(KEY_FILE, kept)  # this version works on the run, too
     if begun:
         _require_one_spend(out, entries, job, secrets.run_id)
     try:
-        entered = _enter(out / LEDGER, job, secrets)
+        entered = _copy(out, job.earlier) if job.earlier else _enter(out / LEDGER, job, secrets)
     except TallyveilError:
         if not begun:
             (out / LEDGER).unlink(missing_ok=True)
@@ -259,7 +239,23 @@ def _begin(folder: RunFolder, job: Job) -> Run:
         raise
     _require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
-    return Run(folder, secrets, spent(entered), Stages(folder, secrets), resumed=begun)
+    return Run(folder, secrets, spent(entered), versions, resumed=begun)
+
+
+def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:
+    """The secrets of a run that begins, or those of work that draws nothing and may have begun before."""
+    if job.earlier is not None:
+        return public_secrets(job.earlier, job.binding, job.whole_plan)
+    return RunSecrets(test_key or new_run_key(), job.binding, job.whole_plan, test_key is None)
+
+
+def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
+    """Begin the ledger with the lines of the run that has spent; they are there already where work goes on."""
+    if not _ledger_entries(out):
+        write_text(out / LEDGER, earlier.ledger.decode())
+    elif (out / LEDGER).read_bytes() != earlier.ledger:
+        raise _bad_ledger(out, "it does not hold the lines of the run that drew the measurements")
+    return _ledger_entries(out)
 
 
 def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
@@ -288,7 +284,8 @@ def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
 
 
 def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
-    """Refuse a ledger that shows anything but the one spend of this run."""
+    """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
+    run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
         raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})")

@@ -291,11 +291,9 @@ def _taken_off(total: int, estimator: DetailEstimator) -> int:
     if lowest is None and highest is None:
         return 0
     whole = _WHOLE_SPREADS[0] <= estimator.spread <= _WHOLE_SPREADS[1]
-    # A cell's correction is w / (1 - w) / n = u / (1 - n u) times E[Y] - T.
+    # A cell's correction is w / (1 - w) / n = u / (1 - n u) times (E[Y] - T).
     share = Fraction(estimator.unit, UNIT - estimator.n * estimator.unit)
-    if (
-        spread2 * UNIT**2 < 1
-    ):  # Y is the integer nearest to T, since the tails of its law are below all digits
+    if spread2 * UNIT**2 < 1:  # Y is the integer nearest to T, because other values are too improbable
         half = Fraction(1, 2)
         nearest = center if lowest is None else max(center, lowest - half)
         nearest = nearest if highest is None else min(nearest, highest - half)

@@ -15,8 +15,8 @@ from tallyveil.accounting.events import (
     Release,
     SequentialEvent,
 )
-from tallyveil.accounting.events import DiscreteGaussian as GaussianRelease
-from tallyveil.accounting.events import DiscreteLaplace as LaplaceRelease
+from tallyveil.accounting.events import DiscreteGaussian as DiscreteGaussianEvent
+from tallyveil.accounting.events import DiscreteLaplace as DiscreteLaplaceEvent
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, SchemaError
@@ -298,8 +298,8 @@ def _split_event(one: LevelSet) -> PrivacyEvent:
 def release_of(law: Law) -> Release:
     """The event of one count with noise of a given law."""
     if isinstance(law, DiscreteGaussian):
-        return GaussianRelease(law.variance)
-    return LaplaceRelease(law.scale)
+        return DiscreteGaussianEvent(law.variance)
+    return DiscreteLaplaceEvent(law.scale)
 
 
 def _set_mapping(one: LevelSet) -> dict[str, Any]:

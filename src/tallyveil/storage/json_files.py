@@ -14,6 +14,13 @@ Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each"
 """A type, several types, [shape of every item], {key: shape of its value}, or `Each`."""
 
 
+Json: TypeAlias = Any
+"""A JSON value whose shape its reader has checked (`read_shaped`), so that its parts are used without a check."""
+
+JsonObject: TypeAlias = dict[str, Json]
+"""The same, of an object."""
+
+
 @dataclass(frozen=True, slots=True)
 class Each:
     """An object with any keys whose values all have the same shape."""
@@ -25,7 +32,7 @@ class RepeatedKeyError(ValueError):
     """A JSON object has the same key twice, so that different readers may take different values."""
 
 
-def read_json_object(path: Path, mend: str) -> dict[str, Any]:
+def read_json_object(path: Path, mend: str) -> JsonObject:
     """The JSON object of a file.
 
     Args:

@@ -21,16 +21,16 @@ Source: Biswas, Jacob, Vanetti 2019, Theorem 2.5; Dharangutte et al. 2022, Algor
 
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.chain import ABSOLUTE
+from tallyveil.kernels.subspace.chain import ABSOLUTE, Bits
 from tallyveil.kernels.subspace.chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
-from tallyveil.subspace.mcmc import Observer, chain_start, sweep_chain
+from tallyveil.subspace.mcmc import Observer, chain_arrays, chain_start, jump_arrays, sweep_chain
 from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
@@ -152,34 +152,18 @@ def _meet(
     plan: ChainPlan, stream: ChainStream, pair: int, longest: int, ahead: Integers, behind: Integers
 ) -> int:
     """Number of sweeps of the lagged chain until both are equal, or longest + 1."""
-    target, columns = plan.target, plan.columns
-    law: tuple[Any, ...] = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
-    along: tuple[Any, ...] = (
-        columns.starts,
-        columns.ends,
-        columns.rows,
-        columns.steps,
-        columns.pivots,
-        columns.n_cells,
-    )
-    tables: tuple[Any, ...] = (
-        plan.jump_law,
-        plan.jumps.masses,
-        plan.jumps.totals,
-        plan.jumps.finders,
-        plan.block,
-    )
+    law, columns = chain_arrays(plan)
     if np.array_equal(ahead[: columns.n_cells], behind[: columns.n_cells]):
         return 0
     done = 0
     ask = _FIRST_SWEEPS  # pairs that meet early should not cost bits that they do not use
     while done < longest:
         now = min(stream.chunk, longest - done, ask)
-        bits: tuple[Any, ...] = (stream.words(COUPLED, pair, done, now), stream.per_sweep, now, ahead, behind)
+        bits = Bits(stream.words(COUPLED, pair, done, now), stream.per_sweep, now)
         if isinstance(plan.moves, SliceMoves):
-            met = coupled_slice_sweeps(*law, *along, *bits)
+            met = coupled_slice_sweeps(law, columns, bits, ahead, behind)
         else:
-            met = coupled_jump_sweeps(*law, *along, *tables, *bits)
+            met = coupled_jump_sweeps(law, columns, jump_arrays(plan), bits, ahead, behind)
         if met <= now:
             return done + int(met)
         done += now

@@ -154,7 +154,7 @@ def chain_condition(bound: "TotalVariationBound", extrapolate: bool) -> str:
 
 
 def confidence_text(confidence: float) -> str:
-    """The confidence of a bound as a percentage, rounded down. The float stands for the decimal nearest to it."""
+    """The confidence as a percentage, rounded down. The float is read as the shortest decimal that prints as it."""
     return f"{at_least(100 * Fraction(str(confidence)), places=3)}%"
 
 

@@ -21,7 +21,15 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.chain import jump_sweeps, slice_sweeps
+from tallyveil.kernels.subspace.chain import (
+    Bits,
+    ColumnArrays,
+    JumpArrays,
+    Keep,
+    LevelLaw,
+    jump_sweeps,
+    slice_sweeps,
+)
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, SliceMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
@@ -122,14 +130,29 @@ def sweep_chain(
         done, thin, kept: Number of earlier sweeps, thinning, and the array for kept states; see the kernels.
     """
     out = np.empty((0, plan.columns.n_cells), dtype=np.int64) if kept is None else kept
-    target, columns = plan.target, plan.columns
-    law = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
-    along = (columns.starts, columns.ends, columns.rows, columns.steps, columns.n_cells)
+    law, columns = chain_arrays(plan)
+    bits, keep = Bits(words, per_sweep, sweeps), Keep(done, thin, out)
     if isinstance(plan.moves, SliceMoves):
-        slice_sweeps(*law, *along, words, per_sweep, sweeps, state, done, thin, out)
-        return sweeps * columns.n_columns
-    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.jumps.finders, plan.block)
-    return int(jump_sweeps(*law, *along, *tables, words, per_sweep, sweeps, state, done, thin, out))
+        slice_sweeps(law, columns, bits, state, keep)
+        return sweeps * plan.columns.n_columns
+    return int(jump_sweeps(law, columns, jump_arrays(plan), bits, state, keep))
+
+
+def chain_arrays(plan: ChainPlan) -> tuple[LevelLaw, ColumnArrays]:
+    """The law and the columns of a plan, as the kernels take them."""
+    target, columns = plan.target, plan.columns
+    return (
+        LevelLaw(target.kind, target.scale, target.limit, target.thresholds, target.guide),
+        ColumnArrays(
+            columns.starts, columns.ends, columns.rows, columns.steps, columns.pivots, columns.n_cells
+        ),
+    )
+
+
+def jump_arrays(plan: ChainPlan) -> JumpArrays:
+    """The jump laws of a plan, as the kernels take them."""
+    jumps = plan.jumps
+    return JumpArrays(plan.jump_law, jumps.masses, jumps.totals, jumps.finders, plan.block)
 
 
 def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:

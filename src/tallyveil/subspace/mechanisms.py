@@ -16,6 +16,7 @@ import numpy.typing as npt
 from flint import arb
 
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 LARGEST_PARAMETER: Final = Fraction(10**5)
@@ -155,7 +156,7 @@ def exact_log_weight(law: LatticeLaw, size: int) -> Fraction:
 def _checked(law: str, name: str, value: object, least: Fraction, largest: Fraction) -> None:
     if not isinstance(value, Fraction):
         raise BudgetError(
-            f"{law}: {name} is a {type(value).__name__} ({value!r}), wanted a fractions.Fraction. Noise "
+            f"{law}: {name} is a {type(value).__name__} ({as_given(value)}), wanted a fractions.Fraction. Noise "
             "parameters are exact: write Fraction('0.192') or Fraction(1, 4), never a float.",
             code="subspace-parameter",
         )

@@ -15,6 +15,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.guarantee import chain_condition, chain_guarantee, gaussian_delta, laplace_guarantee
@@ -200,7 +201,7 @@ def require_allowed(
 
 def guarantee_record(
     plan: NoisePlan, distance: Fraction, delta: Fraction, neighbours: Neighbours
-) -> dict[str, object]:
+) -> JsonObject:
     """The guarantee of a release as plain data, with one sentence.
 
     Args:
@@ -214,7 +215,7 @@ def guarantee_record(
     require_allowed(plan, int(distance), delta)
     names = list(plan.lattice.system.names)
     nearest = nearest_tables(plan.lattice, plan.law, neighbours)
-    record: dict[str, object] = {
+    record: JsonObject = {
         "law": str(plan.law),
         "invariants": names,
         "distance": str(distance),

@@ -92,7 +92,7 @@ def _place_first(
         generator.choice(N_TYPES, len(block), p=LARGE_TYPE_SHARE),
         generator.choice(N_TYPES, len(block), p=SMALL_TYPE_SHARE / SMALL_TYPE_SHARE.sum()),
     )
-    # Half of the large facilities fill their block, which then has no occupied housing unit.
+    # In half of the large facilities all adults of the block live in the facility, in the others nine tenths.
     filled = np.where(generator.random(len(block)) < 0.5, 1.0, 0.9)
     wanted = generator.integers(3, 20, len(block))
     eligible = np.where(types == JUVENILE, (totals - adults)[block], adults[block])

@@ -194,3 +194,11 @@ GAUSSIAN = gaussian("1")
 def test_a_wrong_json_form_is_refused(mapping: dict, words: str) -> None:
     with pytest.raises(BudgetError, match=words):
         event_from_mapping(mapping)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: DiscreteGaussian(Fraction(-5)), lambda: DiscreteLaplace(3, Fraction(-5))]
+)
+def test_messages_show_a_fraction_as_it_is_written(make) -> None:
+    with pytest.raises(BudgetError, match=r"got -5\."):
+        make()

@@ -7,7 +7,15 @@ from functools import partial
 
 import pytest
 
-from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
+from tallyveil.accounting import (
+    Declaration,
+    DiscreteGaussian,
+    IntegerSubspaceGaussian,
+    Ledger,
+    Neighbours,
+    compose,
+)
+from tallyveil.errors import BudgetError
 
 
 @pytest.fixture
@@ -100,6 +108,22 @@ def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_pat
     assert json.loads(account("total", folder, "--json"))["epsilon"] == both
     assert both["lower"] <= doubled.upper
     assert doubled.lower <= both["upper"]
+
+
+def test_total_with_gaussian_noise_on_a_lattice_is_an_upper_bound(account, tmp_path):
+    event = IntegerSubspaceGaussian(10, 2, ("county totals",))
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path, Declaration("rho", Fraction(1), Neighbours.BOUNDED), "a") as ledger:
+        ledger.spend(event, "a table", "table")
+    answer = json.loads(account("total", path, "--json"))
+    assert answer["rho"] == "1/10"
+    assert answer["epsilon"] == {"upper": answer["classical"]["zcdp"]}
+    assert (answer["neighbours"], answer["invariants"]) == ("bounded", ["county totals"])
+    text = account("total", path)
+    assert "epsilon: at most 2." in text
+    assert "no single exact loss law" in text
+    refused = account("total", path, "--plot", tmp_path / "curve.svg", code=BudgetError.exit_code)
+    assert "Leave --plot out" in refused
 
 
 def numbers_of(bounds):

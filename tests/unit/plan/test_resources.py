@@ -9,6 +9,7 @@ from tallyveil.cli.synth import _release_file
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_spine
+from tallyveil.execution.topdown.run import STAGES_BEFORE
 from tallyveil.plan.resources import (
     MIB,
     RATES,
@@ -18,6 +19,7 @@ from tallyveil.plan.resources import (
     sizes_of_spine,
     warn_small_machine,
 )
+from tallyveil.postprocess.estimation import stages_of
 
 
 @pytest.fixture
@@ -72,9 +74,7 @@ def test_intervals_are_foreseen(redistricting):
 def test_stages_are_those_of_a_run(small_release):
     plan = load_plan(small_release)
     names = [name for name, _ in predict(plan, sizes_of_spine(read_spine(plan.geography))).seconds]
-    from tallyveil.execution.topdown.run import _timed_stages
-
-    assert set(names) == set(_timed_stages(read_spine(plan.geography)))
+    assert set(names) == {*STAGES_BEFORE, *stages_of(read_spine(plan.geography))}
 
 
 def test_sizes_of_a_geography_are_its_own(small_release):

@@ -82,8 +82,13 @@ def test_published_bounds_read_back(plan, spine, tmp_path, monkeypatch, at_once)
     monkeypatch.setattr(constraints, "GEOUNITS_AT_ONCE", at_once)
     bounds = plan.bounds[0]
     table = bounds_table(plan, bounds, spine)
-    write_bounds(tmp_path, 0, bounds, table, spine, {"run": "0"})
-    stated = {"query": bounds.query, "geolevel": bounds.geolevel, "missing_upper": bounds.missing_upper}
+    stated = {
+        "name": bounds.name,
+        "query": bounds.query,
+        "geolevel": bounds.geolevel,
+        "missing_upper": bounds.missing_upper,
+    }
+    write_bounds(tmp_path, 0, stated, table, spine, {"run": "0"})
     zeros = read_zeros(tmp_path, 0, stated, plan.schema, spine)
     assert zeros.geolevel == "Block"
     (wanted,) = public_zeros(plan, spine)
@@ -94,11 +99,11 @@ def test_published_bounds_read_back(plan, spine, tmp_path, monkeypatch, at_once)
 
 def test_published_bounds_that_are_missing_or_of_another_geography(plan, spine, tmp_path):
     bounds = plan.bounds[0]
-    stated = {"query": bounds.query, "geolevel": bounds.geolevel, "missing_upper": 0}
+    stated = {"name": bounds.name, "query": bounds.query, "geolevel": bounds.geolevel, "missing_upper": 0}
     with pytest.raises(StoreError) as caught:
         read_zeros(tmp_path, 0, stated, plan.schema, spine)
     assert caught.value.code == "bounds-missing"
-    write_bounds(tmp_path, 0, bounds, bounds_table(plan, bounds, spine), spine, {})
+    write_bounds(tmp_path, 0, stated, bounds_table(plan, bounds, spine), spine, {})
     path = bounds_path(tmp_path, 0)
     pl.read_parquet(path).with_columns(geocode=pl.lit("X0101")).write_parquet(path)
     with pytest.raises(StoreError) as caught:

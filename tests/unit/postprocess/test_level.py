@@ -1,5 +1,6 @@
 """A geolevel in chunks: the counts are those of one family at a time, however it is cut and shared out."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from tallyveil.postprocess import chunks
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.level import estimate_level
+from tallyveil.run.executor import Threads
 from tallyveil.run.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts
 
@@ -49,10 +51,10 @@ class Country:
         queries = tuple(self.plan.query(name) for name in self.plan.strategy.queries(geolevel))
         rounding = tuple(
             tuple(self.plan.query(name) for name in stage)
-            for stage in self.plan.estimation_of(geolevel).rounding
+            for stage in self.plan.estimating.estimation_of(geolevel).rounding
         )
         return FamilyBuilder(
-            self.plan, self.allocation, level, self.source, self.constraints, queries, rounding
+            self.plan.estimating, self.allocation, level, self.source, self.constraints, queries, rounding
         )
 
     def estimate(self, **options):
@@ -98,7 +100,26 @@ def test_counts_depend_on_neither_chunks_nor_workers(country, counts, monkeypatc
     monkeypatch.setattr(chunks, "SMALLEST", 1)
     monkeypatch.setattr(chunks, "CHUNKS_WANTED", 7 * workers)
     assert len(chunks.cut(counts[-2], country.spine.child_offsets[-1])) > 5
-    assert all(same(*pair) for pair in zip(counts, country.estimate(workers=workers), strict=True))
+    threads = Threads(workers)
+    assert all(same(*pair) for pair in zip(counts, country.estimate(executor=threads), strict=True))
+
+
+class Scrambled:
+    """Begins and completes chunks in an order of its own."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def completed(self, work, numbers):
+        for number in self.random.sample(numbers, len(numbers)):
+            yield number, work(number)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_counts_do_not_depend_on_the_order_of_completion(country, counts, monkeypatch, seed):
+    monkeypatch.setattr(chunks, "SMALLEST", 1)
+    found = country.estimate(executor=Scrambled(seed))
+    assert all(same(*pair) for pair in zip(counts, found, strict=True))
 
 
 def test_chunks_cover_every_family_once(country, counts, monkeypatch):
@@ -157,4 +178,4 @@ def test_a_family_without_a_solution_is_named(country, counts):
     table = ConstraintTable("too many", country.plan.query("total"), (*shapes, lower), high)
     builder = replace(country.builder(level), constraints=(*country.constraints, table))
     with pytest.raises(ConstraintError, match="too many"):
-        estimate_level(builder, counts[level - 1], SilentObserver(), workers=2)
+        estimate_level(builder, counts[level - 1], SilentObserver(), executor=Threads(2))

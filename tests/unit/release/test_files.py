@@ -48,7 +48,7 @@ def check(root):
 def test_a_sound_release_passes(release):
     done = check(release)
     assert len(done) == 7
-    assert all(item["passed"] for item in done)
+    assert len(set(done)) == 7
 
 
 def test_a_histogram_reads_back(release):
@@ -135,7 +135,7 @@ def test_a_table_of_many_answers_leaves_out_zeros_and_says_so(sparse):
 
 def test_without_microdata_they_are_not_checked(sparse):
     done = check_release(sparse, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT, microdata=False)
-    assert [item["check"] for item in done if "microdata" in item["check"]] == []
+    assert [name for name in done if "microdata" in name] == []
     with pytest.raises(StoreError):
         check_release(sparse, SCHEMA, SPINE, [], INVARIANT)
 

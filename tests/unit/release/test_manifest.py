@@ -1,18 +1,30 @@
 """One strict reader of manifests: whatever stands in a folder, it gives a manifest or says what is wrong."""
 
-import hashlib
 import json
+from contextlib import suppress
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tallyveil.accounting.events import DiscreteGaussian, NonPrivateEvent
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest import MANIFEST_FORMAT, ReleaseKind, kind_of, read_manifest
+from tallyveil.release.finished import LedgerRecord, ledger_record
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import MANIFEST_FORMAT, Spent
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.release.manifest_shapes import SHAPES
 from tallyveil.storage.json_files import Each, digest_of, misfit
 
-LEDGER = b'{"kind":"declaration"}\n{"kind":"spend"}\n'
-PLAN = {"name": "small", "shares": {"b": "1/2", "a": "1/2"}}
+PLAN = {"name": "small", "shares": {"b": "1/2", "a": "1/2"}, "delta": "a"}
+EVENT = DiscreteGaussian(Fraction(1), 1, 2)
+TOPDOWN = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
+DECLARATION = Declaration("rho", Fraction(3), Neighbours.BOUNDED)
 
 
 def example(shape: Any) -> Any:
@@ -27,18 +39,45 @@ def example(shape: Any) -> Any:
     return "a" if kind is str else kind()
 
 
-def manifest_of(kind: ReleaseKind) -> dict[str, Any]:
-    named = {} if kind is ReleaseKind.TOPDOWN else {"kind": kind.value}
-    ledger = {"lines": 2, "sha256": hashlib.sha256(LEDGER).hexdigest()}
-    manifest = example(SHAPES[kind]) | {"format": MANIFEST_FORMAT, "ledger": ledger} | named
-    return manifest | ({"plan": PLAN, "plan_digest": digest_of(PLAN).hex()} if "plan" in manifest else {})
+def enter(folder: Path) -> LedgerRecord:
+    """A ledger with one spend in a folder."""
+    with Ledger(folder / "ledger.jsonl", DECLARATION, "a") as ledger:
+        ledger.spend(EVENT, "a release", "a release")
+    return ledger_record(folder)
+
+
+def manifest_of(kind: ReleaseKind, folder: Path) -> dict[str, Any]:
+    """A manifest with the least content of its kind, for the ledger in a folder; without its digest."""
+    manifest = example(SHAPES[kind]) | {
+        "format": MANIFEST_FORMAT,
+        "kind": kind.value,
+        "protected": True,
+        "event": EVENT.to_mapping(),
+        "spent": {"unit": "rho", "declared": "3", "spent": "1"},
+        "ledger": asdict(ledger_record(folder)),
+    }
+    if "plan" in manifest["body"]:
+        manifest["body"]["plan"] = PLAN
+        manifest["plan_digest"] = digest_of(PLAN).hex()
+    if kind in TOPDOWN:
+        manifest["privacy"] |= {"budget_unit": "rho", "declared": "3", "spent": "1"}
+    return manifest
+
+
+def digest_without_times(manifest: dict[str, Any]) -> str:
+    return digest_of({name: value for name, value in manifest.items() if name != "performance"}).hex()
+
+
+def put(folder: Path, manifest: dict[str, Any], *, digest: str | None = None) -> None:
+    """Write a manifest with a digest; its own, if none is given."""
+    content = {**manifest, "digest": digest or digest_without_times(manifest)}
+    (folder / "manifest.json").write_text(json.dumps(content))
 
 
 @pytest.fixture(autouse=True)
 def ledger(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    path.write_bytes(LEDGER)
-    return path
+    enter(tmp_path)
+    return tmp_path / "ledger.jsonl"
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -48,14 +87,18 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("kind", list(ReleaseKind))
 def test_a_manifest_is_read_as_it_was_written(tmp_path, kind):
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(kind)))
-    assert kind_of(read_manifest(tmp_path)) is kind
-    assert read_manifest(tmp_path, kind) == manifest_of(kind)
+    content = manifest_of(kind, tmp_path)
+    put(tmp_path, content)
+    manifest = read_manifest(tmp_path, kind)
+    assert manifest == read_manifest(tmp_path, *ReleaseKind)
+    assert manifest.kind is kind
+    assert manifest.spent == Spent("rho", Fraction(3), Fraction(1))
+    assert {k: v for k, v in manifest.to_mapping().items() if k != "digest"} == content
 
 
 @pytest.mark.parametrize("kind", list(ReleaseKind))
 def test_every_change_of_a_type_is_refused(tmp_path, kind):
-    manifest = manifest_of(kind)
+    manifest = manifest_of(kind, tmp_path)
     for place in places(manifest)[1:]:
         if place[0] == "event" and len(place) > 2:
             continue
@@ -67,13 +110,64 @@ def test_every_change_of_a_type_is_refused(tmp_path, kind):
             if type(part[place[-1]]) is type(other):
                 continue
             part[place[-1]] = other
-            allowed = misfit(changed, SHAPES[kind]) is None and place[0] not in ("format", "kind", "plan")
-            (tmp_path / "manifest.json").write_text(json.dumps(changed))
-            if allowed:  # such as a float for an int where any number may stand
-                read_manifest(tmp_path, kind)
+            put(tmp_path, changed)
+            if misfit(changed, SHAPES[kind]) is None:  # such as a float for an int where any number may stand
+                with suppress(StoreError):
+                    read_manifest(tmp_path, kind)
                 continue
             with pytest.raises(StoreError):
                 read_manifest(tmp_path, kind)
+
+
+@pytest.mark.parametrize("kind", list(ReleaseKind))
+def test_every_edit_is_seen_by_the_digest(tmp_path, kind):
+    manifest = manifest_of(kind, tmp_path)
+    digest = digest_without_times(manifest)
+    for place in places(manifest)[1:]:
+        changed = json.loads(json.dumps(manifest))
+        part = changed
+        for key in place[:-1]:
+            part = part[key]
+        part[place[-1]] = [part[place[-1]]]
+        put(tmp_path, changed, digest=digest)
+        with pytest.raises(StoreError):
+            read_manifest(tmp_path)
+    put(tmp_path, manifest | {"performance": []})  # seconds may be taken out
+    read_manifest(tmp_path)
+
+
+RESTATED = {
+    "event": lambda m: m.update(event=DiscreteGaussian(Fraction(4), 1, 2).to_mapping()),
+    "spent": lambda m: m["spent"].update(spent="1/2"),
+    "declared": lambda m: m["spent"].update(declared="1"),
+    "unit": lambda m: m["spent"].update(unit="epsilon"),
+    "no fraction": lambda m: m["spent"].update(spent="1/0"),
+    "protected": lambda m: m.update(protected=False),
+}
+RESTATED_TOPDOWN = {
+    "privacy spent": lambda m: m["privacy"].update(spent="1/2"),
+    "privacy unit": lambda m: m["privacy"].update(budget_unit="epsilon"),
+    "privacy neighbours": lambda m: m["privacy"].update(neighbours="unbounded"),
+    "privacy delta": lambda m: m["privacy"].update(delta="1/2"),
+    "exact delta": lambda m: m["privacy"]["exact"].update(delta="1/2"),
+    "epsilon alone": lambda m: m["privacy"].update(epsilon=0.5),
+}
+
+
+@pytest.mark.parametrize("kind", list(ReleaseKind))
+@pytest.mark.parametrize("edit", [*RESTATED, *RESTATED_TOPDOWN])
+def test_an_edit_with_a_new_digest_is_held_to_ledger_and_plan(tmp_path, kind, edit):
+    """Whoever computes the digest again can still not state another event, budget, relation or delta."""
+    if edit in RESTATED_TOPDOWN and kind not in TOPDOWN:
+        return
+    manifest = manifest_of(kind, tmp_path)
+    put(tmp_path, manifest)
+    read_manifest(tmp_path)
+    (RESTATED | RESTATED_TOPDOWN)[edit](manifest)
+    put(tmp_path, manifest)
+    with pytest.raises(StoreError, match="is missing or is not what the run wrote") as caught:
+        read_manifest(tmp_path)
+    assert caught.value.code == "release-damaged"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +183,7 @@ def test_what_is_no_manifest_is_refused(tmp_path, content):
 
 
 def test_a_release_of_another_kind_is_named_with_its_command(tmp_path):
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.SUBSPACE)))
+    put(tmp_path, manifest_of(ReleaseKind.SUBSPACE, tmp_path))
     with pytest.raises(
         StoreError, match=r"`tallyveil subspace release`.*`tallyveil run` or `tallyveil safetab run`"
     ):
@@ -97,10 +191,10 @@ def test_a_release_of_another_kind_is_named_with_its_command(tmp_path):
 
 
 def test_a_plan_that_was_edited_is_noticed(tmp_path):
-    manifest = manifest_of(ReleaseKind.TOPDOWN)
-    manifest["plan"] = {**PLAN, "name": "other"}
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StoreError, match="'plan' is missing or is not what the run wrote"):
+    manifest = manifest_of(ReleaseKind.TOPDOWN, tmp_path)
+    manifest["body"]["plan"] = {**PLAN, "name": "other"}
+    put(tmp_path, manifest)
+    with pytest.raises(StoreError, match=r"'body.plan' is missing or is not what the run wrote"):
         read_manifest(tmp_path)
 
 
@@ -111,29 +205,34 @@ def test_an_empty_folder_holds_no_release(tmp_path):
 
 
 def test_a_release_of_an_earlier_version_says_so(tmp_path):
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.TOPDOWN) | {"format": 1}))
+    put(tmp_path, manifest_of(ReleaseKind.TOPDOWN, tmp_path) | {"format": 1})
     with pytest.raises(StoreError, match="earlier version") as caught:
         read_manifest(tmp_path)
     assert caught.value.code == "release-format"
 
 
-@pytest.mark.parametrize(
-    "left",
-    [LEDGER[:-1], LEDGER[:-5], LEDGER[:24], b"", LEDGER.replace(b"spend", b"spent")],
-    ids=["no line end", "cut", "a line less", "empty", "changed"],
-)
-def test_a_ledger_that_lost_what_the_run_wrote_is_refused(tmp_path, ledger, left):
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.TOPDOWN)))
-    ledger.write_bytes(LEDGER + b'{"kind":"declassify"}\n')
+@pytest.mark.parametrize("how", ["no line end", "cut", "a line less", "empty", "changed"])
+def test_a_ledger_that_lost_what_the_run_wrote_is_refused(tmp_path, ledger, how):
+    whole = ledger.read_bytes()
+    put(tmp_path, manifest_of(ReleaseKind.TOPDOWN, tmp_path))
+    with Ledger(ledger, DECLARATION, "a") as opened:
+        opened.declassify(NonPrivateEvent("a look"), "a look", "a look")
     read_manifest(tmp_path)
-    ledger.write_bytes(left)
+    left = {
+        "no line end": whole[:-1],
+        "cut": whole[:-5],
+        "a line less": whole[: whole.index(b"\n") + 1],
+        "empty": b"",
+        "changed": whole.replace(b"a release", b"a relapse"),
+    }
+    ledger.write_bytes(left[how])
     with pytest.raises(StoreError, match="does not begin with") as caught:
         read_manifest(tmp_path)
     assert caught.value.code == "ledger-damaged"
 
 
 def test_a_release_without_its_ledger_is_refused(tmp_path, ledger):
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(ReleaseKind.TOPDOWN)))
+    put(tmp_path, manifest_of(ReleaseKind.TOPDOWN, tmp_path))
     ledger.unlink()
     with pytest.raises(StoreError) as caught:
         read_manifest(tmp_path)

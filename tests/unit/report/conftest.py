@@ -10,14 +10,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.accounting.events import InvariantEvent, SequentialEvent
+from tallyveil.accounting.events import TEST_KEY, InvariantEvent, SequentialEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.release.finished import ledger_record
-from tallyveil.release.manifest import MANIFEST_FORMAT
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import TEST_KEY_WARNING, ListedFile, Manifest, Spent, StageTime
+from tallyveil.release.manifest_files import write_manifest
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import write_json
 from tallyveil.universe import Schema, load_preset
@@ -141,25 +143,26 @@ def make_release(
     sizes = write_histograms(root, schema, strategy.geolevels)
     exactly = tuple(InvariantEvent(f"{item['query']} is published exactly") for item in plan["invariants"])
     declaration = Declaration(strategy.budget_unit, declared, strategy.neighbours)
-    with Ledger(root / "ledger.jsonl", declaration, "0f3a") as ledger:
-        ledger.spend(SequentialEvent((*strategy.events(), *exactly)), f"release {name}", "0f3a")
+    event = SequentialEvent((*strategy.events(), *exactly))
+    with Ledger(root / "ledger.jsonl", declaration, RUN) as ledger:
+        if not protected:
+            ledger.declassify(TEST_KEY, "run with an insecure test key", "test key")
+        ledger.spend(event, f"release {name}", "release")
     stages = [f"{verb} {level}" for level in strategy.geolevels for verb in ("measure", "estimate")]
-    warning = "Made with an insecure test key: this release protects nobody and must not be published."
-    manifest = {
-        "format": MANIFEST_FORMAT,
-        "ledger": ledger_record(root),
-        "name": name,
-        "run": RUN,
-        "protected": protected,
-        "warnings": [] if protected else [warning],
-        "plan": plan,
-        "plan_digest": digest_of(plan).hex(),
-        "privacy": {
-            "budget_unit": "rho",
+    manifest = Manifest(
+        kind=ReleaseKind.TOPDOWN,
+        run=RUN,
+        protected=protected,
+        warnings=() if protected else (TEST_KEY_WARNING,),
+        plan_digest=digest_of(plan).hex(),
+        event=event.to_mapping(),
+        spent=Spent(strategy.budget_unit, declared, strategy.total),
+        privacy={
+            "budget_unit": strategy.budget_unit,
             "declared": str(declared),
             "spent": plan["spent"],
-            "delta": "1/10000000000",
-            "epsilon": 17.144,
+            "delta": "1/10000000000" if strategy.budget_unit == "rho" else "0",
+            "epsilon": 16.4651553768,
             "invariants": [],
             "statement": "as private as the plan says",
             "exact": {
@@ -178,30 +181,35 @@ def make_release(
             },
             "post_processing": "Whatever is computed from the output alone is as private as the output.",
         },
-        "event": strategy.event().to_mapping(),
-        "inputs": {"records_keyed_hash": "a1" * 32, "geography_sha256": "b2" * 32},
-        "sizes": sizes,
-        "solver": solver_mapping(strategy.geolevels),
-        "checks": [
-            {"check": "no count is negative", "passed": True},
-            {"check": "no structural zero is filled", "passed": True},
-            {"check": "every tract is the sum of its block groups in every cell", "passed": True},
-            {"check": "invariant total holds at state", "passed": True},
-            {"check": "microdata hold exactly the records of the finest counts", "passed": True},
-            {"check": "table detailed agrees with the counts", "passed": True},
-        ],
-        "files": [
-            {"path": f"histogram/{level}.parquet", "bytes": 3_141 * 9**number, "sha256": "c3" * 32}
+        checks=(
+            "no count is negative",
+            "no structural zero is filled",
+            "every tract is the sum of its block groups in every cell",
+            "invariant total holds at state",
+            "microdata hold exactly the records of the finest counts",
+            "table detailed agrees with the counts",
+        ),
+        files=tuple(
+            ListedFile(f"histogram/{level}.parquet", 3_141 * 9**number, "c3" * 32)
             for number, level in enumerate(strategy.geolevels)
-        ],
-        "versions": {"tallyveil": "0.1.0", "python": "3.11.9", "numpy": "2.1.3", "polars": "1.20.0"},
-        "performance": [
-            {"stage": stage, "seconds": round(0.05 * 1.9**number, 3), "peak_memory_mib": 180 + 30 * number}
+        ),
+        tallyveil=("0.1.0",),
+        versions={"python": "3.11.9", "numpy": "2.1.3", "polars": "1.20.0"},
+        ledger=ledger_record(root),
+        performance=tuple(
+            StageTime(stage, round(0.05 * 1.9**number, 3), 180 + 30 * number)
             for number, stage in enumerate(["read geography", "read records", *stages, "microdata", "tables"])
-        ],
-    }
+        ),
+        body={
+            "name": name,
+            "plan": plan,
+            "inputs": {"records_keyed_hash": "a1" * 32, "geography_sha256": "b2" * 32},
+            "sizes": sizes,
+            "solver": solver_mapping(strategy.geolevels),
+        },
+    )
     write_json(root / "plan.json", plan)
-    write_json(root / "manifest.json", manifest)
+    write_manifest(root, manifest)
     return root
 
 
@@ -237,11 +245,14 @@ def make_race_age(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def rewrite() -> Callable[[Path, Callable[[dict[str, Any]], None]], None]:
-    """Changes a JSON file in place."""
+    """Changes a JSON file in place, with the digest that a manifest has of itself."""
 
     def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
         content = json.loads(path.read_text())
         edit(content)
+        if "digest" in content:
+            digested = {key: value for key, value in content.items() if key not in ("digest", "performance")}
+            content["digest"] = digest_of(digested).hex()
         path.write_text(json.dumps(content))
 
     return change

@@ -33,8 +33,8 @@ def test_shares_that_do_not_sum_to_one_are_refused(
     rewrite(root / "plan.json", raise_share)
 
     def in_manifest(manifest: dict[str, Any]) -> None:
-        raise_share(manifest["plan"])
-        manifest["plan_digest"] = digest_of(manifest["plan"]).hex()
+        raise_share(manifest["body"]["plan"])
+        manifest["plan_digest"] = digest_of(manifest["body"]["plan"]).hex()
 
     rewrite(root / "manifest.json", in_manifest)
     with pytest.raises(BudgetError, match="query shares of geolevel block sum to"):

@@ -173,9 +173,7 @@ def test_the_same_release_gives_the_same_bytes(redistricting: Path) -> None:
 def test_names_are_text_and_never_markup(make_race_age: Callable[..., Path], rewrite: Edit) -> None:
     attack = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(1)> $x$ {{ 7 * 7 }}"
     root = make_race_age(name=attack)
-    rewrite(
-        root / "manifest.json", lambda manifest: manifest["checks"].append({"check": attack, "passed": True})
-    )
+    rewrite(root / "manifest.json", lambda manifest: manifest["checks"].append(attack))
     page = write_report(root)
     parsed = PageParser.parse(page)
     assert not parsed.tags & {"script", "img"}

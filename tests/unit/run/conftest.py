@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,21 @@ from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.manifest import MANIFEST_FORMAT
-from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run
 from tallyveil.storage.write import write_parquet, write_text
 
 KEY = insecure_key("once")
 PLAN = b"\x05" * 32
+_EPSILON = {"lower": 1.0, "upper": 2.0}
+PRIVACY = {
+    "budget": "1",
+    "delta": "1/10",
+    "epsilon": _EPSILON,
+    "changed": {"budget": "2", "epsilon": _EPSILON},
+}
 
 
 class Killed(BaseException):
@@ -28,47 +38,62 @@ class Killed(BaseException):
 
 def make_job(**changes: Any) -> Job:
     fields: dict[str, Any] = {
+        "kind": ReleaseKind.HOUSEHOLDS,
         "plan_digest": PLAN.hex(),
         "whole_plan": PLAN,
         "binding": b"\x07" * 32,
         # Room for a second spend, so that the budget is not what prevents it.
         "declaration": Declaration("rho", Fraction(6), Neighbours.BOUNDED),
         "event": DiscreteGaussian(Fraction(1), 1, 2),
+        "privacy": {"r": PRIVACY},
         "description": "a test",
         "token": "test",
-        "test_key": KEY,
     }
     return Job(**(fields | changes))
 
 
-def work(run: Run) -> dict[str, Any]:
-    """Two stages; what they write depends on the key alone."""
-    number = run.secrets.noise_key[0]
+@dataclass
+class Toy:
+    """Two stages; what they write depends on the key alone. It is a planned product and its own work."""
 
-    def table(name: str) -> dict[str, Any]:
-        frame = pl.DataFrame({"noisy": [number + len(name)]})
-        write_parquet(run.path / name / "part-00000.parquet", frame, run.tags)
-        write_text(run.path / f"{name}.txt", str(number))
-        return {"rows": frame.height}
+    changes: dict[str, Any] = field(default_factory=dict)
+    during: Callable[[Run], None] = lambda run: None
+    kind = ReleaseKind.HOUSEHOLDS
 
-    sizes = {name: run.stage(name, [name, f"{name}.txt"], partial(table, name)) for name in "ab"}
-    run.make(["plan.json"], lambda: write_text(run.path / "plan.json", "{}"))
-    return {
-        "format": MANIFEST_FORMAT,
-        "kind": "safetab",
-        "run": run.run_id,
-        "protected": run.secrets.protected,
-        "warnings": [],
-        "version": "0",
-        "plan_digest": PLAN.hex(),
-        "budget_unit": "rho",
-        "budgets": {"spent": str(run.spent)},
-        "event": {"kind": "none"},
-        "sizes": {name: {"groups": size} for name, size in sizes.items()},
-        "checks_passed": 1,
-        "files": run.files(),
-        "performance": [],
-    }
+    @property
+    def plan_digest(self) -> str:
+        return self.job().plan_digest
+
+    def refuse(self, out: Path) -> None:
+        """Every folder will do."""
+
+    def read(self, out: Path, observer: Observer) -> "Toy":
+        observer.stage_started("read", 1)
+        observer.stage_finished("read", 0.0)
+        return self
+
+    def job(self) -> Job:
+        return make_job(**self.changes)
+
+    def release(self, run: Run) -> dict[str, Any]:
+        number = run.secrets.noise_key[0]
+
+        def table(name: str) -> dict[str, Any]:
+            frame = pl.DataFrame({"noisy": [number + len(name)]})
+            write_parquet(run.path / name / "part-00000.parquet", frame, run.tags)
+            write_text(run.path / f"{name}.txt", str(number))
+            return {"rows": frame.height}
+
+        sizes = {name: run.stage(name, [name, f"{name}.txt"], partial(table, name)) for name in "ab"}
+        run.make(["plan.json"], lambda: write_text(run.path / "plan.json", "{}"))
+        self.during(run)
+        return {"sizes": {name: {"groups": size} for name, size in sizes.items()}}
+
+    def check(self, run: Run) -> list[str]:
+        return [f"{name} is there" for name in "ab" if (run.path / f"{name}.txt").is_file()]
+
+    def performance(self) -> list[dict[str, Any]]:
+        return [{"stage": "tables", "seconds": 0.0, "peak_memory_mib": 1}]
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -77,9 +102,8 @@ def contents(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def make() -> Callable[..., Outcome]:
-    def once(out: Path, **changes: Any) -> Outcome:
-        job = make_job(**changes)
-        return finished_before(out, job.plan_digest) or run_once(out, job, work)
+    def once(out: Path, *, test_key: bytes | None = KEY, **changes: Any) -> Outcome:
+        return run_product(Toy(changes), out, test_key=test_key)
 
     return once
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest import read_manifest
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.folder import FolderState, RunFolder, folder_state
 from tallyveil.run.once import run_once
 
-from .conftest import Killed, contents, make_job, work
+from .conftest import KEY, Killed, Toy, contents
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_modes_do_not_depend_on_the_umask(make, out, umask):
     before = os.umask(umask)
     try:
         with pytest.raises(Killed):
-            run_once(out, make_job(), working)
+            run_once(out, Toy(during=working), test_key=KEY)
     except StoreError:  # a folder that its own umask closes cannot hold a run
         assert umask & 0o700
         assert not (out / "ledger.jsonl").exists()
@@ -122,24 +122,22 @@ def test_a_folder_left_before_the_key_was_written_is_taken_up(make, out):
 
 def test_whatever_lies_in_the_folder_of_a_run_is_removed_at_its_end(make, out):
     def killed(run):
-        work(run)
         (run.path / "private" / "sub" / "deeper").mkdir(parents=True)
         (run.path / "private" / "sub" / "deeper" / "file").write_text("")
         raise Killed
 
     with pytest.raises(Killed):
-        run_once(out, make_job(), killed)
+        run_once(out, Toy(during=killed), test_key=KEY)
     make(out)
     assert not (out / "private").exists()
 
 
 def test_links_put_into_the_folder_of_a_run_are_refused(make, out):
     def killed(run):
-        work(run)
         raise Killed
 
     with pytest.raises(Killed):
-        run_once(out, make_job(), killed)
+        run_once(out, Toy(during=killed), test_key=KEY)
     (out / "private" / "x.json").symlink_to("/dev/null")
     with pytest.raises(StoreError) as caught:
         make(out)

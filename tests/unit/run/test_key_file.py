@@ -1,4 +1,4 @@
-"""run.json: every field is authenticated, and another version never goes on with its key."""
+"""run.json: every field is authenticated, and its key is never used under another noise law."""
 
 import json
 
@@ -24,7 +24,8 @@ def stored(**changes) -> bytes:
 
 
 def test_what_was_stored_is_read():
-    found = read(stored())
+    found, versions = read(stored())
+    assert versions == (tallyveil.__version__,)
     assert found == SECRETS
     assert found.run_id == SECRETS.run_id
     assert "redacted" in repr(found)
@@ -51,7 +52,11 @@ DAMAGED = {
     "mac of letters": stored(mac="é" * 64),
     "another format": stored(format=1),
     "one key more": stored(more=1),
-    "version as number": stored(version=1),
+    "version as number": stored(versions=1),
+    "no versions": stored(versions=[]),
+    "versions as numbers": stored(versions=[1]),
+    "another version put in": stored(versions=["9.9", tallyveil.__version__]),
+    "fields of two formats": stored(version="9.9"),
     "law as text": stored(noise_law="1"),
     "law as truth": stored(noise_law=True),
 }
@@ -73,20 +78,43 @@ def test_every_bit_counts():
             read(changed)
 
 
-@pytest.mark.parametrize("changes", [{"version": "9.9"}, {"noise_law": 2}])
-def test_another_version_is_refused_with_both_names(changes, monkeypatch):
-    here = f"'{tallyveil.__version__}' (noise law 1)"
+def test_another_noise_law_is_refused_with_both_names(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(tallyveil, "__version__", changes.get("version", tallyveil.__version__))
-        patch.setattr(module, "NOISE_LAW", changes.get("noise_law", 1))
+        patch.setattr(module, "NOISE_LAW", 2)
         data = stored()
-        law = changes.get("noise_law", 1)
-        there = f"'{tallyveil.__version__}' (noise law {law})"
     with pytest.raises(StoreError) as caught:
         read(data)
     assert caught.value.code == "resume-version"
-    assert here in str(caught.value)
-    assert there in str(caught.value)
+    assert f"'{tallyveil.__version__}' (noise law 2)" in str(caught.value)
+    assert f"'{tallyveil.__version__}' (noise law 1)" in str(caught.value)
+
+
+def kept_by(by: list[str], /, **changes: object) -> bytes:
+    """A file that is authentic and names these versions; changes are authenticated, too."""
+    fields = {**key_file(SECRETS, by), **changes}
+    named = {name: value for name, value in fields.items() if value is not None and name != "mac"}
+    return json.dumps({**named, "mac": module._mac_of(SECRETS.key, named)}).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "versions"),
+    [
+        (kept_by(["0.0.9"]), ("0.0.9", tallyveil.__version__)),
+        (kept_by(["0.0.9", tallyveil.__version__]), ("0.0.9", tallyveil.__version__)),
+        (kept_by(["9.9"]), ("9.9", tallyveil.__version__)),
+        (kept_by([], versions=None, version="0.0.9", format=2), ("0.0.9", tallyveil.__version__)),
+        (kept_by([], versions=None, version=tallyveil.__version__, format=2), (tallyveil.__version__,)),
+    ],
+    ids=["earlier", "both", "later", "format 2", "format 2 of this version"],
+)
+def test_another_version_under_the_same_law_goes_on_and_is_named(data, versions):
+    assert read(data) == (SECRETS, versions)
+
+
+def test_a_file_in_an_unknown_format_of_another_version_is_refused():
+    with pytest.raises(StoreError) as caught:
+        read(kept_by(["9.9"], format=4))
+    assert caught.value.code == "resume-version"
 
 
 def test_the_file_of_a_version_that_kept_none_is_refused():

@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import tallyveil
 from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.manifest import read_manifest
+from tallyveil.release.manifest import Spent, manifest_from_mapping
+from tallyveil.release.manifest_files import read_manifest
+from tallyveil.run import key_file as keys
 from tallyveil.run.folder import RunFolder
 from tallyveil.run.once import run_once
 
-from .conftest import KEY, PLAN, Killed, contents, make_job, work
+from .conftest import KEY, PLAN, Killed, Toy, contents, make_job
 
 
 def spends(out: Path) -> int:
@@ -36,11 +39,10 @@ def started(tmp_path):
     """A run killed after its stages, before its manifest."""
 
     def killed(run):
-        work(run)
         raise Killed
 
     with pytest.raises(Killed):
-        run_once(tmp_path / "out", make_job(), killed)
+        run_once(tmp_path / "out", Toy(during=killed), test_key=KEY)
     return tmp_path / "out"
 
 
@@ -52,8 +54,9 @@ def test_a_finished_release_holds_no_key(make, tmp_path, whole):
         "a.txt", "b.txt", "a/part-00000.parquet", "b/part-00000.parquet",
         "ledger.jsonl", "manifest.json", "plan.json",
     }  # fmt: skip
-    assert outcome.manifest == json.loads(whole["manifest.json"])
-    assert outcome.manifest["budgets"]["spent"] == "1"
+    assert outcome.manifest == manifest_from_mapping(json.loads(whole["manifest.json"]))
+    assert outcome.manifest.spent == Spent("rho", Fraction(6), Fraction(1))
+    assert outcome.manifest.checks == ("a is there", "b is there")
     assert make(tmp_path / "out").already_finished
 
 
@@ -117,7 +120,7 @@ def test_killed_twice_while_sealing(make, tmp_path, whole, kill_at_step):
         sealed = any(name.startswith("sealed-") and not name.endswith(".partial") for name in names)
         kill_at_step(3, lambda out=out: make(out))
         if sealed:
-            run_once(out, make_job(), no_work)
+            run_once(out, Toy(during=no_work), test_key=KEY)
         make(out)
         assert contents(out) == whole
 
@@ -138,7 +141,7 @@ def test_a_second_process_stopped_before_the_lock_spends_nothing(make, tmp_path,
         RunFolder._claim = stopped
         code = 1
         try:
-            outcome = run_once(out, make_job(test_key=test_key), work)
+            outcome = run_once(out, Toy(), test_key=test_key)
             os.write(write, b"already" if outcome.already_finished else b"made")
             code = 0
         finally:
@@ -162,9 +165,8 @@ def test_a_second_process_meets_the_lock(make, tmp_path):
         with pytest.raises(StoreError) as caught:
             make(out)
         assert caught.value.code == "folder-locked"
-        return work(run)
 
-    run_once(out, make_job(), working)
+    run_once(out, Toy(during=working), test_key=KEY)
     assert spends(out) == 1
 
 
@@ -182,7 +184,7 @@ def test_a_lock_on_a_removed_file_is_no_lock(make, tmp_path, monkeypatch, whole)
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    assert run_once(out, make_job(), work).already_finished
+    assert run_once(out, Toy(), test_key=KEY).already_finished
     assert contents(out) == whole
 
 
@@ -194,6 +196,37 @@ def test_another_plan_finds_the_folder_taken(make, tmp_path, started, kill_at_st
             make(out, plan_digest="ab", whole_plan=b"other")
         assert caught.value.code in ("folder-taken", "resume-changed")
         assert contents(out).items() >= {k: v for k, v in before.items() if "lock" not in k}.items()
+
+
+def test_a_corrected_version_goes_on_and_is_named(make, started, monkeypatch, whole):
+    begun_by = tallyveil.__version__
+    monkeypatch.setattr(tallyveil, "__version__", "9.9")
+    outcome = make(started)
+    assert outcome.manifest.tallyveil == (begun_by, "9.9")
+    assert spends(started) == 1
+    published = {name: data for name, data in contents(started).items() if name != "manifest.json"}
+    assert published.items() <= whole.items()
+
+
+def test_a_version_killed_twice_is_named_once(make, started, monkeypatch):
+    begun_by = tallyveil.__version__
+    monkeypatch.setattr(tallyveil, "__version__", "9.9")
+
+    def killed(run):
+        raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            run_once(started, Toy(during=killed), test_key=KEY)
+    assert make(started).manifest.tallyveil == (begun_by, "9.9")
+
+
+def test_another_noise_law_never_goes_on(make, started, monkeypatch):
+    monkeypatch.setattr(keys, "NOISE_LAW", 2)
+    with pytest.raises(StoreError) as caught:
+        make(started)
+    assert caught.value.code == "resume-version"
+    assert spends(started) == 1
 
 
 def test_other_inputs_and_keys_cannot_go_on(make, started):
@@ -277,10 +310,9 @@ def test_two_spends_are_never_sealed(make, tmp_path):
     def working(run):
         with Ledger(run.path / "ledger.jsonl", make_job().declaration, run.run_id) as ledger:
             ledger.spend(make_job().event, "again", "again")
-        return work(run)
 
     with pytest.raises(StoreError) as caught:
-        run_once(tmp_path / "out", make_job(), working)
+        run_once(tmp_path / "out", Toy(during=working), test_key=KEY)
     assert caught.value.code == "ledger-damaged"
     assert not (tmp_path / "out" / "manifest.json").exists()
 
@@ -319,4 +351,4 @@ def test_half_written_files_are_removed(make, started, whole):
 
 
 def test_the_digest_is_what_names_the_plan(make, tmp_path):
-    assert make(tmp_path / "out").manifest["plan_digest"] == PLAN.hex()
+    assert make(tmp_path / "out").manifest.plan_digest == PLAN.hex()

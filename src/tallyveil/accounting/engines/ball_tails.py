@@ -1,4 +1,4 @@
-"""Ball arithmetic for tails of a privacy loss: how many bits it takes, and float bounds on the outcome."""
+"""Ball arithmetic for the tails of a privacy loss: the precision it needs, and float bounds on the result."""
 
 import math
 from fractions import Fraction
@@ -15,14 +15,14 @@ MOST_BITS: Final = 1 << 20
 """More working precision than this is refused."""
 
 _ACCURACY_BITS: Final = 140
-"""Beyond what resolves the least delta: 20 digits (67), the mass lost to roundings, and cancellation."""
+"""Bits beyond those that resolve the least delta: 67 for 20 digits, the rest for lost mass and for cancellation."""
 
 
 def resolving_bits(factors: tuple[LossFactor, ...], least_delta: Fraction) -> int:
     """Bits that resolve both tails at the epsilon of the least delta.
 
-    The tail under Q is smaller than that under P by about exp(epsilon), which zCDP bounds; an answer with
-    Laplace noise that loses at most e is e^2 / 2 zCDP.
+    The tail under Q is smaller than the tail under P by a factor of about exp(epsilon), and zCDP bounds that epsilon.
+    An answer with Laplace noise whose loss is at most e satisfies zCDP with rho = e^2 / 2.
     """
     exact = sum(
         (

@@ -1,4 +1,13 @@
-"""Which engine answers for which losses."""
+"""Which engine computes the tails of which losses.
+
+The engines differ in speed and in what they accept, never in meaning: each gives certified bounds of the same numbers.
+The choice under "auto" is the first that applies:
+
+1. The closed form, if one Gaussian on the lattice is close enough to the law of the total loss.
+2. The quadrature, if its conditions hold. Where its bounds are wide, the tilted FFT is asked as well.
+3. The tilted FFT, if the common lattice of all losses is not too fine.
+4. The rounded FFT, which accepts losses without a usable common lattice.
+"""
 
 import math
 from collections.abc import Callable
@@ -24,7 +33,7 @@ ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "rounded_fft", "pr
 
 @dataclass(frozen=True, slots=True)
 class NoLoss:
-    """The engine of an empty composition: nothing is released, the loss is 0.
+    """The engine of an empty composition: nothing is released, so the loss is always 0.
 
     Attributes:
         name: "exact".
@@ -48,9 +57,10 @@ class FallbackEngine:
     """A fast engine, and another one for the epsilons at which the fast one's bounds are wide.
 
     Attributes:
-        fast: Asked first.
-        general: Asked where the former's relative width of delta is above 1e-9; what both know is combined.
-        name: Of the fast one.
+        fast: The engine that is asked first.
+        general: The engine that is asked too where the first one bounds delta less closely than 1e-9, relatively. The
+            answer is then the intersection of both.
+        name: Name of the fast engine.
     """
 
     fast: LossEngine

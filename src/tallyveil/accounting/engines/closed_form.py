@@ -1,8 +1,18 @@
-"""One Gaussian on the lattice in place of a composition of discrete Gaussians, with a proved relative error.
+"""A composition of discrete Gaussians, replaced by one Gaussian on the lattice with a proved relative error.
 
-Key: L = W + h Z with Z = sum of a_i X_i over all answers, X_i ~ N_Z(0, v_i); V = sum of a_i^2 v_i = m / h;
-g(z) = exp(-z^2 / (2 V)) / sqrt(2 pi V); C = product of c_i, c_i = sum over k of exp(-2 pi^2 v_i k^2).
-For every z, however far out, |C P(Z = z) / g(z) - 1| <= eta = C P(Z = 0) / g(0) - 1: docs/proofs/closed-form.md.
+The problem: the tails of L = W + h Z, where Z = sum of a_i X_i over all answers and X_i ~ N_Z(0, v_i).
+
+The variables: V = sum of a_i^2 v_i, the variance of Z; m = 2 W / h, a whole number; the density
+g(z) = exp(-z^2 / (2 V)) / sqrt(2 pi V); c_i = sum over integers k of exp(-2 pi^2 v_i k^2); C the product of all c_i.
+
+The steps:
+
+1. Once: compute eta = C P(Z = 0) / g(0) - 1. For every z, however far out, |C P(Z = z) / g(z) - 1| <= eta
+   (docs/proofs/closed-form.md). The engine refuses compositions with an eta above 1e-10.
+2. For each epsilon: find the first lattice point above epsilon in exact integers, sum g from there on through the
+   error function, and widen the result by eta and by the rounding.
+
+Example: for one answer of sensitivity 1, Z = X, V = v and C P(Z = z) = g(z) exactly, so eta = 0.
 """
 
 import math
@@ -23,24 +33,24 @@ LARGEST_ETA: Final = 1e-10
 """Relative distance from one Gaussian above which another engine is the better choice."""
 
 LARGEST_SCAN: Final = 1 << 27
-"""Points of the one-off scan times factors; about a second."""
+"""Points of the scan that finds eta, times the number of factors; this many take about a second."""
 
 LEAST_SPREAD: Final = Fraction(1, 10**8)
-"""Variance of the loss below which rounding would leave fewer than nine digits of a divergence."""
+"""Variance of the loss below which rounding would leave less than nine digits of delta."""
 
 _FARTHEST: Final = 1 << 52  # whole numbers are exact floats up to here
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """Composition of discrete Gaussians on a common lattice, at the price of two error functions a value.
+    """Composition of discrete Gaussians on a common lattice; each value costs two error functions.
 
     Attributes:
-        points: Values of the total loss.
+        points: Values that the total loss can take.
         variance: V, rounded to nearest.
-        eta: Relative distance of the law from one Gaussian, anywhere; an upper bound.
+        eta: Upper bound on the relative distance of the law from one Gaussian, at every point.
         log_norm: ln C.
-        name: Of the engine.
+        name: Name of the engine.
     """
 
     points: LossPoints
@@ -96,7 +106,7 @@ class ClosedForm:
         return log_rest(log_sum(below, second, float(epsilon)))
 
     def _scaled(self, value: float, error: float) -> Bounds:
-        """Bounds under P of a positive sum known under g."""
+        """Bounds, under P, of a positive sum that is known under g."""
         value -= self.log_norm
         error += 1.01 * self.eta + UNIT * (4 * abs(value) + 8 * self.log_norm + 8)
         upper = min(0.0, value + error)

@@ -1,12 +1,19 @@
-"""The oracle: the law of the total loss as one polynomial with integer coefficients, nothing left unproved.
+"""The oracle: the law of the total loss as one polynomial with integer coefficients, with every error proved.
 
-Every factor's probabilities are enclosed in balls and rounded down to whole multiples of 2^-bits; the factors
-are then multiplied as integer polynomials, exactly, and cut off again after every product. All of this only
-removes mass. So a true probability of any set lies between the mass found there and that plus the missing mass,
-which is known exactly: one minus everything found.
+The problem: enclose the law of L = W + h Z, Z on the integers, in exact arithmetic.
 
-Key: L = W + h Z under P, Z on the integers; under Q the loss has the law of -L under P, so that
-Q(Z >= z) = P(Z <= -m - z) with the integer m = 2 W / h.
+The variables: `bits`, the precision; coefficient z of the polynomial, the mass of Z = z in multiples of 2^-bits,
+rounded down; m = 2 W / h, a whole number, with which Q(Z >= z) = P(Z <= -m - z).
+
+The steps:
+
+1. Enclose the probabilities of every factor in balls, and round them down to multiples of 2^-bits.
+2. Multiply the factors as integer polynomials, exactly. After each product round down again and cut off far values.
+3. The missing mass is one minus all that was found. Each step only removes mass, so the true probability of any set
+   lies between the mass found there and that plus the missing mass.
+
+Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: one answer has the masses 1/3 and 2/3,
+rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of 256 missing.
 """
 
 import math
@@ -33,19 +40,19 @@ MAX_POINTS: Final = 1 << 24
 """Lattice points of the total loss above which the composition is refused."""
 
 MAX_BITS: Final = 1 << 31
-"""Points times bits of each above which it is refused: a quarter of a gigabyte."""
+"""Number of points times bits above which the composition is refused; this is a quarter of a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """Composition of any losses with a small enough common lattice; answers are balls.
+    """Composition of any losses whose common lattice is small enough; answers are balls.
 
     Attributes:
-        lattice: Of the total loss.
-        bits: The law is kept in whole multiples of 2^-bits.
-        lowest: Least Z with mass.
-        masses_from: [points + 1], mass of Z >= lowest + i, rounded down, in multiples of 2^-bits.
-        missing: Mass not found anywhere, in the same multiples.
+        lattice: The lattice of the total loss.
+        bits: Masses are whole multiples of 2^-bits.
+        lowest: The least Z with a mass above 0.
+        masses_from: [points + 1]; entry i is the mass of Z >= lowest + i, rounded down.
+        missing: The mass that was removed, in the same unit.
     """
 
     lattice: Lattice
@@ -63,7 +70,7 @@ class Proved:
 
         Args:
             factors: The composition.
-            least_delta: Down to here delta has at least 20 proved digits. Below, bounds stay valid.
+            least_delta: A delta of this size or more has at least 20 proved digits. Bounds of smaller ones still hold.
 
         Raises:
             BudgetError: the lattice is too large; the message names its size.
@@ -152,7 +159,7 @@ def _undecided(delta: Fraction, bits: int) -> SolverError:
 
 
 def _reach(variance: float, bits: int) -> int:
-    """Beyond this a sum of discrete Gaussians of this total variance has less mass than 2^-bits on a side."""
+    """A distance beyond which a sum of discrete Gaussians of this variance has mass below 2^-bits on each side."""
     return math.ceil(math.sqrt(2 * variance * (bits + 2) * math.log(2))) + 2
 
 
@@ -226,12 +233,12 @@ def _spread(law: fmpz_poly, weight: int) -> fmpz_poly:
 
 
 def _shifted(law: fmpz_poly, bits: int) -> fmpz_poly:
-    """A product back in multiples of 2^-bits, rounded down."""
+    """A product of two laws as multiples of 2^-bits again, rounded down."""
     return fmpz_poly([mass >> bits for mass in law.coeffs()])
 
 
 def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
-    """Without what lies further than `reach` from zero."""
+    """The law without the values further than `reach` from zero."""
     masses = law.coeffs()
     start = max(0, -reach - lowest)
     return fmpz_poly(masses[start : max(start, reach - lowest + 1)]), lowest + start

@@ -1,18 +1,26 @@
 """Transforms of tilted losses at the frequencies of a cyclic lattice, each with a bound on its error.
 
-Letters: N length of the cyclic lattice, u unit roundoff, v variance, n multiplicity, w weight, theta = 2 pi w k / N
-the frequency k as one factor sees it, c the part of the tilted centre behind the point.
+The problem: for one factor, compute F(theta)^n with F(theta) = E exp(i theta x), where x is the factor's integer under
+the tilted law, counted from a whole number near its mean.
 
-A factor's law, tilted, sits on integers x counted from a whole origin near its mean. Its transform is
-F(theta) = E exp(i theta x). A wide discrete Gaussian has it in closed form by Poisson's summation formula:
-the sum over integers m of exp(i c (theta + 2 pi m) - v (theta + 2 pi m)^2 / 2), over the same at theta = 0.
-Every other law is a short list of atoms, summed directly or by a fast Fourier transform.
+The variables: N the length of the cyclic lattice; k a frequency; w the factor's weight on the lattice;
+theta = 2 pi w k / N; v the variance; n the multiplicity; c the fractional part of the tilted centre; u = 2^-53 the unit
+roundoff.
 
-Errors. A fast Fourier transform computes each output by stages of sums of few terms with factors of modulus
-one, so that each output differs from the exact one by at most C u log2(N) times the sum of the moduli of the
-inputs, componentwise. C below 6 follows from the operation counts of radix 2 to 5, so every length is a product
-of 2, 3 and 5; 20 is counted (docs/proofs/accounting-rounding.md; Higham 2002, Theorem 24.2, has the normwise form).
-F^n by repeated squaring adds at most 4 n u, relatively.
+The steps:
+
+1. A wide discrete Gaussian has F in closed form, by Poisson's summation formula: the sum over integers m of
+   exp(i c (theta + 2 pi m) - v (theta + 2 pi m)^2 / 2), divided by the same sum at theta = 0.
+2. Every other law is a short list of atoms. F is summed directly, or by one FFT if the list is long.
+3. F^n is computed by repeated squaring, which adds a relative error of at most 4 n u.
+
+The error of an FFT: it computes each output in stages, which add few terms with factors of modulus one. So each output
+differs from the exact one by at most C u log2(N) times the sum of the moduli of the inputs. Operation counts of radix 2
+to 5 give C < 6 if N is a product of 2, 3 and 5, which it always is here; the code uses 20
+(docs/proofs/accounting-rounding.md; Higham 2002, Theorem 24.2, has the normwise form).
+
+Example: one Laplace answer of sensitivity 1 without a tilt has the atoms a / (1 + a) at 0 and 1 / (1 + a) at 1, so that
+F(theta) = (a + exp(i theta)) / (1 + a).
 """
 
 import math
@@ -26,11 +34,12 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossF
 from tallyveil.accounting.losses.moments import WIDE_VARIANCE
 from tallyveil.arrays import Complexes, Floats, Integers
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 
 UNIT = 2.0**-53
 FFT_CONSTANT = 20.0
 NEGLIGIBLE = 60.0
-"""Minus the logarithm below which a transform is bounded instead of computed: exp(-60) < 1e-26."""
+"""A transform whose modulus is below exp(-60) < 1e-26 is bounded instead of computed."""
 
 MAX_ATOMS = 1 << 22
 _MAX_DIRECT = 1 << 21  # atoms times frequencies that are summed directly, most accurately
@@ -41,9 +50,9 @@ class Atoms:
     """A tilted law as a list.
 
     Attributes:
-        start: Integer the first weight belongs to, exact.
+        start: The integer of the first weight.
         weights: Probabilities of successive integers, normalised; float64.
-        error: Bound on the sum of their absolute errors, mass left out included.
+        error: Bound on the sum of their absolute errors, including the mass left out.
     """
 
     start: int
@@ -62,7 +71,7 @@ def is_wide(factor: LossFactor) -> bool:
 
 
 def origin(factor: LossFactor, tilt: Fraction) -> int:
-    """Integer that the transform of a wide factor is counted from."""
+    """The integer from which a wide factor counts x."""
     return round(tilt * factor.sensitivity)
 
 
@@ -108,8 +117,8 @@ def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> Atoms:
 def _check_atoms(factor: LossFactor, count: int) -> None:
     if count > MAX_ATOMS:
         raise SolverError(
-            f"the loss of {factor} has {count} values that matter, more than the {MAX_ATOMS} this engine lists. "
-            "Use a smaller variance, scale or sensitivity, or ask for another engine."
+            f"the loss of {as_given(factor)} has {count} values that matter, more than the {MAX_ATOMS} this "
+            "engine lists. Use a smaller variance, scale or sensitivity, or ask for another engine."
         )
 
 
@@ -127,7 +136,7 @@ def _normalised(start: int, exponents: Floats, left_out: float) -> Atoms:
 
 
 def wide_exponents(factor: GaussianLoss, phases: Floats) -> Floats:
-    """n v theta^2 / 2 for theta in [-pi, pi]: minus the logarithm of |F^n| but for what `wide_power` adds."""
+    """n v theta^2 / 2 for theta in [-pi, pi]: minus the logarithm of |F^n|, without the bracket of `wide_power`."""
     return (factor.multiplicity * float(factor.variance) / 2) * phases * phases
 
 
@@ -197,7 +206,7 @@ def centred(products: Integers, length: int) -> Floats:
 
 
 def _powered(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
-    """values^n and a bound on its error, when `values` are off by `off` and `size` are their moduli."""
+    """values^n and a bound on its error; `size` are the moduli of the values, and `off` bounds their errors."""
     powered, worst, least = _power(values, n), _real_power(size + off, n), _real_power(size, n)
     slack = 8 * (n + 2) * UNIT
     # (|F| + e)^n - |F|^n, and the roundings of all three powers; where it cancels, the slack is the bound.

@@ -1,9 +1,26 @@
-"""Tails of a loss on a lattice by the trapezoid rule on a shifted contour, with the transform in closed form.
+"""Tails of a loss on a lattice by the trapezoid rule on a shifted contour.
 
-Key: L = W + h Z; s = tau + i theta; V variance of the Gaussian part of Z; M_L transform of the Laplace part;
-C product of the theta constants; N points of the rule, of which only those are summed where the transform
-counts, side peaks included. What is left out, the wrap-around and the rounding are bounded with every value:
-docs/proofs/quadrature.md.
+The problem: for L = W + h Z with Z on the integers, compute P(Z >= z), Q(Z >= z) and delta. The transform
+M(s) = E exp(s Z) is known in closed form, the law of Z is not.
+
+The variables: s = tau + i theta, where tau > 0 is the shift of the contour and theta the angle; V the variance of the
+Gaussian part of Z; M_L the transform of the Laplace part; C the product of the theta constants; N the odd number of
+points of the rule.
+
+The steps:
+
+1. Once (`quadrature_nodes`): find the nodes theta = 2 pi k / N at which |M| is not negligible, side peaks included, and
+   compute there everything that does not depend on epsilon. Bound the sum over the other nodes.
+2. For each epsilon: find tau near the saddle of M(s) exp(-s z), where the terms cancel least.
+3. Sum over the nodes M(s) exp(-s z) / (1 - exp(-s)), which is the transform of a tail; for Q and delta the last factor
+   is another one.
+4. Widen the result by the nodes left out, by the wrap-around of the rule and by the rounding
+   (docs/proofs/quadrature.md).
+
+There is no iteration to stop: N follows from V, and the bounds hold for any tau.
+
+Example: with one Laplace answer of sensitivity 1, Z is 0 or 1 and M(s) = (a + exp(s)) / (1 + a), a = exp(-1 / t). The
+rule then gives P(Z >= 1) = 1 / (1 + a), up to the wrap-around, which is of order exp(-tau N).
 """
 
 import math
@@ -36,7 +53,7 @@ from tallyveil.arrays import Floats
 from tallyveil.kernels.contour import DELTA, FIRST, SECOND, UNIT, contour_sum, saddle, tilted_laplace
 
 MAX_SCAN: Final = 1 << 27
-"""Points of the rule times factors, looked at once; about two seconds."""
+"""Points of the rule times the number of factors; to look at this many once takes about two seconds."""
 
 _POINTS_PER_DEVIATION: Final = 24  # the wrap-around stays negligible down to delta = exp(-1100)
 _ASIDE: Final = 1.6  # standard deviations by which the contour passes the saddle
@@ -54,15 +71,15 @@ class Quadrature:
     """Composition of discrete Gaussian (variance at least 1/4) and Laplace losses on a common lattice.
 
     Attributes:
-        points: Values of the total loss.
+        points: Values that the total loss can take.
         step: h, rounded to nearest.
         variance: V, rounded to nearest; 0 without Gaussian noise.
         log_norm: ln C.
-        mean: Of Z under P.
-        largest: Largest Z, or None where there is none.
+        mean: Mean under P of the Laplace part of Z; the mean of the Gaussian part is 0.
+        largest: Largest value of Z, or None where Gaussian noise leaves Z unbounded.
         nodes: Where the transform is evaluated.
-        laplace: Laplace factors.
-        name: Of the engine.
+        laplace: The Laplace factors.
+        name: Name of the engine.
     """
 
     points: LossPoints
@@ -147,7 +164,7 @@ class Quadrature:
         return Bounds(min(lower, upper), upper)
 
     def _tilt(self, kind: int, z: int, weights: Floats, masses: Floats) -> float:
-        """A contour just right of the saddle; the Laplace factors are left tilted by it."""
+        """A contour just right of the saddle. `weights` and `masses` are left tilted by it."""
         target = float(z) if self.largest is None else min(float(z), self.largest - 0.5)
         tau = saddle(target, self.variance, weights, self.laplace.log_masses, masses)
         tau = max(tau, -self.step if kind == SECOND else 0.0)
@@ -159,7 +176,7 @@ class Quadrature:
         return tau
 
     def _log_scale(self, kind: int, tau: float, z: int, weights: Floats) -> tuple[float, float]:
-        """Logarithm of the unit that the kernel's sums are in, and its rounding error."""
+        """Logarithm of the factor that the kernel's sums are to be multiplied by, and its rounding error."""
         parts = [self.variance * tau * tau / 2, -tau * z, -self.log_norm]
         parts.extend((weights[:, 1] * weights[:, 2]).tolist())
         roundings = 8 * sum(abs(part) for part in parts) + 16
@@ -173,7 +190,7 @@ class Quadrature:
     def _wrap_around(
         self, kind: int, tau: float, z: int, log_scale: float, roundings: float, weights: Floats
     ) -> float:
-        """Bound on the mass that the rule counts though it lies whole periods off, in units of the scale."""
+        """Bound on the mass at whole periods from the tail, which the rule counts too, in units of the scale."""
         period = self.nodes.n_points
         decay = (tau + self.step if kind == SECOND else tau) * period
         below = math.exp(min(700.0, roundings - decay - log_scale)) / -math.expm1(-decay)

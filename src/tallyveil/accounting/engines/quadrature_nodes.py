@@ -1,4 +1,9 @@
-"""What the quadrature knows about a composition before any epsilon: its nodes and the transform there."""
+"""What the quadrature computes about a composition once, before any epsilon: its nodes, and the transform there.
+
+The nodes are theta = 2 pi k / N. At a node, the transform of a Gaussian factor is exp(-v x^2 / 2) times one plus its
+*images*: the terms exp(-2 pi v j (pi j + x)) of Poisson's summation formula at whole turns j from x. Nodes and images
+whose size is negligible are left out, and their sum is bounded.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +18,7 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.contour import UNIT, log_magnitudes
 
 MAX_NODES: Final = 4096
-"""Nodes at which the transform counts, above which the quadrature is refused: side peaks, or no decay."""
+"""Number of nodes that matter above which the quadrature is refused. Side peaks or a slow decay cause many."""
 
 _NEGLIGIBLE: Final = -46.0  # logarithm; with it everything left out is below 1e-18 of the sum
 _NEGLIGIBLE_IMAGE: Final = -42.0
@@ -22,12 +27,12 @@ _IMAGES: Final = (-1, 1, -2, 2, -3, 3)
 
 @dataclass(frozen=True, slots=True)
 class ContourNodes:
-    """Nodes of the trapezoid rule that count.
+    """The nodes of the trapezoid rule at which the transform is not negligible.
 
     Attributes:
         n_points: N, odd.
-        arrays: In the order of `tallyveil.kernels.contour.contour_sum`, from `nodes` to `image_rates`.
-        left_out: Sum of |transform| over all other nodes, divided by N; an upper bound.
+        arrays: The arguments of `tallyveil.kernels.contour.contour_sum` from `nodes` to `image_rates`, in order.
+        left_out: Upper bound on the sum of |transform| over all other nodes, divided by N.
     """
 
     n_points: int
@@ -40,14 +45,14 @@ class LaplacePart:
     """Laplace factors at the nodes.
 
     Attributes:
-        weights: [factors, 3]: a, n, and room for the kernel.
+        weights: [factors, 3]: a, n, and a column that the kernel fills.
         log_masses: [factors, most k + 1].
         angles: a theta brought to [-pi, pi], [nodes, factors].
         powers: n, [factors].
-        mean: Of the part of Z that is Laplace, under P.
-        spread: Its variance under P.
-        largest_log: Sum of n times the largest |log mass|: the roundings of the masses.
-        reach: Sum of n a k.
+        mean: Mean under P of the Laplace part of Z.
+        spread: Variance under P of the same part.
+        largest_log: Sum of n times the largest |log mass|; it bounds the rounding of the masses.
+        reach: Sum of n a k, the largest value of the Laplace part.
     """
 
     weights: Floats
@@ -63,11 +68,11 @@ class LaplacePart:
 def contour_nodes(
     gaussians: list[tuple[GaussianLoss, int]], laplaces: list[tuple[LaplaceLoss, int]], n_points: int
 ) -> ContourNodes | str:
-    """The nodes where the transform counts, or why there are too many.
+    """The nodes at which the transform is not negligible, or in words why there are too many.
 
     Args:
         gaussians: Factors and their weights.
-        laplaces: Factors and their weights; no decay is asked of them.
+        laplaces: Factors and their weights. Their transforms are only bounded by 1 here.
         n_points: N, odd.
     """
     weights = np.array([weight for _, weight in gaussians], dtype=np.int64)
@@ -118,7 +123,7 @@ def contour_nodes(
 def _images(
     x: Floats, weights: Integers, variances: Floats, powers: Integers
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Images that count, as `contour_sum` wants them, and the roundings they add to each node."""
+    """The images that matter, in the form that `contour_sum` takes, and the rounding they add to each node."""
     k = np.array(_IMAGES)
     log_sizes = -2 * np.pi * variances[:, None] * k * (np.pi * k + x[:, :, None])  # [nodes, factors, images]
     counts = log_sizes >= _NEGLIGIBLE_IMAGE - np.log(powers)[:, None]

@@ -1,20 +1,33 @@
-"""Losses without a usable common lattice: rounded to a fine one, with a bound on what that changes.
+"""Losses without a usable common lattice: each is moved to a fine grid, with a bound on what that changes.
 
-Letters: L loss, L' rounded loss, g grid step, a grid point below an atom l of one group, f = (l - a) / g,
-t share of the atom that moves up, G number of groups, s tilt, kappa = epsilon - (the other groups' loss).
+The problem: delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that is a sum of groups of losses. Each group
+has a lattice of its own, but the lattices have no common multiple that one FFT could hold.
 
-Upper bound. Each group's atom l is divided between the grid points a and a + g so that its mass under P and
-under Q stay what they were: t = (1 - exp(-f g)) / (1 - exp(-g)). Seen as a function of exp(-l), the
-composition's delta is an average of functions (1 - exp(kappa - l))+, which are convex; so dividing raises it
-(Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022).
+The variables: g the step of the grid; l an atom of one group; a the grid point below l; f = (l - a) / g; t the share of
+the atom that moves up; L' the loss on the grid; G the number of groups; s the tilt;
+kappa = epsilon - (the loss of the other groups).
 
-Lower bound. Dividing one atom raises (1 - exp(kappa - l))+ only when kappa lies in (a, a + g), and then by at
-most w = t (1 - exp(-(1 - f) g)) <= tanh(g / 4), its value at kappa = l. Groups are divided one after the other.
-When it is the turn of group i, the loss of those before it is on the grid, and that of the u groups after it
-exceeds the sum of the grid points below by less than u g. So the sum F of grid points below (of group i and
-those after it) and of divided losses (of those before) lies in (epsilon - (1 + u) g, epsilon): at most u + 1
-grid points. The mass there, weighted by w, is what group i adds at most. `docs/proofs/accounting-rounding.md`
-has the steps one by one.
+The steps:
+
+1. Compute the tilted law of every group on its own lattice (`tilted_fft`).
+2. Divide each atom l between the grid points a and a + g so that its mass under P and under Q stays the same:
+   t = (1 - exp(-f g)) / (1 - exp(-g)).
+3. Convolve the groups by FFTs on the grid, and sum as the tilted FFT does.
+4. The sum is an upper bound; a lower bound is that minus what dividing may have added.
+
+Why it is an upper bound: as a function of exp(-l), delta is an average of the convex functions (1 - exp(kappa - l))+,
+so dividing an atom raises it (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022).
+
+Why it is not much too large: dividing one atom changes (1 - exp(kappa - l))+ only if kappa lies in (a, a + g), and then
+by at most w = t (1 - exp(-(1 - f) g)) <= tanh(g / 4), the value at kappa = l. The groups are divided one after the
+other. When group i is divided, the losses of the groups before it are on the grid. The losses of the u groups after it
+exceed the sum of their grid points below by less than u g. Let F be the sum of the grid points below, for group i and
+those after it, and of the divided losses, for those before. Then F lies in (epsilon - (1 + u) g, epsilon), which holds
+at most u + 1 grid points. So group i adds at most the mass on these points, weighted by w.
+`docs/proofs/accounting-rounding.md` has the steps one by one.
+
+Example: an atom of mass p halfway between two grid points has f = 1/2 and t = 1 / (1 + exp(-g / 2)), a little more than
+a half, because the upper point has less mass under Q.
 """
 
 import math
@@ -42,6 +55,7 @@ from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment
 from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 
 GRID_LENGTH = 1 << 21
 """Points of the fine grid."""
@@ -67,11 +81,11 @@ class RoundedLaw:
         step: g, exact.
         origin: Loss of the first point, exact.
         weights: Mass of each point times exp(s L' - K(s)).
-        error: Bound on the sum of the weights' errors that lie anywhere.
-        entry_error: Bound on every weight's further error.
-        excess: At each point z, bound on what rounding adds to delta when z is the last point not above
+        error: Bound on the sum of the errors of all weights, from the masses of the groups.
+        entry_error: Bound on the further error of each weight, from the FFT.
+        excess: At each point z, bound on what moving to the grid adds to delta if z is the last point not above
             epsilon, tilted as the weights are; infinite where s < 0, at which delta is not computed.
-        shift: Bound on how far positions were displaced by their own rounding.
+        shift: Bound on the rounding error of the positions of atoms.
     """
 
     tilt: Fraction
@@ -85,7 +99,7 @@ class RoundedLaw:
 
 
 class RoundedFFT:
-    """Certified tails of any composition, with the loss rounded to a fine grid.
+    """Certified tails of any composition, with the loss moved to a fine grid.
 
     Args:
         factors: The losses added up.
@@ -104,9 +118,9 @@ class RoundedFFT:
             points = estimated_length(group.factors, lattice_of(group.factors))
             if points > MAX_LENGTH:
                 raise SolverError(
-                    f"the loss of {group.factors[0]} takes about {points:.3g} values that matter, and no lattice "
-                    f"holds all losses together; at most {MAX_LENGTH} can be worked on. Use a smaller variance or "
-                    "scale, or ones whose quotients are simple fractions."
+                    f"the loss of {as_given(group.factors[0])} takes about {points:.3g} values that matter, and no "
+                    f"lattice holds all losses together; at most {MAX_LENGTH} can be worked on. Use a smaller "
+                    "variance or scale, or ones whose quotients are simple fractions."
                 )
         engines = [TiltedFFT(group.factors) for group in groups]
         self.groups = tuple(sorted(engines, key=lambda engine: -engine.lattice.step))
@@ -114,7 +128,7 @@ class RoundedFFT:
         self._laws: dict[Fraction, RoundedLaw] = {}
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
-        """Certified tails above `epsilon`. Delta is the close one; the two probabilities move with the grid.
+        """Certified tails above `epsilon`. Delta is close; both probabilities are uncertain by a few steps of the grid.
 
         Raises:
             BudgetError: epsilon is not a finite number.
@@ -140,7 +154,7 @@ class RoundedFFT:
         return self._laws[tilt]
 
     def _delta(self, law: RoundedLaw, epsilon: Fraction, *, less_excess: bool = False) -> Bounds:
-        """ln of E[(1 - exp(epsilon - L'))+], or of a lower bound of the same for L."""
+        """ln E[(1 - exp(epsilon - L'))+]; with `less_excess`, ln of a lower bound of the same for L."""
         begin, gap, distance, scale = self._above(law, epsilon, law.tilt)
         s = float(law.tilt)
         values = np.exp(-s * distance) * -np.expm1(-(gap + distance))
@@ -160,7 +174,7 @@ class RoundedFFT:
         return log_of(scale, total, error)
 
     def _above(self, law: RoundedLaw, epsilon: Fraction, tilt: Fraction) -> tuple[int, float, Floats, Bounds]:
-        """First index above epsilon, its gap, distances from it on, and ln of exp(K(s) - tilt * its loss)."""
+        """First index above epsilon, its distance from epsilon, those of later points from it, and K(s) - tilt * l."""
         index = (epsilon - law.origin) // law.step + 1
         point = law.origin + index * law.step
         begin = min(max(index, 0), law.weights.size)
@@ -175,7 +189,7 @@ class RoundedFFT:
 
 
 def rounded_law(factors: tuple[LossFactor, ...], groups: tuple[TiltedFFT, ...], tilt: Fraction) -> RoundedLaw:
-    """Divide the atoms of every group over one grid, and add the groups up; the coarsest group is given first."""
+    """Move the atoms of all groups to one grid, and convolve the groups; the coarsest group is given first."""
     low, high = window(factors, float(tilt), _WINDOW)
     margin = 2 * len(groups) + 4
     step = Fraction((high - low) / (GRID_LENGTH - 2 * margin))
@@ -220,10 +234,10 @@ class _Placed:
     """Transforms of one group's masses on the grid.
 
     Attributes:
-        divided: Atoms divided between the points on either side.
-        below: Atoms moved to the point below.
-        weighted: The same times w, summed over the u + 1 points up to a place.
-        error: Bound on the sum of the masses' errors.
+        divided: Transform of the atoms divided between the two nearest points.
+        below: Transform of the atoms moved to the point below.
+        weighted: Transform of the same atoms times w, where each point holds the sum of the u + 1 points up to it.
+        error: Bound on the sum of the errors of the masses.
     """
 
     divided: Complexes
@@ -237,12 +251,12 @@ class _Sums:
     """Transforms of the groups added up so far.
 
     Attributes:
-        divided: Of the rounded loss.
-        bounding: Of the mass that bounds what rounding added.
+        divided: Transform of the loss on the grid.
+        bounding: Transform of the masses that bound what dividing added.
         size: Modulus of `divided`.
-        off: Bound on its error.
-        error: Sum of the groups' mass errors.
-        mass: Bound on the product of their masses.
+        off: Bound on the error of `divided`.
+        error: Sum of the groups' errors of mass.
+        mass: Bound on the product of the groups' masses.
     """
 
     divided: Complexes
@@ -260,7 +274,7 @@ class _Sums:
         return cls(one, np.zeros(count, dtype=np.complex128), np.ones(count), np.zeros(count), 0.0, 1.0)
 
     def joined(self, group: _Placed) -> "_Sums":
-        """With one more group, which is divided after those before it and before those after it."""
+        """The sums with one more group, which is divided after the groups already joined."""
         mass = abs(group.divided[0]) + 1e-12
         slip = fft_error(GRID_LENGTH) * mass
         moduli = np.abs(group.divided)
@@ -275,13 +289,13 @@ class _Sums:
 
 
 def _placed(law: TiltedLaw, ratio: float, step: float, after: int) -> _Placed:
-    """Put one group's atoms on the grid.
+    """Move the atoms of one group to the grid.
 
     Args:
         law: The atoms, tilted.
         ratio: Their distance in grid steps.
         step: g.
-        after: u, how many groups come after this one.
+        after: u, the number of groups that are divided after this one.
     """
     tilt = float(law.tilt)
     positions = np.arange(law.weights.size) * ratio

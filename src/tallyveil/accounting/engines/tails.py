@@ -1,8 +1,10 @@
-"""What every engine answers: the tails of the privacy loss, from both sides, in logarithms.
+"""The common answer of all engines: bounds on the tails of the privacy loss, as logarithms.
 
-L is the privacy loss of a composition under P, the release from one of the two neighbours; Q is the release
-from the other one. Q(L = l) = exp(-l) P(L = l), and under Q the loss has the law of -L under P: the losses
-counted here are the same whichever neighbour is the true population.
+L is the privacy loss of a composition. P is the law of the release from one of two neighbours, Q from the other one.
+By definition Q(L = l) = exp(-l) P(L = l). For the noise used here, L has under Q the law that -L has under P. So the
+answers are the same whichever neighbour is the true population.
+
+Logarithms keep their precision where the probabilities are too small for a float.
 """
 
 import math
@@ -22,8 +24,8 @@ class Tails:
     Attributes:
         log_first: ln P(L > epsilon).
         log_second: ln Q(L > epsilon) = ln E[exp(-L); L > epsilon].
-        log_delta: ln delta(epsilon), delta = P(L > epsilon) - exp(epsilon) Q(L > epsilon), summed from
-            positive terms, so that it keeps its relative precision where the two nearly cancel.
+        log_delta: ln delta(epsilon), delta = P(L > epsilon) - exp(epsilon) Q(L > epsilon), computed as
+            a sum of positive terms. It keeps its relative precision where the two probabilities nearly cancel.
     """
 
     log_first: Bounds
@@ -33,10 +35,10 @@ class Tails:
 
 @runtime_checkable
 class LossEngine(Protocol):
-    """One way to evaluate the tails of a composition's loss.
+    """One way to compute the tails of the loss of a composition.
 
     Attributes:
-        name: Which way, for the reader of a guarantee.
+        name: Name of the way, for the reader of a guarantee.
     """
 
     @property
@@ -44,19 +46,19 @@ class LossEngine(Protocol):
         """Short name of the engine."""
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
-        """Certified tails above `epsilon`, any real; the number is taken exactly."""
+        """Certified tails above `epsilon`, any real number. A float stands for its exact value."""
 
 
 NOTHING = Bounds(-math.inf, -math.inf)
 
 
 def up(value: float) -> float:
-    """Next float above; infinities stay."""
+    """The next larger float; an infinity is returned unchanged."""
     return math.nextafter(value, math.inf) if math.isfinite(value) else value
 
 
 def down(value: float) -> float:
-    """Next float below; infinities stay."""
+    """The next smaller float; an infinity is returned unchanged."""
     return math.nextafter(value, -math.inf) if math.isfinite(value) else value
 
 
@@ -77,12 +79,12 @@ def fraction_bounds(value: Fraction) -> Bounds:
 
 
 def probability(logarithm: Bounds) -> Bounds:
-    """The same bounds, but for what exceeds a probability of 1."""
+    """Bounds on the logarithm of a probability: no bound exceeds ln 1 = 0."""
     return Bounds(min(logarithm.lower, 0.0), min(logarithm.upper, 0.0))
 
 
 def narrower(one: Tails, other: Tails) -> Tails:
-    """What two answers to the same question say together."""
+    """The intersection of two answers to the same question."""
     pairs = (
         (one.log_first, other.log_first),
         (one.log_second, other.log_second),
@@ -94,7 +96,7 @@ def narrower(one: Tails, other: Tails) -> Tails:
 def log_of(scale: Bounds, total: float, error: float) -> Bounds:
     """Logarithm of exp(scale) * S where S >= 0 lies within `error` of `total`.
 
-    Floats here are a few rounded operations from exact; four units in the last place cover them.
+    The few operations here are each rounded once; four units in the last place cover all of them.
     """
     low, high = (total - error) * (1 - 1e-15), (total + error) * (1 + 1e-15)
     upper = _widened(scale.upper + math.log(high), 1) if high > 0 else -math.inf

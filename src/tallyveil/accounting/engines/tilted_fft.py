@@ -1,17 +1,29 @@
 """The general engine: the law of the loss on its lattice, tilted to the point of interest, by one inverse FFT.
 
-Letters: L = W + h Z the loss on its lattice, s tilt, K(s) = ln E exp(s L), N length of the cyclic lattice,
-l the first lattice point above epsilon, r = l - epsilon, d = distance above l.
+The problem: bounds on P(L > epsilon), Q(L > epsilon) and delta(epsilon) with a small relative error, also where they
+are far below the smallest float.
 
-P(L > epsilon) = exp(K(s) - s l) * sum over lattice points of p_s exp(-s d), where p_s is the law tilted by
-exp(s L) and normalised. With K'(s) near epsilon the terms that matter are where p_s is largest, so an absolute
-error of p_s is a small relative error of the sum, at any delta. delta(epsilon) has the positive factor
-1 - exp(-r - d) in each term, Q(L > epsilon) has exp(-l - d).
+The variables: L = W + h Z the loss on its lattice; s the tilt; K(s) = ln E exp(s L); p_s the law tilted by exp(s L) and
+normalised; N the length of the cyclic lattice; l the first lattice point above epsilon; r = l - epsilon; d the distance
+of a point above l.
 
-What the answer's bounds hold: errors of the transforms and their powers (`loss_transform`), of the inverse
-FFT, mass outside the window (Chernoff's bound at another tilt on either side; it also bounds what wraps
-around), and the roundings of the weighted sums. K(s) - s l is a ball. W, h and epsilon are exact, so a
-lattice point is never taken to lie on the wrong side.
+The steps:
+
+1. Choose s so that the mean K'(s) of the tilted law is near epsilon.
+2. Multiply the transforms of all factors, and invert the product by one FFT of length N. This gives p_s on a window
+   that holds all but exp(-50) of it on either side.
+3. Sum: P(L > epsilon) = exp(K(s) - s l) * sum of p_s exp(-s d). In delta each term has the further factor
+   1 - exp(-r - d), in Q(L > epsilon) the factor exp(-l - d). The largest terms are where p_s is largest, so an absolute
+   error of p_s is a small relative error of the sum.
+4. Bound what is not exact: the transforms and their powers (`loss_transform`), the FFT, the mass outside the window
+   and what wraps around (Chernoff's bound at another tilt, on either side), and the rounding of the sums. K(s) - s l
+   is a ball.
+
+W, h and epsilon are exact, so no lattice point is ever counted on the wrong side. If the bounds are wide, up to three
+other tilts are tried, and the bounds intersected.
+
+Example: one Laplace answer of sensitivity 1 and scale t has W = -1 / t, h = 2 / t and Z in {0, 1}. For
+0 <= epsilon < 1 / t one term is left: P(L > epsilon) = 1 / (1 + a) with a = exp(-1 / t).
 """
 
 import math
@@ -40,6 +52,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFacto
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.exact import as_given
 
 MAX_LENGTH = 1 << 21
 """Longest cyclic lattice worked on."""
@@ -55,10 +68,10 @@ class TiltedLaw:
 
     Attributes:
         tilt: s, exact.
-        first: Lattice point (integer Z) of the first weight.
+        first: The integer Z of the first weight.
         weights: p_s of successive points, read-only.
-        entry_error: Bound on the error of every weight, but for what wraps around.
-        outside: Bound on the mass above the window, and on that below, each.
+        entry_error: Bound on the error of each weight, without the mass that wraps around.
+        outside: Bound on the mass above the window, and also on the mass below it.
     """
 
     tilt: Fraction
@@ -69,7 +82,7 @@ class TiltedLaw:
 
 
 class TiltedFFT:
-    """Certified tails of a composition whose loss lives on a lattice that is not too fine.
+    """Certified tails of a composition whose losses share a lattice that is not too fine.
 
     Args:
         factors: The losses added up.
@@ -116,7 +129,7 @@ class TiltedFFT:
         return tails
 
     def _carried(self, epsilon: Fraction, tilt: Fraction) -> float:
-        """Mean of the losses above epsilon as they weigh in delta, in floats."""
+        """Mean of the losses above epsilon, weighted by their shares of delta; in floats."""
         law, distance = self.law(max(tilt, Fraction(0))), 0.0
         z = (epsilon - self.lattice.offset) // self.lattice.step + 1
         begin = max(z, law.first)
@@ -141,7 +154,7 @@ class TiltedFFT:
         return Tails(probability(first), probability(second), probability(delta))
 
     def law(self, tilt: Fraction) -> TiltedLaw:
-        """The law tilted by exp(tilt L), kept for the last few tilts."""
+        """The law tilted by exp(tilt L). The laws of the last few tilts are kept."""
         if tilt not in self._laws:
             while len(self._laws) >= _CACHED:
                 self._laws.pop(next(iter(self._laws)))
@@ -151,7 +164,8 @@ class TiltedFFT:
     def _weighted(self, epsilon: Fraction, tilt: Fraction) -> tuple[Bounds, Bounds, Bounds]:
         """ln of P(L > epsilon), Q(L > epsilon), delta, from the law at one tilt, which is at least -1.
 
-        Those whose weights would grow with the loss are not bounded: (-inf, 0).
+        With a negative tilt, P(L > epsilon) and delta would have terms that grow with the loss. They then get the
+        bounds (-inf, 0), which say nothing.
         """
         law, lattice = self.law(tilt), self.lattice
         z = (epsilon - lattice.offset) // lattice.step + 1  # first lattice point above, exactly
@@ -249,16 +263,16 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
     try:
         return Fraction(epsilon)
     except (ValueError, OverflowError, TypeError) as error:
-        raise BudgetError(f"epsilon must be a finite number, got {epsilon!r}.") from error
+        raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
 
 
 def tilt_grid(factors: tuple[LossFactor, ...], epsilon: float, coarseness: float = 0.25) -> Fraction:
-    """Tilt whose mean is near epsilon, on a grid coarse enough for neighbouring epsilons to share it.
+    """Tilt whose mean is near epsilon, rounded to a grid, so that neighbouring epsilons share one tilt.
 
     Args:
         factors: The losses added up.
         epsilon: Wanted mean.
-        coarseness: Spacing of the grid, as the mean's move in standard deviations.
+        coarseness: Spacing of the grid: by how many standard deviations the mean moves from one tilt to the next.
     """
     tilt, spread = saddle_point(factors, epsilon)
     grid = 2.0 ** math.floor(math.log2(coarseness / spread)) if spread > 0 else 2.0**-20
@@ -266,9 +280,10 @@ def tilt_grid(factors: tuple[LossFactor, ...], epsilon: float, coarseness: float
 
 
 def saddle_point(factors: tuple[LossFactor, ...], epsilon: float) -> tuple[float, float]:
-    """Tilt whose mean loss is epsilon, and the standard deviation there; in floats, a guess.
+    """Tilt whose mean loss is about epsilon, and the standard deviation there; floats, without a certificate.
 
-    Bisection on a safeguarded Newton step; tilts beyond 2^60 times the natural one are cut off.
+    Newton's method; a step that leaves the bracket is replaced by the middle of the bracket. It stops when the mean is
+    within 0.05 standard deviations of epsilon, when the tilt exceeds 1e12, or after 80 steps.
     """
     low, high, tilt = -math.inf, math.inf, 0.0
     mean, variance = _total_moments(factors, tilt)
@@ -294,8 +309,8 @@ def saddle_point(factors: tuple[LossFactor, ...], epsilon: float) -> tuple[float
 def window(factors: tuple[LossFactor, ...], tilt: float, outside: float = _OUTSIDE) -> tuple[float, float]:
     """Losses outside of which the tilted law has mass at most exp(-outside) on either side.
 
-    Chernoff: P_s(L >= x) <= exp(K(s + t) - K(s) - t x) for every t > 0, so any t gives a valid end; the best
-    of a few is taken. K is evaluated in floats, whose error is added to the exponent.
+    By Chernoff's bound P_s(L >= x) <= exp(K(s + t) - K(s) - t x) for every t > 0. So every t gives a valid end, and the
+    nearest end of a few t is used. K is computed in floats; a bound on its error is added to the exponent.
     """
     _, variance = _total_moments(factors, tilt)
     # Where nearly all mass sits on one atom the variance is tiny and says nothing about the next ones.
@@ -317,7 +332,7 @@ def window(factors: tuple[LossFactor, ...], tilt: float, outside: float = _OUTSI
 
 
 def estimated_length(factors: tuple[LossFactor, ...], lattice: Lattice) -> float:
-    """About how many lattice points matter, untilted."""
+    """About how many lattice points the window holds without a tilt."""
     low, high = window(factors, 0.0)
     return (high - low) / float(lattice.step) + 1
 

@@ -1,4 +1,4 @@
-"""Privacy events out of their JSON form."""
+"""Privacy events, read from their JSON form."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,11 +19,11 @@ from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, Intege
 from tallyveil.errors import BudgetError
 
 DEEPEST = 100
-"""Levels of events within events above which a JSON form is refused."""
+"""A JSON form with more levels of events within events is refused."""
 
 
 def event_from_mapping(mapping: Mapping[str, Any]) -> PrivacyEvent:
-    """The event a JSON form stands for; the inverse of `to_mapping`.
+    """The event that a JSON form describes; the inverse of `to_mapping`.
 
     Raises:
         BudgetError: an unknown kind, a key missing or unknown, a value of the wrong form, adaptive branches

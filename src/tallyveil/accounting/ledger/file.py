@@ -1,9 +1,10 @@
 """The ledger: an append-only, hash-chained file of everything that was done to privacy.
 
-One JSON object a line. The first line declares the budget; every later one is a spend or a declassification.
-A line is on disk before the call that wrote it returns, so nothing is measured that the ledger does not show.
-Every line carries the SHA-256 of the one before and its own, which are checked whenever a ledger is opened or
-read (`accounting/ledger/lines.py` says what they show). It holds events, words and exact costs, no counts: it
+Each line is one JSON object. The first line declares the budget. Every later line is a spend or a declassification. A
+line is on disk before the call that wrote it returns, so nothing is measured that the ledger does not show.
+
+Each line holds the SHA-256 of the line before and of itself. Both are checked whenever a ledger is opened or read;
+`accounting/ledger/lines.py` says what they show. The ledger holds events, words and exact costs, but no counts, so it
 can be published as it is.
 """
 
@@ -36,23 +37,23 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Ledger:
-    """A ledger open for writing, by one writer at a time. Use it as a context manager, or close it.
+    """A ledger that is open for writing, by one writer at a time. Use it as a context manager, or close it.
 
     Attributes:
         path: The file.
         declaration: The declared budget.
-        run: Name of the run whose entries these calls make.
+        run: Name of the run that makes new entries.
     """
 
     def __init__(self, path: Path, declaration: Declaration, run: str) -> None:
         """Open the ledger, or begin one.
 
-        A last line without its end, left by a crash, is dropped with a warning: the call that was writing it
-        never returned, so nothing was measured on its account.
+        A crash may leave a last line without its end. That line is dropped with a warning: the call that was writing
+        it never returned, so nothing was measured on its account.
 
         Raises:
-            StoreError: the file cannot be opened, another writer has it open, a line is corrupt or out of its
-                place, or an earlier version began the file without a chain.
+            StoreError: the file cannot be opened, another writer has it open, a line is corrupt or out of place, or
+                an earlier version began the file without a chain.
             BudgetError: the file declares another budget.
         """
         self.path, self.declaration, self.run = path, declaration, run
@@ -79,7 +80,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """SHA-256 of the last line; kept elsewhere, it shows whether lines were left off or all replaced."""
+        """SHA-256 of the last line. A copy kept elsewhere shows whether lines were cut off or all of them replaced."""
         return self._head
 
     @property
@@ -90,17 +91,18 @@ class Ledger:
     def spend(self, event: PrivacyEvent, description: str, token: str) -> LedgerEntry:
         """Enter a spend before it is made; on return it is on disk.
 
-        A token entered before gives back the entry it made and writes nothing, so a resumed run that does
-        the same thing again with the same noise pays once.
+        If the token was entered before, the entry it made is returned and nothing is written. So a resumed run, which
+        does the same thing again with the same noise, pays once.
 
         Args:
             event: What is about to be done.
             description: In words.
-            token: Names the act: the same in every attempt at it, and different for every other act.
+            token: Name of the act: the same in every attempt at it, and different for every other act.
 
         Raises:
-            BudgetError: the sum would exceed the declared budget; the event has no cost in its unit, or leaves out
-                what one record moves; or the token was entered with another event. Nothing is written then.
+            BudgetError: the sum would exceed the declared budget; the event has no cost in the declared unit; the
+                event leaves out what one record moves; or the token was entered with another event. Nothing is written
+                then.
             StoreError: the line could not be written.
         """
         known = self._entered(token, event)
@@ -120,7 +122,7 @@ class Ledger:
         return self._enter("spend", event, cost, description, token)
 
     def declassify(self, event: NonPrivateEvent, description: str, token: str) -> LedgerEntry:
-        """Enter a look at the records that no budget pays for; idempotent by token as `spend` is.
+        """Enter a look at the records that no budget pays for. The same token is entered once, as for `spend`.
 
         Raises:
             BudgetError: the token was entered with another event.
@@ -215,7 +217,7 @@ class Ledger:
 def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
     """Declared budget and entries of a ledger, without opening it for writing.
 
-    An unfinished last line is left out, as when it is opened.
+    An unfinished last line is left out, as when a ledger is opened.
 
     Raises:
         StoreError: the file cannot be read, is empty, or a line is corrupt or out of its place.

@@ -1,14 +1,22 @@
 """Several runs on the same people, accounted for together from their ledgers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallyveil.accounting.costs import (
+    delta_with_total_variation,
+    require_neighbours,
+    rho_of,
+    total_variation_of,
+)
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import LedgerEntry
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.paths import real
 
@@ -24,11 +32,11 @@ class JointLedgers:
 
     Attributes:
         paths: The ledgers, in order.
-        neighbours: The relation all of them are stated under.
-        event: Everything, one ledger after the other.
-        non_private: Acts that no budget pays for, in words with the ledger each stands in; where there are
-            any, the people have no finite guarantee against whoever saw what came of them.
-        unprotected: Those of them after which nothing that the run published is protected.
+        neighbours: The relation that all of them are stated under.
+        event: Everything that was done, one ledger after the other.
+        non_private: Acts that no budget pays for, in words, each with the ledger that records it. If there are any, the
+            people have no finite guarantee against a person who saw the results of these acts.
+        unprotected: The acts among these after which nothing that the run published is protected.
     """
 
     paths: tuple[Path, ...]
@@ -39,17 +47,36 @@ class JointLedgers:
 
     @property
     def paid(self) -> SequentialEvent:
-        """What budgets paid for: everything but the non-private acts."""
+        """What budgets paid for: everything except the non-private acts."""
         return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
 
 
-def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
+@dataclass(frozen=True, slots=True)
+class UpperBound:
+    """An epsilon that holds and is not exact: the smallest one that holds may be lower.
+
+    Attributes:
+        rho: Exact cost in zero-concentrated differential privacy.
+        epsilon: What rho allows to be claimed at delta, rounded up.
+        delta: The delta asked for.
+        added_delta: To be added to delta, rounded up, where a sampler comes close to its law but does not have it.
+    """
+
+    rho: Fraction
+    epsilon: float
+    delta: Fraction
+    added_delta: float
+
+
+def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None) -> JointLedgers:
     """Read ledgers of runs on the same people.
 
-    A run whose ledger is given in two copies counts twice: too much, never too little.
+    If two copies of one ledger are given, its run counts twice. The result is then too large, never too small. Lines
+    that a ledger is known to have copied from another ledger count once.
 
     Args:
         ledgers: Paths of the ledgers, or of the folders that hold them.
+        copied: By one of these paths, how many lines at its beginning are copies. The others have none.
 
     Raises:
         StoreError: a ledger cannot be read, is corrupt, shows nothing, or is named twice; or there is none.
@@ -62,9 +89,8 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:
             raise StoreError(f"the ledger {path} is named more than once. Name every run once.")
-    contents = [read_ledger(path) for path in paths]
-    for path, (_, part) in zip(paths, contents, strict=True):
-        _require_an_entry(path, part)
+    known = {path / LEDGER_NAME if path.is_dir() else path: lines for path, lines in (copied or {}).items()}
+    contents = _without_repeated_copies(paths, [read_ledger(path) for path in paths], known)
     relations = {declaration.neighbours: path for path, (declaration, _) in zip(paths, contents, strict=True)}
     if len(relations) > 1:
         stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
@@ -87,8 +113,29 @@ def read_joint(ledgers: Iterable[Path]) -> JointLedgers:
     )
 
 
+def _without_repeated_copies(
+    paths: Sequence[Path],
+    contents: Sequence[tuple[Declaration, tuple[LedgerEntry, ...]]],
+    copied: Mapping[Path, int],
+) -> list[tuple[Declaration, tuple[LedgerEntry, ...]]]:
+    """Ledgers without the lines they share with another: a copy counts only where what it is a copy of is not there."""
+    for path, (_, part) in zip(paths, contents, strict=True):
+        _require_an_entry(path, part)
+    data = {path: path.read_bytes().splitlines() for path in paths}
+    originals = [data[path] for path in paths if not copied.get(path)]
+    counted: list[list[bytes]] = []
+    found = []
+    for path, (declaration, part) in zip(paths, contents, strict=True):
+        n = copied.get(path, 0)
+        begin = data[path][:n]
+        repeated = n > 0 and (begin in counted or any(lines[:n] == begin for lines in originals))
+        found.append((declaration, part[n - 1 :] if repeated else part))
+        counted.append(begin)
+    return found
+
+
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
-    """Refuse a ledger that shows nothing: the hashes of its lines do not tell that the last ones were cut off."""
+    """Refuse a ledger without entries: hashes do not show that the last lines were cut off."""
     if not entries:
         raise StoreError(
             f"the ledger {path} declares a budget and shows no spend, so that it is no account of a release: a run "
@@ -99,10 +146,10 @@ def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
 
 
 def runs_in(folder: Path) -> tuple[Path, ...]:
-    """Ledgers of all runs that stand directly in a folder, in the order of their names.
+    """The ledgers of all runs directly in a folder, in the order of their names.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is no such ledger.
     """
     found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
     if not found:
@@ -111,15 +158,15 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
 
 
 def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
-    """Everything the ledgers record, one after the other, non-private acts included; see `read_joint`."""
+    """Everything that the ledgers record, one after the other, with the non-private acts; see `read_joint`."""
     return read_joint(ledgers).event
 
 
 def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
-    """The exact guarantee of what several runs on the same people published together: of all that budgets paid for.
+    """The exact guarantee of what several runs on the same people published together.
 
-    It does not cover what came of the acts in `joint.non_private`, such as an evaluation against the true counts.
-    Whoever states the guarantee must name them beside it.
+    It covers everything that budgets paid for. It does not cover the results of the acts in `joint.non_private`,
+    such as an evaluation against the true counts: name these acts beside the guarantee wherever it is stated.
 
     Args:
         joint: The ledgers, from `read_joint`.
@@ -130,12 +177,40 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     """
     from tallyveil.accounting.composition import compose
 
+    _require_protection(joint)
+    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
+
+
+def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
+    """What several runs guarantee at most, by zero-concentrated differential privacy.
+
+    It holds for every release, also for noise on a lattice that has no exact loss law (`has_loss_law`), and covers
+    the same acts as `published_guarantee`. Laplace noise counts with rho = epsilon^2 / 2.
+
+    Args:
+        joint: The ledgers, from `read_joint`.
+        delta: Between 0 and 1, both excluded.
+
+    Raises:
+        BudgetError: nothing is protected, as for `published_guarantee`; a release leaves out what one record moves; or
+            the delta is out of range.
+    """
+    _require_protection(joint)
+    require_neighbours(joint.paid, joint.neighbours)
+    rho = rho_of(joint.paid, laplace_as_zcdp=True)
+    epsilon = zcdp_to_epsilon(rho, delta)
+    variation = total_variation_of(joint.paid)
+    # Epsilon is a float rounded up, so that it is taken exactly.
+    added = delta_with_total_variation(Fraction(epsilon), Fraction(0), variation) if variation else 0.0
+    return UpperBound(rho, epsilon, delta, added)
+
+
+def _require_protection(joint: JointLedgers) -> None:
     if joint.unprotected:
         raise BudgetError(
             "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
             f"came of these acts: {'; '.join(joint.unprotected)}. Leave such runs out; they must not be published."
         )
-    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
 def _is_non_private(event: PrivacyEvent) -> bool:

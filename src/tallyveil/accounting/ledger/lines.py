@@ -1,12 +1,12 @@
-"""The lines of a ledger: what they hold, their bytes, and the chain that binds each to the one before.
+"""The lines of a ledger: their content, their bytes, and the chain that binds each line to the one before.
 
-A line is one JSON object. Its last two keys are `previous`, the SHA-256 of the line before (without its end;
-64 zeros on the first line), and `digest`, the SHA-256 of this line without the digest itself. Any change,
-removal, insertion or reordering of lines by accident or by hand therefore shows. Two things do not: leaving
-off lines at the end, and writing the whole chain anew with other content; against these keep the last line's
-SHA-256 (`Ledger.head`) somewhere else.
+A line is one JSON object. Its last two keys are `previous`, the SHA-256 of the line before without its end (64 zeros
+on the first line), and `digest`, the SHA-256 of this line without the digest. So the chain shows any change, removal,
+insertion or reordering of lines, by accident or by hand. It does not show two things: lines cut off at the end, and a
+whole chain that was written again with other content. To detect these, keep the SHA-256 of the last line
+(`Ledger.head`) somewhere else.
 
-Format 2 is written. Format 1, which had no chain and stated sensitivities otherwise, is read, at the same cost.
+Format 2 is written. Format 1 had no chain and stated sensitivities differently. It is read, at the same cost.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ from tallyveil.accounting.exact import exact_number, exact_text
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.exact import as_given
 
 LEDGER_FORMAT = 2
 UNCHAINED_FORMAT = 1
@@ -40,7 +41,7 @@ class Declaration:
     Attributes:
         budget_unit: "rho" (zero-concentrated) or "epsilon" (pure).
         total: Exact budget in that unit.
-        neighbours: The relation the sensitivities of every event are stated under.
+        neighbours: The relation that the sensitivities of all events are stated under.
     """
 
     budget_unit: Literal["rho", "epsilon"]
@@ -54,7 +55,7 @@ class Declaration:
             )
         if not isinstance(self.total, Fraction) or self.total <= 0:
             raise BudgetError(
-                f"the declared budget must be a Fraction above 0, got {self.total!r}. Declare one."
+                f"the declared budget must be a Fraction above 0, got {as_given(self.total)}. Declare one."
             )
 
     def cost_of(self, event: PrivacyEvent) -> Fraction:
@@ -66,7 +67,7 @@ class Declaration:
         return rho_of(event) if self.budget_unit == "rho" else epsilon_of(event)
 
     def to_mapping(self, run: str) -> dict[str, Any]:
-        """JSON form of the first line, but for its place in the chain."""
+        """JSON form of the first line, without the keys of the chain."""
         return {
             "sequence": 0,
             "kind": "declaration",
@@ -91,8 +92,8 @@ class LedgerEntry:
         event: What was done.
         cost: Exact cost in the declared unit; None for a declassification.
         description: In words.
-        token: Names the act; the same token is never entered twice.
-        run: The run that entered it.
+        token: Name of the act; no token is entered twice.
+        run: Name of the run that entered it.
     """
 
     sequence: int
@@ -104,7 +105,7 @@ class LedgerEntry:
     run: str
 
     def to_mapping(self) -> dict[str, Any]:
-        """JSON form of the line, but for its place in the chain."""
+        """JSON form of the line, without the keys of the chain."""
         return {
             "sequence": self.sequence,
             "kind": self.kind,
@@ -121,10 +122,10 @@ class LedgerContent:
     """What a ledger holds.
 
     Attributes:
-        format: Of its lines.
-        declaration: Its first line.
-        entries: The others, in order.
-        head: SHA-256 of its last line.
+        format: Number of the format of its lines.
+        declaration: Content of the first line.
+        entries: Content of the other lines, in order.
+        head: SHA-256 of the last line.
     """
 
     format: int
@@ -134,10 +135,10 @@ class LedgerContent:
 
 
 def chained_line(mapping: Mapping[str, Any], previous: str) -> bytes:
-    """Bytes of a line without its end.
+    """The bytes of a line, without its end.
 
     Args:
-        mapping: The content.
+        mapping: The content of the line.
         previous: SHA-256 of the line before, or `NO_LINE`.
     """
     text = json.dumps({**mapping, "previous": previous}, ensure_ascii=True, separators=(",", ":"))
@@ -156,10 +157,10 @@ def spent(entries: tuple[LedgerEntry, ...]) -> Fraction:
 
 
 def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
-    """Content of a ledger's finished lines, at least one, all of them checked.
+    """The content of a ledger's finished lines, of which there is at least one. Every line is checked.
 
     Raises:
-        StoreError: a line is corrupt, or not in its place.
+        StoreError: a line is corrupt or out of place.
     """
     chain = _Chain()
     for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
@@ -180,7 +181,7 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
 
 
 class _Chain:
-    """Lines read so far, each checked against those before."""
+    """The lines read so far, each one checked against those before."""
 
     def __init__(self) -> None:
         self._format = LEDGER_FORMAT
@@ -212,12 +213,12 @@ class _Chain:
         self._head = line_hash(line)
 
     def content(self) -> LedgerContent:
-        """What was read; there was at least one line."""
+        """The content of what was read, which was at least one line."""
         return LedgerContent(self._format, self._declarations[0], tuple(self._entries), self._head)
 
 
 def _check_chain(mapping: dict[str, Any], line: bytes, previous: str) -> None:
-    """Check a line's digest and its place, and leave only its content in the mapping."""
+    """Check the digest of a line and its place in the chain, and remove both from the mapping."""
     if line != line[:-_DIGEST_END] + _DIGEST_KEY + line_hash(line[:-_DIGEST_END] + b"}").encode() + b'"}':
         raise ValueError("the digest is not the SHA-256 of the line")
     if mapping["previous"] != previous:
@@ -252,7 +253,7 @@ def _entry(mapping: dict[str, Any], declaration: Declaration, version: int) -> L
 
 
 def _rewritten(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event of format 1, where a sensitivity said how many answers move by one, in today's form."""
+    """An event of format 1, whose sensitivity was the number of answers that move by 1, in the form of format 2."""
     kind = event["kind"]
     moved = {"discrete_gaussian": "squared_sensitivity", "discrete_laplace": "sensitivity"}.get(kind)
     if moved is not None:

@@ -1,11 +1,13 @@
-"""The independent privacy losses a composition adds up, and the lattice they live on.
+"""The independent privacy losses that a composition adds up, and the lattice of their sum.
 
-Letters: v variance, t scale, k sensitivity, n multiplicity, h lattice step, W offset.
+The variables: v variance, t scale, k sensitivity, n multiplicity, h lattice step, W offset, a = exp(-1 / t).
 
-One answer with discrete Gaussian noise moved by k loses L = (k^2 + 2 k X) / (2 v), X ~ N_Z(0, v).
-One answer with discrete Laplace noise moved by k loses L = (k - 2 j) / t with j in 0..k: probability
-1 / (1 + a) at j = 0, (1 - a) a^j / (1 + a) in between, a^k / (1 + a) at j = k, where a = exp(-1 / t).
-Both laws are the same whichever of the two neighbours is the true population.
+An answer with discrete Gaussian noise that moves by k has the loss L = (k^2 + 2 k X) / (2 v) with X ~ N_Z(0, v). An
+answer with discrete Laplace noise that moves by k has the loss L = (k - 2 j) / t, j = 0..k. Its probability is 1 / (1
++ a) at j = 0, a^k / (1 + a) at j = k, and (1 - a) a^j / (1 + a) in between. Both laws are the same whichever of the
+two neighbours is the true population.
+
+Example: k = 1, v = 2. The losses are 1/4 + X / 2, so the lattice has the step 1/2 and the offset 1/4.
 """
 
 import math
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,8 @@ class GaussianLoss:
 
     Attributes:
         variance: Parameter of the noise, exact.
-        sensitivity: By how much the answer moves, at least 1.
-        multiplicity: How many independent such answers, at least 1.
+        sensitivity: By how much each answer moves, at least 1.
+        multiplicity: Number of such answers, all independent, at least 1.
     """
 
     variance: Fraction
@@ -46,8 +49,8 @@ class LaplaceLoss:
 
     Attributes:
         scale: Parameter of the noise, exact.
-        sensitivity: By how much the answer moves, at least 1.
-        multiplicity: How many independent such answers, at least 1.
+        sensitivity: By how much each answer moves, at least 1.
+        multiplicity: Number of such answers, all independent, at least 1.
     """
 
     scale: Fraction
@@ -72,12 +75,12 @@ LossFactor = GaussianLoss | LaplaceLoss
 class Lattice:
     """The common lattice of a composition: total loss = offset + step * sum over factors of weight * S.
 
-    S is the sum of `multiplicity` independent X (Gaussian) or i (Laplace) of the factor.
+    S is the sum of the factor's `multiplicity` independent integers: X for Gaussian noise, i = k - j for Laplace noise.
 
     Attributes:
         step: h, exact, above 0.
         offset: W, exact.
-        weights: Whole multiple of the step that each factor's own step is, in the factors' order.
+        weights: Each factor's own step divided by h, a whole number; in the order of the factors.
     """
 
     step: Fraction
@@ -96,7 +99,7 @@ def merged(factors: tuple[LossFactor, ...]) -> tuple[LossFactor, ...]:
         parameter = factor.variance if isinstance(factor, GaussianLoss) else factor.scale
         if parameter <= 0 or factor.sensitivity < 1 or factor.multiplicity < 1:
             raise BudgetError(
-                f"a loss needs a positive parameter, sensitivity and multiplicity, got {factor}"
+                f"a loss needs a positive parameter, sensitivity and multiplicity, got {as_given(factor)}"
             )
         key = type(factor), parameter, factor.sensitivity
         counted[key] = counted.get(key, 0) + factor.multiplicity

@@ -1,7 +1,4 @@
-"""Losses without a usable common lattice, sorted into groups that each have one.
-
-Letters: h lattice step.
-"""
+"""Losses without a usable common lattice, sorted into groups with one lattice each; h is a lattice step."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +8,7 @@ from tallyveil.accounting.losses.factors import LossFactor, lattice_of
 from tallyveil.accounting.losses.moments import moments
 
 LONGEST_GROUP = 1 << 20
-"""Lattice points of one group, about, up to which another factor joins it."""
+"""A factor joins a group only if the group then has at most about this many lattice points."""
 
 _MOST_PAIRED = 80  # groups that are compared two by two
 _SPREAD = 20.0  # standard deviations of a loss that matter, both sides together
@@ -23,8 +20,8 @@ class LossGroup:
 
     Attributes:
         factors: Their losses.
-        step: h, the coarsest common one.
-        variance: Of their sum, about.
+        step: h, the coarsest common step.
+        variance: Approximate variance of the sum of their losses.
     """
 
     factors: tuple[LossFactor, ...]
@@ -33,20 +30,21 @@ class LossGroup:
 
     @property
     def length(self) -> float:
-        """Lattice points that matter, about."""
+        """About how many lattice points matter."""
         return _SPREAD * math.sqrt(self.variance) / float(self.step)
 
     def joined(self, other: "LossGroup") -> "LossGroup":
-        """Both together."""
+        """The group that holds the factors of both."""
         factors = self.factors + other.factors
         return LossGroup(factors, lattice_of(factors).step, self.variance + other.variance)
 
 
 def grouped(factors: tuple[LossFactor, ...]) -> tuple[LossGroup, ...]:
-    """Few groups, each on a lattice of at most about a million points, unless one factor alone has more.
+    """A few groups, each on a lattice of at most about a million points, unless one factor alone has more.
 
-    The two groups whose common lattice is shortest join, again and again. Many factors are first sorted into
-    few groups one at a time, so that the time stays in proportion to their number.
+    The two groups with the shortest common lattice are joined. This is repeated until the shortest one is too long. If
+    there are more than 80 factors, the later ones first join the best group one by one, so that the time stays in
+    proportion to the number of factors.
     """
     groups: list[LossGroup] = []
     for factor in factors:
@@ -76,6 +74,6 @@ def grouped(factors: tuple[LossFactor, ...]) -> tuple[LossGroup, ...]:
 
 
 def _shortest(groups: list[LossGroup]) -> int | None:
-    """Place of the group with the shortest lattice, if it is short enough."""
+    """Place of the group with the shortest lattice, or None if that lattice is too long."""
     place = min(range(len(groups)), key=lambda at: groups[at].length)
     return place if groups[place].length <= LONGEST_GROUP else None

@@ -1,4 +1,4 @@
-"""The largest loss a composition can have, where there is one."""
+"""The largest loss that a composition can have, if there is one."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ from tallyveil.accounting.losses.factors import LaplaceLoss, LossFactor
 
 
 def greatest_loss(factors: tuple[LossFactor, ...]) -> Fraction | None:
-    """The largest possible loss, or None where a Gaussian factor leaves it unbounded; 0 of no factor."""
+    """The largest possible loss: None if a Gaussian factor leaves it unbounded, 0 without any factor."""
     if not all(isinstance(factor, LaplaceLoss) for factor in factors):
         return None
     return -sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))

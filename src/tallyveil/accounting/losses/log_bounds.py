@@ -1,6 +1,6 @@
 """Arithmetic on bounds of logarithms of probabilities, rounded outwards.
 
-The bounds hold where exp, expm1, log and log1p of the platform are right to 16 units in the last place.
+The bounds hold if the platform's exp, expm1, log and log1p are right to 16 units in the last place.
 """
 
 import math
@@ -31,7 +31,7 @@ def log_sum(log_part: Bounds, log_other: Bounds, log_factor: float) -> Bounds:
 def log_reflected(exact: float | Fraction, log_delta: Bounds) -> Bounds:
     """ln delta(epsilon) from ln delta(-epsilon), epsilon = `exact` < 0.
 
-    delta(e) = 1 - exp(e) + exp(e) delta(-e) = 1 - exp(e) (1 - delta(-e)), since the neighbours are alike.
+    Both neighbours have the same loss law, so delta(e) = 1 - exp(e) + exp(e) delta(-e) = 1 - exp(e) (1 - delta(-e)).
     """
     epsilon = float(max(exact, -(10**300)))  # beyond, all that is left of exp(epsilon) is that it is not 0
     slack = _SLACK * (1 - epsilon)
@@ -45,7 +45,7 @@ def log_reflected(exact: float | Fraction, log_delta: Bounds) -> Bounds:
 
 
 def _exp_above(value: float) -> float:
-    # What is too small for a float still counts.
+    # A number that is too small for a float is rounded up, not to 0.
     return 0.0 if value == -math.inf else math.exp(value) * (1 + _SLACK) + 1e-300
 
 

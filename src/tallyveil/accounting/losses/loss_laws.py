@@ -1,20 +1,20 @@
-"""From an event to the independent losses it adds up to, exactly.
+"""The loss laws of an event: the independent losses that it adds up to, exactly.
 
-A *law* is a composition: a merged tuple of loss factors. Most events have one law. An event that may take
-several ways has one law for each way that no other one dominates, its *alternatives*.
+A *law* is a composition: a tuple of loss factors, with equal factors merged. Most events have one law. An event that
+may take several ways has one law for each way that no other one dominates. These laws are its *alternatives*.
 
-Law A *dominates* law B when whoever holds the output behind A can make the output behind B from it. Then the
-privacy profile of A is nowhere below that of B, whatever else is composed with both. Two cases are recognised:
+Law A *dominates* law B if whoever holds the output behind A can make the output behind B from it. Then the privacy
+profile of A is nowhere below the profile of B, whatever else is composed with both. Two cases are recognised:
 
-1. B is a sub-composition of A: leave some of A's outputs away.
-2. Some losses of B, of pure epsilon e together, stand against one discrete Laplace answer of sensitivity 1 and
-   scale 1 / e or less in A.
+1. B is a sub-composition of A: leave some of A's outputs out.
+2. The losses of B that A lacks have pure epsilon e in total, and A has one spare discrete Laplace answer of
+   sensitivity 1 and scale 1 / e or less.
 
-Two laws of which neither is seen to dominate stand side by side, as alternatives, where the way taken is fixed by
-the two neighbours and public facts: the guarantee is the largest profile among them. Where the way depends on what
-was released, that is no bound, and it is refused unless nothing else is composed with it.
+Laws that do not dominate each other are kept as alternatives if only the neighbouring pair and public facts decide
+which applies. The guarantee is then the largest profile among them. If what was released decides, the largest profile
+is no bound: such a choice is refused, unless nothing else is composed with it.
 
-Proofs, also of the halves of parallel parts under bounded neighbours: docs/proofs/domination.md.
+The proofs, also for parallel parts under bounded neighbours, are in docs/proofs/domination.md.
 """
 
 import itertools
@@ -41,6 +41,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossF
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 MOST_ALTERNATIVES = 400
 """Number of laws above which an event is refused."""
@@ -49,10 +50,10 @@ Law: TypeAlias = tuple[LossFactor, ...]
 
 
 def loss_law_of(event: PrivacyEvent) -> tuple[LossFactor, ...]:
-    """The one composition an event adds up to, merged; empty where nothing is released.
+    """The one composition that an event adds up to, merged; empty if nothing is released.
 
-    Under bounded neighbours it holds for parallel events too: a law dominates another with every multiplicity
-    halved if it does with all of them, so a record that leaves one part and enters another costs no more.
+    It holds under both relations. Under bounded neighbours a record may leave one parallel part and enter another,
+    which costs half of each. Domination still holds when all multiplicities are halved, so this costs no more.
 
     Raises:
         BudgetError: the event is non-private, or no single law covers all the ways it may take.
@@ -64,17 +65,17 @@ def loss_law_of(event: PrivacyEvent) -> tuple[LossFactor, ...]:
 
 
 def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[tuple[LossFactor, ...], ...]:
-    """Compositions among which the worst is what the event costs, none of them dominated by another.
+    """The compositions of which the worst one is what the event costs; none of them dominates another.
 
-    The privacy profile of the event is the pointwise largest of theirs (see the module's first lines for why).
+    The privacy profile of the event is the pointwise largest of their profiles, as the top of this module explains.
 
     Args:
         event: What is done.
-        neighbours: The relation its sensitivities are stated under. Under bounded neighbours a record of
-            parallel events leaves one part and enters another, so halves of different parts mix.
+        neighbours: The relation that its sensitivities are stated under. Under bounded neighbours a record may leave
+            one parallel part and enter another, so halves of different parts are combined.
 
     Returns:
-        At least one composition; a single empty one where nothing is released.
+        At least one composition. If nothing is released, it is the empty one.
 
     Raises:
         BudgetError: the event is non-private; a choice that depends on what was released, within a larger
@@ -101,13 +102,22 @@ def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
     return event.branches
 
 
+def has_loss_law(event: PrivacyEvent) -> bool:
+    """Whether every release in an event has an exact loss law; a release on a lattice may have none."""
+    if isinstance(event, IntegerSubspaceGaussian):
+        return False
+    if isinstance(event, IntegerSubspaceLaplace):
+        return event.total_variation == 0
+    return all(has_loss_law(part) for part in parts_of(event))
+
+
 def invariants_of(event: PrivacyEvent) -> tuple[str, ...]:
-    """Statements of all invariants in an event, each once, in order."""
+    """The statements of all invariants in an event, each one once, in order."""
     return tuple(dict.fromkeys(_statements(event)))
 
 
 def dominates(larger: Law, smaller: Law) -> bool:
-    """Whether a law is seen to dominate another, by the two cases of this module; no means not seen."""
+    """Whether one of the two cases of this module shows that a law dominates another. False may mean unknown."""
     more, less = _counted(larger), _counted(smaller)
     rest = {factor: n - more.get(factor, 0) for factor, n in less.items() if n > more.get(factor, 0)}
     spare = {factor: n - less.get(factor, 0) for factor, n in more.items() if n > less.get(factor, 0)}
@@ -130,14 +140,18 @@ def dominates(larger: Law, smaller: Law) -> bool:
 
 
 def _pure(factor: LossFactor) -> Fraction:
-    """Pure epsilon of one answer of a Laplace factor."""
+    """The pure epsilon of one answer of a Laplace factor."""
     return -factor.offset
 
 
 def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) -> tuple[Law, ...]:
-    """Undominated laws; `answers_moved` is None where one law is wanted under either relation.
+    """The laws of an event that no other one dominates.
 
-    `outermost`: nothing else that loses privacy is composed with the event.
+    Args:
+        event: What is done.
+        answers_moved: Answers of a partition query that one record moves; None if one law is wanted that holds under
+            both relations.
+        outermost: Whether nothing else that loses privacy is composed with the event.
     """
     match event:
         case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
@@ -195,7 +209,7 @@ def _loss(release: Release) -> LossFactor:
 
 
 def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tuple[Law, ...]:
-    """Laws of a record that is in `degree` of the parts."""
+    """The laws of a record that is in `degree` of the parts."""
     if len(parts) == 1:
         return (_times(parts[0], Fraction(degree)),)
     if not parts:
@@ -215,7 +229,7 @@ def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tu
 
 
 def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
-    """Laws of a sequence: one alternative of each part, in every combination."""
+    """The laws of a sequence: every combination of one alternative of each part."""
     fixed = merged(tuple(factor for laws in by_part if len(laws) == 1 for factor in laws[0]))
     products: tuple[Law, ...] = (fixed,)
     for laws in by_part:
@@ -229,7 +243,7 @@ def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
 
 
 def _undominated(laws: Iterable[Law]) -> tuple[Law, ...]:
-    """The laws that no other one dominates, each once, in order."""
+    """The laws that no other one dominates, each one once, in order."""
     kept: list[Law] = []
     for law in laws:
         if any(dominates(other, law) for other in kept):
@@ -244,8 +258,8 @@ def _times(law: Law, share: Fraction) -> Law:
         multiplicity = factor.multiplicity * share
         if multiplicity.denominator != 1:
             raise BudgetError(
-                f"parallel parts differ, and {factor} has an odd multiplicity: under bounded neighbours a record "
-                "leaves one part and enters another, half of each part's loss, and this one has no half. Give "
+                f"parallel parts differ, and {as_given(factor)} has an odd multiplicity: under bounded neighbours a "
+                "record leaves one part and enters another, half of each part's loss, and this one has no half. Give "
                 "each partition query multiplicity 2 under bounded neighbours."
             )
         scaled.append(replace(factor, multiplicity=int(multiplicity)))

@@ -1,10 +1,13 @@
-"""Logarithm of the moment generating function of a loss, K(s) = ln E exp(s L), and what it bounds.
+"""The logarithm of the moment generating function of a loss, K(s) = ln E exp(s L), and the moments it gives.
 
-Letters: s tilt, v variance, t scale, k sensitivity, n multiplicity, W half the Gaussian losses' variance.
+The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the Gaussian losses' offset, half of
+their variance.
 
-A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), S(m) = sum over integers x of
-exp(-(x - m)^2 / (2 v)): S has period 1, is largest at 0, and by Poisson's summation formula its quotient
-differs from 1 by less than 5 exp(-2 pi^2 v) once v >= 1/4. A discrete Laplace loss is a geometric sum.
+A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over integers x
+of exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m) / S(0) differs
+from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum.
+
+Example: with k = 1, v = 2 and s = 1, K(1) = 1/2 exactly, because S(1) = S(0).
 """
 
 import math
@@ -20,13 +23,13 @@ from tallyveil.arrays import Floats
 from tallyveil.noise.balls import between_zero_and, precision, rational
 
 WIDE_VARIANCE = 2
-"""Variance from which the theta quotient is taken as 1 within its bound: 5 exp(-2 pi^2 2) < 4e-17."""
+"""From this variance on, the quotient S(m) / S(0) is taken as 1, within the bound 5 exp(-2 pi^2 2) < 4e-17."""
 
 _BITS = 192
 
 
 def certified_log_moment(factors: tuple[LossFactor, ...], tilt: Fraction, less: Fraction) -> Bounds:
-    """K(tilt) - less, from both sides: the logarithm that turns sums over the tilted law into true ones."""
+    """K(tilt) - less, from both sides. Its exponential turns sums over the tilted law into true probabilities."""
     with precision(_BITS):
         gaussian = sum(
             (f.multiplicity * f.offset for f in factors if isinstance(f, GaussianLoss)), Fraction(0)
@@ -42,7 +45,7 @@ def certified_log_moment(factors: tuple[LossFactor, ...], tilt: Fraction, less: 
 
 
 def log_moment(factor: LossFactor, tilt: float) -> float:
-    """K of one answer in floats, accurate to about 1e-14 of its largest term; no certificate."""
+    """K of one answer in floats, without a certificate; the error is about 1e-14 of the largest term."""
     if isinstance(factor, GaussianLoss):
         return tilt * (tilt + 1) * float(factor.offset) + _log_theta(factor, tilt)
     rate, k = 1 / float(factor.scale), factor.sensitivity
@@ -55,7 +58,7 @@ def log_moment(factor: LossFactor, tilt: float) -> float:
 
 
 def moments(factor: LossFactor, tilt: float) -> tuple[float, float]:
-    """Mean and variance of one loss under the law tilted by exp(tilt L), in floats; no certificate."""
+    """Mean and variance of one loss under the law tilted by exp(tilt L), in floats, without a certificate."""
     if isinstance(factor, GaussianLoss):
         step = float(factor.step)
         if factor.variance >= WIDE_VARIANCE:
@@ -82,7 +85,7 @@ def _narrow_gaussian(factor: GaussianLoss, tilt: float) -> tuple[Floats, Floats]
 
 def _laplace_atoms(rate: float, k: int, tilt: float) -> tuple[Floats, Floats]:
     bent = -(1 + 2 * tilt) * rate
-    # Only a guess is wanted: of very many atoms, the ends and a sample of what lies between.
+    # The caller needs a guess only. Of very many atoms, it gets the ends and a sample of those in between.
     j = np.unique(np.linspace(0, k, min(k, 4096) + 1).round())
     exponents = j * bent
     exponents[1:-1] += math.log(-math.expm1(-rate))
@@ -125,7 +128,7 @@ def _theta_quotient(factor: GaussianLoss, tilt: Fraction) -> arb:
 
 
 def _theta(variance: Fraction, part: Fraction) -> arb:
-    """S(part) for 0 <= part <= 1/2, with the terms left out bounded by a geometric series."""
+    """S(part) for 0 <= part <= 1/2. A geometric series bounds the terms that are left out."""
     slope = rational(-1 / (2 * variance))
     reach = math.ceil(math.sqrt(2 * float(variance) * _BITS * math.log(2))) + 2
     total = arb(0)

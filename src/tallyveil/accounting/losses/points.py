@@ -1,4 +1,4 @@
-"""Where an epsilon falls among the values that a loss on a lattice can take, in exact integers."""
+"""The place of an epsilon among the values that a loss on a lattice can take, in exact integers."""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from tallyveil.accounting.losses.factors import Lattice
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +14,9 @@ class LossPoints:
     """The values (offset + step z) / unit, z any integer, of a total loss.
 
     Attributes:
-        step: In units of 1 / unit.
-        offset: In units of 1 / unit.
-        unit: Common denominator.
+        step: Distance of neighbouring values, times the unit.
+        offset: Value at z = 0, times the unit.
+        unit: Common denominator of step and offset.
         mirror: m = 2 offset / step, a whole number: Q(Z >= z) = P(Z <= -m - z).
     """
 
@@ -33,13 +34,13 @@ class LossPoints:
         return cls(step, offset, unit, 2 * offset // step)
 
     def above(self, epsilon: float | Fraction) -> tuple[int, float]:
-        """The least z whose loss is larger than epsilon, and by how much it is, rounded to nearest.
+        """The least z whose loss exceeds epsilon, and by how much it does, rounded to nearest.
 
         Raises:
             BudgetError: epsilon is no finite number.
         """
         if isinstance(epsilon, float) and not math.isfinite(epsilon):
-            raise BudgetError(f"epsilon must be a finite number, got {epsilon!r}.")
+            raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.")
         numerator, denominator = epsilon.as_integer_ratio()
         width = self.step * denominator
         whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)

@@ -8,7 +8,7 @@ families and geolevels must hold.
 Steps. One round searches each container by itself, with the rest of the spine fixed (`search`). A container's effect on
 every variance of the spine is then known exactly (`surroundings`). The round's changes are combined, and all variances
 are computed again from the whole spine. The round is kept only if this computation shows an improvement that breaks no
-limit that held before. Otherwise only the half, a fifth or a twentieth of the containers that gain most are changed.
+limit that held before. Otherwise only half, a fifth or a twentieth of the containers that gain most are changed.
 If a part that may not grow did grow, its weight is multiplied by 3 and the search repeated.
 
 Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round limit.

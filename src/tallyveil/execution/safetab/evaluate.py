@@ -19,7 +19,8 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.declassified import (
@@ -53,9 +54,9 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     """
     inputs = read_safetab_inputs(params, data)
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
-    once = _coterminous_once(inputs, manifest["plan_digest"], out)
+    once = _coterminous_once(inputs, manifest.plan_digest, out)
     t1_rows, t2_rows, groups, tables = [], [], [], {}
-    with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest["run"]) as ledger:
+    with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest.run) as ledger:
         for run in inputs.plan.runs:
             regions = inputs.regions[run.run]
             reason = f"true counts of the {run.run} run compared with the release; the results reveal them"
@@ -77,7 +78,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
         "errors-t1": total_errors(pl.concat(t1_rows).with_columns(levels), pl.concat(groups), 1 + repeats),
         "errors-t2": cell_errors(pl.concat(t2_rows).with_columns(levels)),
     }
-    write_errors(out, errors | tables, {"run": manifest["run"], "runs": 1 + repeats})
+    write_errors(out, errors | tables, {"run": manifest.run, "runs": 1 + repeats})
     return errors
 
 

@@ -16,7 +16,8 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.household_tables import (
     KEYS,
@@ -51,7 +52,7 @@ def evaluate_households(
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
     plan = read_household_plan(params)
     totals = read_group_totals(data, published, plan)
-    if binding_of(plan.digest(), totals_digest(totals)).hex() != manifest["plan_digest"]:
+    if binding_of(plan.digest(), totals_digest(totals)).hex() != manifest.plan_digest:
         raise StoreError(
             f"{out} holds a SafeTab-H release of other parameters or another T1. Name those it was made with.",
             code="no-release",
@@ -61,7 +62,7 @@ def evaluate_households(
     declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
     rows: list[pl.DataFrame] = []
     truths: dict[str, pl.DataFrame] = {}
-    with Ledger(out / LEDGER, declared, manifest["run"]) as ledger:
+    with Ledger(out / LEDGER, declared, manifest.run) as ledger:
         for run in plan.runs:
             own = regions[run.run]
             groups = groups_of(run, totals, own)
@@ -74,7 +75,7 @@ def evaluate_households(
     levels = {iteration.code: iteration.level for iteration in plan.files.iterations}
     level = pl.col("ITERATION_CODE").replace_strict(levels, return_dtype=pl.Int64).alias(LEVEL)
     errors = {"errors-households": household_errors(pl.concat(rows).with_columns(level))}
-    write_errors(out, errors | truths, {"run": manifest["run"], "runs": 1 + repeats})
+    write_errors(out, errors | truths, {"run": manifest.run, "runs": 1 + repeats})
     return errors
 
 

@@ -6,7 +6,7 @@ folder gives the same tables. The manifest has a kind of its own, so that no oth
 release.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from tallyveil.confidential.safetab_households import read_households
 from tallyveil.execution.safetab.households import groups_of, tables_of_households
 from tallyveil.execution.safetab.run import declaration_of, read_safetab_inputs, tables_of
 from tallyveil.release.finished import LEDGER, MANIFEST
-from tallyveil.release.manifest import MANIFEST_FORMAT
+from tallyveil.release.manifest import MANIFEST_FORMAT, listed_file
 from tallyveil.safetab.coterminous import tabulate_all
 from tallyveil.safetab.household_tables import read_group_totals, write_household_tables
 from tallyveil.safetab.households import TABLES, read_household_plan
@@ -29,7 +29,7 @@ from tallyveil.safetab.outputs import write_headers, write_tables
 from tallyveil.safetab.plan import NEIGHBOURS, RunPlan
 from tallyveil.safetab.regions import read_regions
 from tallyveil.storage.outputs import refuse_taken
-from tallyveil.storage.write import file_digest, write_json
+from tallyveil.storage.write import write_json
 
 WARNING: Final = (
     "NOT PRIVATE: tabulated without noise. These are the true counts; they protect nobody and must not "
@@ -126,9 +126,9 @@ def _finish(out: Path, kind: str, sizes: dict[str, Any]) -> dict[str, Any]:
         "run": RUN,
         "protected": False,
         "warnings": [WARNING],
-        "version": tallyveil.__version__,
-        "sizes": sizes,
-        "files": {str(path.relative_to(out)): file_digest(path) for path in files},
+        "tallyveil": [tallyveil.__version__],
+        "body": {"sizes": sizes},
+        "files": [asdict(listed_file(out, path.relative_to(out).as_posix())) for path in files],
     }
     write_json(out / MANIFEST, manifest)
     return manifest

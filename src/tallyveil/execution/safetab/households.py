@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-import tallyveil
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import PrivacyEvent
@@ -17,11 +15,13 @@ from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_ho
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.execution.safetab.run import DELTA, EXPECTED, refuse_safetab_folder
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import MANIFEST_FORMAT, ReleaseKind, protection, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.safetab.household_expected import expected_household_errors
 from tallyveil.safetab.household_tables import (
@@ -40,6 +40,7 @@ from tallyveil.safetab.outputs import OutputCheck, require_passed
 from tallyveil.safetab.plan import NEIGHBOURS
 from tallyveil.safetab.privacy import changed_event, changed_mapping
 from tallyveil.safetab.regions import Regions, read_regions
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_json
 
 
@@ -66,7 +67,8 @@ def run_households(
     Privacy: spends the config's budgets once (`HouseholdPlan.event`), between sets of households that differ by one
         record. T1 is public; what it cost the people in it is T1's own spend.
     """
-    refuse_safetab_folder(out, (params, data, *([] if published is None else [published])))
+    folders = (params, data, *([] if published is None else [published]))
+    refuse_safetab_folder(out, folders)
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
     if published is not None:
@@ -76,58 +78,113 @@ def run_households(
         totals = read_group_totals(data, published, plan)
         groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     digest = binding_of(plan.digest(), totals_digest(totals))
-    outcome = finished_before(out, digest.hex())
-    if outcome is not None:
-        return outcome
-    with watch.stage("read records"):
-        households = read_households(data, plan, regions)
-    parts = [regions[run.run].digest() for run in plan.runs]
-    parts += [homes.digest() for run in plan.runs for homes in households[run.run].values()]
-    certify_laws(one.law for run in plan.runs for one in run.sets)
-    privacy = {run.run: _privacy(run) for run in plan.runs}  # before the spend, as the expected errors are
-    expected = _expected(plan)
-    job = Job(
-        plan_digest=digest.hex(),
-        whole_plan=digest,
-        binding=binding_of(digest, *parts),
-        declaration=Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
-        event=plan.event(),
-        description="SafeTab-H tabulation",
-        token="safetab",
-        test_key=test_key,
-    )
-    inputs = _Inputs(plan, regions, groups, households, privacy)
-    outcome = run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch))
-    if not (out / EXPECTED).exists():
-        write_json(out / EXPECTED, expected)
-    return outcome
+    product = Households(plan, folders, regions, groups, digest, watch)
+    return run_product(product, out, test_key=test_key, observer=observer)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class _Inputs:
-    """Everything a run reads, checked. Holds confidential records."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Households:
+    """The tabulation of a plan, in the detail that a published T1 chooses.
+
+    Attributes:
+        plan: From the parameter folder.
+        folders: Every folder that is read; the second holds the records.
+        regions: The public geography of each run.
+        groups: The groups that T1 lists, by run and set.
+        digest: Of the plan and of T1.
+        watch: Times the stages.
+    """
+
+    plan: HouseholdPlan
+    folders: tuple[Path, ...]
+    regions: dict[str, Regions]
+    groups: dict[str, dict[str, ListedGroups]]
+    digest: bytes
+    watch: Stopwatch
+    kind = ReleaseKind.HOUSEHOLDS
+
+    @property
+    def plan_digest(self) -> str:
+        """The digest in hexadecimal."""
+        return self.digest.hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+        refuse_safetab_folder(out, self.folders)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check the records; nothing is written."""
+        plan = self.plan
+        with self.watch.stage("read records"):
+            households = read_households(self.folders[1], plan, self.regions)
+        certify_laws(one.law for run in plan.runs for one in run.sets)
+        privacy = {run.run: _privacy(run) for run in plan.runs}
+        return _Tabulation(
+            plan,
+            self.regions,
+            self.groups,
+            households,
+            self.digest,
+            self.watch,
+            _expected(plan),
+            privacy,
+        )
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Tabulation:
+    """Everything read and checked. Holds confidential records."""
 
     plan: HouseholdPlan
     regions: dict[str, Regions]
     groups: dict[str, dict[str, ListedGroups]]
     households: dict[str, dict[str, ConfidentialPersons]]
-    privacy: dict[str, dict[str, Any]]
+    digest: bytes
+    watch: Stopwatch
+    expected: list[JsonObject]
+    privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Inputs(<redacted>)"
+        return "_Tabulation(<redacted>)"
 
+    def job(self) -> Job:
+        """What the run is bound to, and what it spends."""
+        plan = self.plan
+        parts = [self.regions[run.run].digest() for run in plan.runs]
+        parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
+        return Job(
+            kind=ReleaseKind.HOUSEHOLDS,
+            plan_digest=self.digest.hex(),
+            whole_plan=self.digest,
+            binding=binding_of(self.digest, *parts),
+            declaration=Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
+            event=plan.event(),
+            privacy=self.privacy,
+            description="SafeTab-H tabulation",
+            token="safetab",
+        )
 
-def _tabulate(run: Run, inputs: _Inputs, digest: bytes, watch: Stopwatch) -> dict[str, Any]:
-    """Measure and write every run of the config, check, and describe it all in the manifest."""
-    plan = inputs.plan
-    run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
-    noise = NoiseSource(run.secrets.noise_key)
+    def release(self, run: Run) -> JsonObject:
+        """Measure and write every run of the config; returns the body of the manifest."""
+        plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
+        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+        run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
+        sizes = {
+            own.run: run.stage(
+                f"tabulate {own.run}",
+                household_table_paths(own.run),
+                partial(self._tabulate, run, own, noise),
+            )
+            for own in plan.runs
+        }
+        return {"sizes": sizes}
 
-    def tabulate(own: HouseholdRun) -> dict[str, Any]:
-        groups, regions = inputs.groups[own.run], inputs.regions[own.run]
-        with watch.stage(f"tabulate {own.run}", len(own.sets)):
-            measurer = HouseholdMeasurer(inputs.households[own.run], regions, noise)
-            frames = tables_of_households(plan, own, regions, groups, measurer)
+    def _tabulate(self, run: Run, own: HouseholdRun, noise: NoiseSource) -> JsonObject:
+        """Measure and write one run of the config; returns the sizes of what it is made of."""
+        groups, regions = self.groups[own.run], self.regions[own.run]
+        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
+            measurer = HouseholdMeasurer(self.households[own.run], regions, noise)
+            frames = tables_of_households(self.plan, own, regions, groups, measurer)
             for table in TABLES:
                 write_household_tables(run.path, own.run, table, frames[table.name], run.tags)
         return {
@@ -135,33 +192,21 @@ def _tabulate(run: Run, inputs: _Inputs, digest: bytes, watch: Stopwatch) -> dic
             **{f"{table.name}_rows": frames[table.name].height for table in TABLES},
         }
 
-    sizes: dict[str, Any] = {}
-    checks: list[OutputCheck] = []
-    for own in plan.runs:
-        places = household_table_paths(own.run)
-        sizes[own.run] = run.stage(f"tabulate {own.run}", places, partial(tabulate, own))
-        for table in TABLES:
-            listed = inputs.groups[own.run].items()
-            n = sum(len(one.regions) for name, one in listed if name.startswith(table.name))
-            allowed = plan.config.allow_negative
-            checks += check_household_tables(run.path, own.run, table, n, allow_negative=allowed)
-    require_passed(tuple(checks))
-    return {
-        "format": MANIFEST_FORMAT,
-        "kind": "safetab-households",
-        "run": run.run_id,
-        **protection(protected=run.secrets.protected),
-        "version": tallyveil.__version__,
-        "plan_digest": digest.hex(),
-        "budget_unit": plan.budget_unit,
-        "budgets": {own.run: str(own.budget) for own in plan.runs},
-        "privacy": inputs.privacy,
-        "event": plan.event().to_mapping(),
-        "sizes": sizes,
-        "checks_passed": len(checks),
-        "files": run.files(),
-        "performance": watch.stages,
-    }
+    def check(self, run: Run) -> list[str]:
+        """Hold the written tables to their promises."""
+        plan, checks = self.plan, list[OutputCheck]()
+        for own in plan.runs:
+            listed = self.groups[own.run].items()
+            for table in TABLES:
+                n = sum(len(one.regions) for name, one in listed if name.startswith(table.name))
+                allowed = plan.config.allow_negative
+                checks += check_household_tables(run.path, own.run, table, n, allow_negative=allowed)
+        require_passed(tuple(checks))
+        return [check.name for check in checks]
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
 
 
 def tables_of_households(
@@ -193,17 +238,13 @@ def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict
     return found
 
 
-def describe_households(plan: HouseholdPlan, out: Path) -> None:
-    """State what a run's numbers are worth, in `expected.json`; a file that is there is left as it is."""
-    if not (out / EXPECTED).exists():
-        write_json(out / EXPECTED, _expected(plan))
-
-
-def _expected(plan: HouseholdPlan) -> list[dict[str, Any]]:
+def _expected(plan: HouseholdPlan) -> list[JsonObject]:
+    """Content of `expected.json`: what the numbers are worth."""
     return [one.to_mapping() for one in expected_household_errors(plan)]
 
 
-def _privacy(run: HouseholdRun) -> dict[str, Any]:
+def _privacy(run: HouseholdRun) -> JsonObject:
+    """The guarantee of a run; before the spend, since not every event has one."""
     epsilon, changed = _epsilon(run.event()), _epsilon(changed_event(run.event()))
     return {
         "budget": str(run.budget),

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-import tallyveil
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
 from tallyveil.noise.source import NoiseSource
-from tallyveil.release.manifest import MANIFEST_FORMAT, RESTORE, protection
-from tallyveil.release.manifest_shapes import SAFETAB_PRIVACY
+from tallyveil.release.kinds import ReleaseKind
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import binding_of
-from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Outcome, Run, finished_before, run_once
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
 from tallyveil.safetab.expected import errors_by_size, expected_errors
@@ -38,14 +36,13 @@ from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
-from tallyveil.storage.json_files import read_shaped
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
 
 logger = logging.getLogger(__name__)
 
-PRIVACY = "privacy.json"
 EXPECTED = "expected.json"
 DELTA = Fraction(1, 10**10)
 """Epsilon is stated at this delta."""
@@ -106,37 +103,51 @@ def run_safetab(
     Privacy: spends the config's budgets once, however often the run is interrupted and taken up again
         (`SafetabPlan.event`), under neighbours that add or remove one record.
     """
-    refuse_safetab_folder(out, (params, data))
-    plan = read_plan(params)
-    digest = binding_of(plan.digest(), bytes([coterminous_once]))
-    outcome = finished_before(out, digest.hex())
-    if outcome is not None:
-        describe_safetab(plan, out)  # a process that was killed may have left it out
-        return outcome
-    watch = Stopwatch(observer or SilentObserver())
-    with watch.stage("read geography"):
-        regions = read_regions(data, plan.config)
-    with watch.stage("read records"):
-        persons = read_persons(data, plan.config, plan.files, regions)
-    inputs = SafetabInputs(plan, regions, persons)
-    certify_laws(
-        law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
-    )
-    description = _description_of(plan)  # before the spend, for not every event can be accounted for
-    parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
-    job = Job(
-        plan_digest=digest.hex(),
-        whole_plan=digest,
-        binding=binding_of(digest, *parts),
-        declaration=declaration_of(plan),
-        event=plan.event(),
-        description="SafeTab tabulation",
-        token="safetab",
-        test_key=test_key,
-    )
-    outcome = run_once(out, job, lambda run: _tabulate(run, inputs, digest, watch, once=coterminous_once))
-    _write_description(out, *description)
-    return outcome
+    product = Safetab(read_plan(params), (params, data), coterminous_once)
+    return run_product(product, out, test_key=test_key, observer=observer)
+
+
+@dataclass(frozen=True, slots=True)
+class Safetab:
+    """The tabulation of a plan.
+
+    Attributes:
+        plan: From the parameter folder.
+        folders: The parameter folder and the data folder.
+        once: Whether regions with the same blocks are measured once.
+    """
+
+    plan: SafetabPlan
+    folders: tuple[Path, Path]
+    once: bool
+    kind = ReleaseKind.SAFETAB
+
+    @property
+    def digest(self) -> bytes:
+        """Digest of the plan and of how it is tabulated."""
+        return binding_of(self.plan.digest(), bytes([self.once]))
+
+    @property
+    def plan_digest(self) -> str:
+        """The same in hexadecimal."""
+        return self.digest.hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+        refuse_safetab_folder(out, self.folders)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check every input; nothing is written."""
+        watch, plan, data = Stopwatch(observer), self.plan, self.folders[1]
+        with watch.stage("read geography"):
+            regions = read_regions(data, plan.config)
+        with watch.stage("read records"):
+            persons = read_persons(data, plan.config, plan.files, regions)
+        certify_laws(
+            law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+        )
+        inputs = SafetabInputs(plan, regions, persons)
+        return _Tabulation(inputs, self.digest, self.once, watch, _expected(plan), _privacy(plan))
 
 
 def tables_of(
@@ -176,20 +187,58 @@ def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> Group
     return GroupMeasurer(inputs.persons[run], inputs.regions[run], noise)
 
 
-def _tabulate(
-    run: Run, inputs: SafetabInputs, digest: bytes, watch: Stopwatch, *, once: bool
-) -> dict[str, Any]:
-    """Measure and write every run of the config, check, and describe it all in the manifest."""
-    plan = inputs.plan
-    run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
-    noise = NoiseSource(run.secrets.noise_key)
+@dataclass(slots=True, repr=False, eq=False)
+class _Tabulation:
+    """Everything read and checked. Holds confidential records."""
 
-    def tabulate(own: RunPlan) -> dict[str, Any]:
-        regions = inputs.regions[own.run]
-        with watch.stage(f"tabulate {own.run}", len(own.sets)):
-            tabulation = (tabulate_once if once else tabulate_all)(own.sets, regions)
-            t1, t2, n_counts = tables_of(own, plan, regions, measurer_of(inputs, own.run, noise), tabulation)
-        with watch.stage(f"write {own.run}"):
+    inputs: SafetabInputs
+    digest: bytes
+    once: bool
+    watch: Stopwatch
+    expected: JsonObject
+    privacy: JsonObject
+
+    def __repr__(self) -> str:
+        return "_Tabulation(<redacted>)"
+
+    def job(self) -> Job:
+        """What the run is bound to, and what it spends."""
+        plan, regions, persons = self.inputs.plan, self.inputs.regions, self.inputs.persons
+        parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
+        return Job(
+            kind=ReleaseKind.SAFETAB,
+            plan_digest=self.digest.hex(),
+            whole_plan=self.digest,
+            binding=binding_of(self.digest, *parts),
+            declaration=declaration_of(plan),
+            event=plan.event(),
+            privacy=self.privacy,
+            description="SafeTab tabulation",
+            token="safetab",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Measure and write every run of the config; returns the body of the manifest."""
+        plan, noise = self.inputs.plan, NoiseSource(run.secrets.noise_key)
+        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+        run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
+        sizes = {
+            own.run: run.stage(
+                f"tabulate {own.run}", table_paths(own.run), partial(self._tabulate, run, own, noise)
+            )
+            for own in plan.runs
+        }
+        run.make(HEADERS, lambda: write_headers(run.path))
+        return {"sizes": sizes}
+
+    def _tabulate(self, run: Run, own: RunPlan, noise: NoiseSource) -> JsonObject:
+        """Measure and write one run of the config; returns the sizes of what it is made of."""
+        inputs, regions = self.inputs, self.inputs.regions[own.run]
+        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
+            tabulation = (tabulate_once if self.once else tabulate_all)(own.sets, regions)
+            measurer = measurer_of(inputs, own.run, noise)
+            t1, t2, n_counts = tables_of(own, inputs.plan, regions, measurer, tabulation)
+        with self.watch.stage(f"write {own.run}"):
             write_tables(run.path, own.run, t1, t2, run.tags)
         return {
             "noisy_counts": n_counts,
@@ -202,49 +251,21 @@ def _tabulate(
             "t2_rows": t2.height,
         }
 
-    sizes = {
-        own.run: run.stage(f"tabulate {own.run}", table_paths(own.run), partial(tabulate, own))
-        for own in plan.runs
-    }
-    run.make(HEADERS, lambda: write_headers(run.path))
-    with watch.stage("checks"):
-        checks = check_outputs(run.path, plan)
-        require_passed(checks)
-    return {
-        "format": MANIFEST_FORMAT,
-        "kind": "safetab",
-        "run": run.run_id,
-        **protection(protected=run.secrets.protected),
-        "version": tallyveil.__version__,
-        "plan_digest": digest.hex(),
-        "budget_unit": plan.budget_unit,
-        "budgets": {own.run: str(own.budget) for own in plan.runs},
-        "event": plan.event().to_mapping(),
-        "sizes": sizes,
-        "checks_passed": len(checks),
-        "files": run.files(),
-        "performance": watch.stages,
-    }
+    def check(self, run: Run) -> list[str]:
+        """Hold the written tables to their promises."""
+        with self.watch.stage("checks"):
+            checks = check_outputs(run.path, self.inputs.plan)
+            require_passed(checks)
+        return [check.name for check in checks]
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
 
 
 def declaration_of(plan: SafetabPlan) -> Declaration:
     """What a run may spend: the costlier of its runs, since every person is in one of them."""
     return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
-
-
-def describe_safetab(plan: SafetabPlan, out: Path) -> list[dict[str, Any]]:
-    """State what a run guarantees and what its numbers are worth, in `privacy.json` and `expected.json`.
-
-    Args:
-        plan: The plan of the run.
-        out: Its folder; a file that is there is left as it is.
-    Returns:
-        The guarantee of each run (US, PR) by every accountant, as `RunPrivacy.to_mapping`.
-    """
-    if not ((out / EXPECTED).exists() and (out / PRIVACY).exists()):
-        _write_description(out, *_description_of(plan))
-    stored: list[dict[str, Any]] = read_shaped(out / PRIVACY, SAFETAB_PRIVACY, RESTORE)
-    return stored
 
 
 def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
@@ -253,20 +274,18 @@ def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
     refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
 
 
-def _description_of(plan: SafetabPlan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Contents of `expected.json` and `privacy.json`."""
+def _expected(plan: SafetabPlan) -> JsonObject:
+    """Content of `expected.json`: what the numbers are worth."""
     details, sizes = expected_errors(plan), errors_by_size(plan)
-    expected = {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
-    return expected, [one.to_mapping() for one in privacy_of(plan, DELTA)]
+    return {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
 
 
-def _write_description(out: Path, expected: dict[str, Any], privacy: list[dict[str, Any]]) -> None:
-    for name, content in ((EXPECTED, expected), (PRIVACY, privacy)):
-        if not (out / name).exists():
-            write_json(out / name, content)
+def _privacy(plan: SafetabPlan) -> JsonObject:
+    """The guarantee of each run (US, PR) by every accountant; before the spend, since not every event has one."""
+    return {one.run: one.to_mapping() for one in privacy_of(plan, DELTA)}
 
 
-def _stability_mapping(run: RunPlan, regions: Regions) -> dict[str, Any]:
+def _stability_mapping(run: RunPlan, regions: Regions) -> JsonObject:
     """The record that is in as many groups of every set as any can be, and whether there is one."""
     block = first_block_in_all(regions, [one.geography for one in run.sets])
     attained = run.witness is not None and block is not None

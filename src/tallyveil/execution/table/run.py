@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-import tallyveil
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.arrays import Integers
 from tallyveil.confidential.subspace_table import (
@@ -16,16 +14,20 @@ from tallyveil.confidential.subspace_table import (
     keeps_invariants,
     read_confidential_table,
     release_table,
+    require_table_header,
 )
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.execution.topdown.lattice_record import noise_record
 from tallyveil.plan.table import SubspacePlan
-from tallyveil.release.manifest import MANIFEST_FORMAT, protection
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
 from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import binding_of
-from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import Job, Run, finished_before, run_once
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.read import collect, scan_parquet
@@ -46,12 +48,12 @@ class SubspaceOutcome:
     Attributes:
         path: The folder.
         manifest: Content of `manifest.json`.
-        noise: What drew the noise; None where the folder was finished before.
+        noise: What drew the noise; None where the folder was finished before the inputs were read.
         already_finished: True when the folder held this release, and nothing was done.
     """
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     noise: NoisePlan | None
     already_finished: bool
 
@@ -93,36 +95,51 @@ def run_subspace(
             "for, and the noise of none of them may be shown; for a simulation give --insecure-test-key TEXT.",
             code="subspace-draws",
         )
-    digest = plan.digest().hex()
-    outcome = finished_before(out, digest)
-    if outcome is not None:
-        return SubspaceOutcome(out, outcome.manifest, None, already_finished=True)
-    refuse_inputs(out, [plan.table.path])
-    refuse_long_paths(out, [DRAWS, "diagnostics/total-variation.csv"], TEMPORARY_SUFFIX)
-    watch = Stopwatch(observer or SilentObserver())
-    noise = noise_of(plan, observer)
-    guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
-    with watch.stage("read table"):
+    product = Table(plan, draws)
+    outcome = run_product(product, out, test_key=test_key, observer=observer)
+    return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)
+
+
+@dataclass(slots=True)
+class Table:
+    """The release of one table.
+
+    Attributes:
+        plan: What to do.
+        draws: More noise vectors to write, for simulations.
+        noise: What draws the noise, once the inputs are read.
+    """
+
+    plan: SubspacePlan
+    draws: int = 0
+    noise: NoisePlan | None = None
+    kind = ReleaseKind.SUBSPACE
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which the table lies, or whose path is too long; raises StoreError."""
+        refuse_inputs(out, [self.plan.table.path])
+        refuse_long_paths(out, [DRAWS, "diagnostics/total-variation.csv"], TEMPORARY_SUFFIX)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Plan the noise, and read and check the table; nothing is written."""
+        plan, watch = self.plan, Stopwatch(observer)
         columns = dict(plan.table.columns)
-        table = read_confidential_table(
-            plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
-        )
-        check_stated_totals(table, plan.constraints)
-    job = Job(
-        plan_digest=digest,
-        whole_plan=plan.digest(),
-        binding=binding_of(table.digest(), plan.digest()),
-        declaration=Declaration(plan.budget_unit, plan.declared, plan.neighbours),
-        event=plan.event(noise),
-        description=plan.description(noise),
-        token="release",
-        test_key=test_key,
-    )
-    work = _Work(plan, noise, guarantee, table, draws, watch)
-    outcome = run_once(out, job, work.release)
-    return SubspaceOutcome(
-        out, outcome.manifest, None if outcome.already_finished else noise, outcome.already_finished
-    )
+        named = [*columns.values(), *([] if plan.table.count is None else [plan.table.count])]
+        require_table_header(plan.table.path, named)  # before the lattice, which may take long
+        noise = noise_of(plan, observer)
+        guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
+        with watch.stage("read table"):
+            table = read_confidential_table(
+                plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
+            )
+            check_stated_totals(table, plan.constraints)
+        self.noise = noise
+        return _Work(plan, noise, guarantee, table, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -131,7 +148,7 @@ class _Work:
 
     plan: SubspacePlan
     noise: NoisePlan
-    guarantee: dict[str, object]
+    guarantee: JsonObject
     table: ConfidentialTable
     draws: int
     watch: Stopwatch
@@ -139,17 +156,32 @@ class _Work:
     def __repr__(self) -> str:
         return "_Work(<redacted>)"
 
-    def release(self, run: Run) -> dict[str, Any]:
-        """Draw, write, check; returns the manifest."""
+    def job(self) -> Job:
+        """What the run is bound to, and what it spends."""
+        plan = self.plan
+        return Job(
+            kind=ReleaseKind.SUBSPACE,
+            plan_digest=plan.digest().hex(),
+            whole_plan=plan.digest(),
+            binding=binding_of(self.table.digest(), plan.digest()),
+            declaration=Declaration(plan.budget_unit, plan.declared, plan.neighbours),
+            event=plan.event(self.noise),
+            privacy=self.guarantee,
+            description=plan.description(self.noise),
+            token="release",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Draw and write; returns the body of the manifest."""
         plan, noise, system = self.plan, self.noise, self.plan.constraints.system
         run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
 
-        def write_table() -> dict[str, Any]:
+        def write_table() -> JsonObject:
             vector = noise.draw(run.secrets.noise_key, range(1))[0]
             _write_table(run.path, plan, release_table(self.table, vector, system), run.tags)
             return {}
 
-        def write_draws() -> dict[str, Any]:
+        def write_draws() -> JsonObject:
             if self.draws:
                 _write_draws(run, plan, noise, self.draws)
             return {}
@@ -157,33 +189,21 @@ class _Work:
         with self.watch.stage("draw and write"):
             run.stage("table", [TABLE, TABLE_CSV], write_table)
             run.stage(f"{self.draws} draws", [DRAWS], write_draws)
-        with self.watch.stage("checks"):
-            checks = _checks(run.path, plan, noise, self.table)
-        return self._manifest(run, checks)
-
-    def _manifest(self, run: Run, checks: list[str]) -> dict[str, Any]:
-        digests, plan = run.files(), self.plan
         return {
-            "format": MANIFEST_FORMAT,
-            "kind": "integer-subspace",
             "name": plan.name,
-            "run": run.run_id,
-            **protection(protected=run.secrets.protected),
-            "plan": {**plan.to_mapping(), "spent": str(run.spent)},
-            "plan_digest": plan.digest().hex(),
-            "privacy": self.guarantee,
-            "event": plan.event(self.noise).to_mapping(),
-            "noise": noise_record(self.noise),
+            "plan": plan.to_mapping(),
             "inputs": {"table_keyed_hash": run.secrets.commitment(self.table.digest())},
-            "checks": [{"check": check, "passed": True} for check in checks],
-            "files": [
-                {"path": path, "bytes": (run.path / path).stat().st_size, "sha256": digests[path]}
-                for path in (TABLE, TABLE_CSV, DRAWS)
-                if path in digests
-            ],
-            "versions": {"tallyveil": tallyveil.__version__},
-            "performance": self.watch.stages,
+            "noise": noise_record(noise),
         }
+
+    def check(self, run: Run) -> list[str]:
+        """Read the written files back and hold them to the invariants."""
+        with self.watch.stage("checks"):
+            return _checks(run.path, self.plan, self.noise, self.table)
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
 
 
 def _frame(plan: SubspacePlan, values: Integers, name: str) -> pl.DataFrame:

@@ -18,7 +18,8 @@ from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.universe.presets import schema_from_mapping
 
 
@@ -39,11 +40,11 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     Privacy: none. The ledger of the release receives a non-private event first.
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
-    plan = manifest["plan"]
+    plan = manifest.body["plan"]
     schema = schema_from_mapping(plan["schema"])
     spine = read_geography(root)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
-    with Ledger(root / LEDGER, declaration, manifest["run"]) as ledger:
+    with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
         truths = declassify_truth(
             truth,
             geocode=plan["records"]["geocode"],
@@ -71,5 +72,5 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
         errors.append(error_metrics(own, schema, queries, [got], [true]))
         artefacts.append(find_artefacts(schema, queries, got, true))
     evaluation = Evaluation(pl.concat(errors), pl.concat(artefacts), schema.unit, spine.geolevels[-1])
-    write_evaluation(root, evaluation, {"run": manifest["run"]})
+    write_evaluation(root, evaluation, {"run": manifest.run})
     return evaluation

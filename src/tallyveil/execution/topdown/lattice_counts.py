@@ -4,19 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.subspace_counts import noisy_answers
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import drawn_path
 from tallyveil.noise.key import derive_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plan.lattice_draws import SubspaceDraw
-from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
-from tallyveil.storage.write import write_parquet
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.lattice_measurements import drawn_constraint, write_drawn
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -62,26 +60,10 @@ def draw_subspace(
         noise = np.zeros((spine.n_geounits(draw.level), group.size), dtype=np.int64)
         noise.reshape(-1)[draw.places] = vector
         noisy = noisy_answers(histograms[draw.level], group, noise)
-        _write(root, draw, group, spine, noisy, tags)
+        write_drawn(root, draw.item, schema, spine, noisy, tags)
         _refuse_negative(draw, group, spine, noisy)
-        values = summed_upward(noisy, draw.level, spine)
-        tables.append(ConstraintTable(draw.item.name, group, values, values))
+        tables.append(drawn_constraint(draw.item, schema, spine, noisy))
     return tuple(tables)
-
-
-def _write(
-    root: Path, draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers, tags: dict[str, str]
-) -> None:
-    codes = [str(code) for code in spine.geocodes[draw.level]]
-    frame = pl.DataFrame(
-        {
-            "geocode": np.repeat(codes, group.size),
-            "answer": list(group.labels()) * len(codes),
-            "count": noisy.ravel(),
-        }
-    )
-    tags = {**tags, "query": group.name, "geolevel": draw.item.geolevel}
-    write_parquet(drawn_path(root, draw.item.geolevel, draw.item.query), frame, tags)
 
 
 def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy: Integers) -> None:

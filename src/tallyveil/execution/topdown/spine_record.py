@@ -83,6 +83,13 @@ def change_records(changes: Sequence[AreaChange]) -> list[dict[str, Any]]:
     ]
 
 
+def changes_record(changes: Sequence[AreaChange]) -> dict[str, Any]:
+    """The same under `spine`, with its warnings; nothing where no step changes the spine."""
+    if not changes:
+        return {}
+    return {"spine": {"deviations": change_records(changes), "warnings": list(warnings_of(changes))}}
+
+
 def _rounded(deviation: Deviation) -> dict[str, float | None]:
     return {name: round(value, 4) if value < np.inf else None for name, value in deviation._asdict().items()}
 

@@ -11,6 +11,7 @@ from tallyveil.postprocess.constraints import (
     refuse_conflicts,
     summed_upward,
 )
+from tallyveil.postprocess.invariant_files import invariant_name
 
 
 def compile_constraints(
@@ -38,4 +39,4 @@ def _invariant_table(
     query = plan.query(invariant.query)
     finest = max(spine.level_index(geolevel) for geolevel in invariant.geolevels)
     values = summed_upward(invariant_values(histograms[finest], query), finest, spine)
-    return ConstraintTable(f"invariant {invariant.query}", query, values, values)
+    return ConstraintTable(invariant_name(invariant.query), query, values, values)

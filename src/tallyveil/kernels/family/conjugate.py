@@ -90,8 +90,9 @@ def correct(
         Whether the directions vanished.
     """
     cells, cells_of = face.cells, face.cells_of
+    x, cell_price, row_price = point
     work = _new_work(program, face)
-    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(point.cell_price.size)
+    step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(cell_price.size)
     along, row_along = np.empty(cells.size), np.empty(face.rows.size)
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
@@ -126,11 +127,11 @@ def correct(
             row_step[k] -= length * row_along[k]
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
-            point.x[c, cells[t]] += step[t]
+            x[c, cells[t]] += step[t]
     for k in range(row_step.size):
-        point.row_price[face.rows[k]] += row_step[k]
+        row_price[face.rows[k]] += row_step[k]
     for i in range(removed.size):
-        point.cell_price[i] -= removed[i]
+        cell_price[i] -= removed[i]
     return settled
 
 

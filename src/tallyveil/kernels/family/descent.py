@@ -344,13 +344,14 @@ def _members(program: Program) -> tuple[Integers, Integers]:
 def _not_zero(x: Floats, every: Blocks, some: Blocks) -> None:
     """The members whose variable is not zero."""
     starts, members = every.starts, every.members
+    some_starts, some_members = some.starts, some.members
     n = 0
     for i in range(starts.size - 1):
         for t in range(starts[i], starts[i + 1]):
             if x[members[t], i] > 0.0:
-                some.members[n] = members[t]
+                some_members[n] = members[t]
                 n += 1
-        some.starts[i + 1] = n
+        some_starts[i + 1] = n
 
 
 @internal

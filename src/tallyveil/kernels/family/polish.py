@@ -244,19 +244,21 @@ def _steepest(program: Program, face: Face, costs: Floats) -> float:
 @internal
 def _miss(program: Program, walk: Walk, softness: float, missing: Missing) -> float:
     """Persons that binding rows and cells lack, into `missing`; returns the most."""
-    side, point, worst = walk.signs.side, walk.point, 0.0
+    side, activity, centre_row = walk.signs.side, walk.activity, walk.centre.row_price
+    x, _, row_price = walk.point
+    missing_rows, missing_cells = missing
+    worst = 0.0
     for row in range(side.size):
-        missing.rows[row] = 0.0
+        missing_rows[row] = 0.0
         if side[row] != 0:
             bound = program.row_upper[row] if side[row] == 1 else program.row_lower[row]
-            price = point.row_price[row] - walk.centre.row_price[row]
-            missing.rows[row] = bound - walk.activity[row] - softness * price
-            worst = max(worst, abs(missing.rows[row]))
+            missing_rows[row] = bound - activity[row] - softness * (row_price[row] - centre_row[row])
+            worst = max(worst, abs(missing_rows[row]))
     if program.has_sums:
-        set_to(missing.cells, program.sums)
-        for c in range(point.x.shape[0]):
-            for i in range(point.x.shape[1]):
-                missing.cells[i] -= point.x[c, i]
-        for i in range(missing.cells.size):
-            worst = max(worst, abs(missing.cells[i]))
+        set_to(missing_cells, program.sums)
+        for c in range(x.shape[0]):
+            for i in range(x.shape[1]):
+                missing_cells[i] -= x[c, i]
+        for i in range(missing_cells.size):
+            worst = max(worst, abs(missing_cells[i]))
     return worst

@@ -30,12 +30,13 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
             direction (all totals up, all prices up), in which swapping them together overshoots without end.
     """
     free, side, x = walk.signs.free, walk.signs.side, walk.point.x
+    costs, activity, centre_row = walk.costs, walk.activity, walk.centre.row_price
     n_wrong, worst, worst_child, worst_cell, worst_row, worst_side = 0, -np.inf, 0, 0, -1, 0
     for c in range(free.shape[0]):
         scale = program.scale[program.kind[c]]
         for i in range(free.shape[1]):
             if program.allowed[c, i]:
-                wrong = -x[c, i] if free[c, i] else -walk.costs[c, i] / scale[i]
+                wrong = -x[c, i] if free[c, i] else -costs[c, i] / scale[i]
                 # what stays free is clipped at zero, which must not cost accuracy
                 if wrong > (exact if free[c, i] else tolerance):
                     n_wrong += 1
@@ -48,9 +49,9 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
         # a binding row keeps its side within the tolerance, a loose one changes only beyond it
         margin = -tolerance * program.row_scale * softness if side[row] != 0 else exact
         # a row binds where its price would have the right sign; in persons, the last price shifts the bound
-        shift = walk.centre.row_price[row] * softness
+        shift = centre_row[row] * softness
         lower, upper = program.row_lower[row], program.row_upper[row]
-        new_side, wrong = _side(lower, upper, side[row], walk.activity[row], shift, margin)
+        new_side, wrong = _side(lower, upper, side[row], activity[row], shift, margin)
         if new_side != side[row]:
             n_wrong += 1
             if wrong > worst:

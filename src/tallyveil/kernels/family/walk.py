@@ -161,16 +161,18 @@ def free_a_child(program: Program, free: Bools, x: Floats) -> None:
 @internal
 def start_on_face(walk: Walk) -> bool:
     """Put the centre's point on the face, by zeros where the face has them; whether the centre was on it."""
-    free, side, centre, point = walk.signs.free, walk.signs.side, walk.centre, walk.point
-    set_to(point.cell_price, centre.cell_price)
+    free, side = walk.signs
+    x, cell_price, row_price = walk.centre
+    face_x, face_cell_price, face_row_price = walk.point
+    set_to(face_cell_price, cell_price)
     moved = False
     for c in range(free.shape[0]):
         for i in range(free.shape[1]):
-            moved |= centre.x[c, i] != 0.0 and not free[c, i]
-            point.x[c, i] = centre.x[c, i] if free[c, i] else 0.0
+            moved |= x[c, i] != 0.0 and not free[c, i]
+            face_x[c, i] = x[c, i] if free[c, i] else 0.0
     for row in range(side.size):
-        moved |= centre.row_price[row] != 0.0 and side[row] == 0
-        point.row_price[row] = centre.row_price[row] if side[row] != 0 else 0.0
+        moved |= row_price[row] != 0.0 and side[row] == 0
+        face_row_price[row] = row_price[row] if side[row] != 0 else 0.0
     return not moved
 
 

@@ -25,7 +25,7 @@ Specification: `tallyveil.kernels.subspace.chain_reference`.
 """
 
 import math
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -41,6 +41,90 @@ _LOW: Final = np.uint64(0xFFFFFFFF)
 
 
 # Inlined, as is add_column: handing arrays to a function counts references, which takes longer than the work here.
+class LevelLaw(NamedTuple):
+    """A law of lattice vectors by their level.
+
+    Attributes:
+        kind: 0, 1 or 2, see the module.
+        scale: Of kind 2.
+        limit: Greatest size a chain may reach.
+        thresholds: Table of the slack's base-256 digits, one row for each digit.
+        guide: Where to begin in the table, one row for each digit. [digits, 256]
+    """
+
+    kind: int
+    scale: float
+    limit: int
+    thresholds: Words
+    guide: Integers
+
+
+class ColumnArrays(NamedTuple):
+    """Columns of the basis in compressed form.
+
+    Attributes:
+        starts: Where each column's entries begin. [columns + 1]
+        ends: Where its cells end; its coordinates follow. [columns]
+        rows: Row of each entry.
+        steps: Value of each entry.
+        pivots: A row of each column at which its step is 1; coupled chains meet there. [columns]
+        n_cells: Cells of a state.
+    """
+
+    starts: Integers
+    ends: Integers
+    rows: Integers
+    steps: Integers
+    pivots: Integers
+    n_cells: int
+
+
+class JumpArrays(NamedTuple):
+    """Jump laws, see `draw_jump`.
+
+    Attributes:
+        laws: Jump law of each column. [columns]
+        masses: [laws, reach + 1]
+        totals: [laws, reach + 1]
+        finders: [laws, 256]
+        block: Columns that are accepted or rejected together.
+    """
+
+    laws: Integers
+    masses: Uint32s
+    totals: Words
+    finders: Integers
+    block: int
+
+
+class Bits(NamedTuple):
+    """Random words of some sweeps.
+
+    Attributes:
+        words: [n_sweeps * per_sweep]
+        per_sweep: Words of a sweep.
+        n_sweeps: Sweeps to make.
+    """
+
+    words: Words
+    per_sweep: int
+    n_sweeps: int
+
+
+class Keep(NamedTuple):
+    """Which states of a chain are kept.
+
+    Attributes:
+        done: Sweeps made before.
+        thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
+        kept: Output. [states, n_cells]
+    """
+
+    done: int
+    thin: int
+    kept: Integers
+
+
 @njit(nogil=True, cache=True, inline="always")
 def draw_slack(words: Words, first: int, thresholds: Words, guide: Integers) -> int:
     """G from the words first, first + 1, ...: one base-256 digit each, by inversion."""
@@ -195,37 +279,23 @@ def half_word(words: Words, first: int, k: int) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def slice_sweeps(
-    kind: int,
-    scale: float,
-    limit: int,
-    thresholds: Words,
-    guide: Integers,
-    starts: Integers,
-    ends: Integers,
-    rows: Integers,
-    steps: Integers,
-    n_cells: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-    done: int,
-    thin: int,
-    kept: Integers,
-) -> None:
+def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Integers, keep: Keep) -> None:
     """Sweeps of slice moves: along each column in turn, a uniform point among those at or below a random height.
 
     An update whose 64 bits cannot be shared out evenly among the points is left out, as is one with more than
     2**31 points: both depend on the set of points only, so the law stays invariant.
 
     Args:
-        words: [n_sweeps * per_sweep].
-        state: [n_cells + coordinates], moved on in place.
-        done: Sweeps made before.
-        thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
-        kept: Output, [states, n_cells].
+        law: The law.
+        columns: The columns.
+        bits: Random words.
+        state: [n_cells + coordinates], changed in place.
+        keep: Which states are kept, and where.
     """
+    kind, scale, limit, thresholds, guide = law
+    starts, ends, rows, steps, _, n_cells = columns
+    words, per_sweep, n_sweeps = bits
+    done, thin, kept = keep
     digits = thresholds.shape[0]
     size = cell_size(kind, state, n_cells)
     for sweep in range(n_sweeps):
@@ -250,43 +320,27 @@ def slice_sweeps(
 
 @njit(nogil=True, cache=True)
 def jump_sweeps(
-    kind: int,
-    scale: float,
-    limit: int,
-    thresholds: Words,
-    guide: Integers,
-    starts: Integers,
-    ends: Integers,
-    rows: Integers,
-    steps: Integers,
-    n_cells: int,
-    laws: Integers,
-    masses: Uint32s,
-    totals: Words,
-    finders: Integers,
-    block: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-    done: int,
-    thin: int,
-    kept: Integers,
+    law: LevelLaw, columns: ColumnArrays, tables: JumpArrays, bits: Bits, state: Integers, keep: Keep
 ) -> int:
     """Sweeps of Algorithm 1: a jump along each column, accepted or not `block` columns at a time.
 
     With all columns in one block a sweep is one iteration of the paper.
 
     Args:
-        laws: [columns], jump law of each.
-        words: [n_sweeps * per_sweep]; of a sweep, first the jumps, two a word, then the slack of each block.
-        state: [n_cells + coordinates], moved on in place.
-        done: Sweeps made before.
-        thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
-        kept: Output, [states, n_cells].
+        law: The law.
+        columns: The columns.
+        tables: Jump laws, and the columns of a block.
+        bits: Random words. Those of a sweep are first the jumps, two a word, then the slack of each block.
+        state: [n_cells + coordinates], changed in place.
+        keep: Which states are kept, and where.
     Returns:
         Proposals accepted.
     """
+    kind, scale, limit, thresholds, guide = law
+    starts, ends, rows, steps, _, n_cells = columns
+    words, per_sweep, n_sweeps = bits
+    done, thin, kept = keep
+    laws, masses, totals, finders, block = tables
     digits = thresholds.shape[0]
     n_columns = starts.size - 1
     saved = state.copy()
@@ -302,15 +356,15 @@ def jump_sweeps(
                 saved[i] = state[i]
             for k in range(first, last):
                 # draw_jump, written out: the call takes as long as the rest of the update.
-                bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
-                law = laws[k]
-                at_zero = np.uint64(masses[law, 0])
-                if bits < at_zero:
+                drawn_bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
+                own = laws[k]
+                at_zero = np.uint64(masses[own, 0])
+                if drawn_bits < at_zero:
                     continue
-                rest = bits - at_zero
+                rest = drawn_bits - at_zero
                 drawn = rest >> np.uint64(1)
-                jump = finders[law, drawn >> np.uint64(23)]
-                while totals[law, jump] <= drawn:
+                jump = finders[own, drawn >> np.uint64(23)]
+                while totals[own, jump] <= drawn:
                     jump += 1
                 if rest & np.uint64(1) == np.uint64(0):
                     jump = -jump

@@ -19,8 +19,12 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from tallyveil.arrays import Integers, Uint32s, Words
+from tallyveil.arrays import Integers
 from tallyveil.kernels.subspace.chain import (
+    Bits,
+    ColumnArrays,
+    JumpArrays,
+    LevelLaw,
     add_column,
     cell_size,
     draw_jump,
@@ -78,22 +82,7 @@ def _same(state: Integers, other: Integers, n: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def coupled_slice_sweeps(
-    kind: int,
-    scale: float,
-    limit: int,
-    thresholds: Words,
-    guide: Integers,
-    starts: Integers,
-    ends: Integers,
-    rows: Integers,
-    steps: Integers,
-    pivots: Integers,
-    n_cells: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-    other: Integers,
+    law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Integers, other: Integers
 ) -> int:
     """Sweeps of slice moves of two chains: one slack for both, then points on the two slices.
 
@@ -102,11 +91,16 @@ def coupled_slice_sweeps(
     can be: the failures, which throw the chains apart by the width of a slice, are rare then.
 
     Args:
-        words: [n_sweeps * per_sweep], a slack and 3 words an update.
-        state, other: [n_cells + coordinates], moved on in place.
+        law: The law.
+        columns: The columns, with pivots.
+        bits: Random words: a slack and 3 words an update.
+        state, other: [n_cells + coordinates], changed in place.
     Returns:
         Sweeps until the cells were equal, or n_sweeps + 1.
     """
+    kind, scale, limit, thresholds, guide = law
+    starts, ends, rows, steps, pivots, n_cells = columns
+    words, per_sweep, n_sweeps = bits
     digits = thresholds.shape[0]
     size, other_size = cell_size(kind, state, n_cells), cell_size(kind, other, n_cells)
     for sweep in range(n_sweeps):
@@ -147,36 +141,23 @@ def coupled_slice_sweeps(
 
 @njit(nogil=True, cache=True)
 def coupled_jump_sweeps(
-    kind: int,
-    scale: float,
-    limit: int,
-    thresholds: Words,
-    guide: Integers,
-    starts: Integers,
-    ends: Integers,
-    rows: Integers,
-    steps: Integers,
-    pivots: Integers,
-    n_cells: int,
-    laws: Integers,
-    masses: Uint32s,
-    totals: Words,
-    finders: Integers,
-    block: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-    other: Integers,
+    law: LevelLaw, columns: ColumnArrays, tables: JumpArrays, bits: Bits, state: Integers, other: Integers
 ) -> int:
     """Sweeps of Algorithm 2: jumps coupled maximally column by column, one slack for both chains.
 
     Args:
-        words: [n_sweeps * per_sweep], as in `jump_sweeps`.
-        state, other: [n_cells + coordinates], moved on in place.
+        law: The law.
+        columns: The columns, with pivots.
+        tables: Jump laws, and the columns of a block.
+        bits: Random words, as in `jump_sweeps`.
+        state, other: [n_cells + coordinates], changed in place.
     Returns:
         Sweeps until the cells were equal, or n_sweeps + 1.
     """
+    kind, scale, limit, thresholds, guide = law
+    starts, ends, rows, steps, pivots, n_cells = columns
+    words, per_sweep, n_sweeps = bits
+    laws, masses, totals, finders, block = tables
     digits = thresholds.shape[0]
     n_columns = starts.size - 1
     reach = masses.shape[1] - 1

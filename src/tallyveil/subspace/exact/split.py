@@ -264,7 +264,7 @@ def exact_split(
             return found
         wanted *= 2
     raise SolverError(
-        f"{laws.law!r}: no outcome after {64 * words} digits of one draw; random digits never do this. Check that "
+        f"{laws.law}: no outcome after {64 * words} digits of one draw; random digits never do this. Check that "
         "the digits come from a cipher."
     )
 

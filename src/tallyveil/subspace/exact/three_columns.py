@@ -163,7 +163,7 @@ class ThreeColumnSampler:
             if found is not None:
                 return found
             words *= 2
-        raise SolverError(f"{self.laws.law!r}: no outcome after {64 * _MOST_WORDS} digits. Check the cipher.")
+        raise SolverError(f"{self.laws.law}: no outcome after {64 * _MOST_WORDS} digits. Check the cipher.")
 
 
 def three_column_sampler(

@@ -1,5 +1,6 @@
 """Several runs on the same people, from their ledgers."""
 
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from tallyveil.accounting import (
     Declaration,
     DiscreteGaussian,
     DiscreteLaplace,
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
     InvariantEvent,
     Ledger,
     Neighbours,
@@ -16,9 +19,17 @@ from tallyveil.accounting import (
     PrivacyEvent,
     SequentialEvent,
     compose,
+    rho_of,
+    zcdp_to_epsilon,
 )
 from tallyveil.accounting.events import TEST_KEY, WITHOUT_NOISE
-from tallyveil.accounting.ledger.joint import joint_event, published_guarantee, read_joint, runs_in
+from tallyveil.accounting.ledger.joint import (
+    joint_event,
+    published_guarantee,
+    published_upper_bound,
+    read_joint,
+    runs_in,
+)
 from tallyveil.errors import BudgetError, StoreError
 
 FIRST = SequentialEvent((DiscreteGaussian(10, multiplicity=2), InvariantEvent("total at State")))
@@ -110,3 +121,56 @@ def test_a_ledger_whose_spend_was_cut_off_costs_not_nothing(runs: list[Path]) ->
     with pytest.raises(StoreError, match="shows no spend") as caught:
         read_joint(runs)
     assert caught.value.code == "ledger-damaged"
+
+
+LATTICE = IntegerSubspaceGaussian(10, 2, ("county totals",))
+CHAIN = IntegerSubspaceLaplace("1/2", "l1", 2, ("age totals",), "1e-9")
+
+
+def test_gaussian_noise_on_a_lattice_is_bounded_by_its_rho(tmp_path: Path) -> None:
+    joint = read_joint([run(tmp_path / "a", FIRST), run(tmp_path / "b", LATTICE)])
+    with pytest.raises(BudgetError, match="no worst one"):
+        published_guarantee(joint)
+    bound = published_upper_bound(joint, Fraction(1, 10**10))
+    assert bound.rho == rho_of(FIRST) + rho_of(LATTICE) == Fraction(1, 5)
+    assert bound.epsilon == zcdp_to_epsilon(Fraction(1, 5), Fraction(1, 10**10))
+    assert bound.added_delta == 0
+
+
+def test_what_a_sampler_is_off_is_added_to_delta(tmp_path: Path) -> None:
+    joint = read_joint([run(tmp_path / "a", CHAIN, "epsilon")])
+    bound = published_upper_bound(joint, Fraction(1, 10**10))
+    assert bound.rho == Fraction(1, 2)
+    assert bound.added_delta == pytest.approx(1e-9 * (1 + math.exp(bound.epsilon)))
+
+
+def test_an_upper_bound_is_at_most_that_of_everything_together(runs: list[Path]) -> None:
+    joint = read_joint(runs)
+    exact = published_guarantee(joint).epsilon("1e-10")
+    assert exact.upper < published_upper_bound(joint, Fraction(1, 10**10)).epsilon
+
+
+@pytest.mark.parametrize("act", [TEST_KEY, WITHOUT_NOISE])
+def test_no_upper_bound_covers_what_is_not_protected(runs: list[Path], act: NonPrivateEvent) -> None:
+    with Ledger(runs[0] / "ledger.jsonl", Declaration("rho", Fraction(10), BOUNDED), "a") as ledger:
+        ledger.declassify(act, "no protection", "key")
+    with pytest.raises(BudgetError, match="no finite guarantee"):
+        published_upper_bound(read_joint(runs), Fraction(1, 10**10))
+
+
+def test_lines_copied_from_another_ledger_count_once(runs: list[Path], tmp_path: Path) -> None:
+    """Copies alone count; beside their original, or beside each other, they do not, but what follows them does."""
+    copies = [tmp_path / "c", tmp_path / "d"]
+    look = NonPrivateEvent("a look")
+    for folder in copies:
+        folder.mkdir()
+        (folder / "ledger.jsonl").write_bytes((runs[0] / "ledger.jsonl").read_bytes())
+    with Ledger(copies[1] / "ledger.jsonl", Declaration("rho", Fraction(10), BOUNDED), "estimate") as ledger:
+        ledger.declassify(look, "evaluated", "look")
+    copied = dict.fromkeys(copies, 2)
+    assert read_joint(copies[:1], copied).event == SequentialEvent((FIRST,))
+    assert read_joint([runs[0], *copies], copied).event == SequentialEvent((FIRST, look))
+    assert read_joint([*copies, runs[0]], copied).event == SequentialEvent((look, FIRST))
+    assert read_joint(copies, copied).event == SequentialEvent((FIRST, look))
+    assert read_joint([copies[0], runs[1]], copied).event == SequentialEvent((FIRST, SECOND))
+    assert read_joint([runs[0], copies[0]]).event == SequentialEvent((FIRST, FIRST))  # not known to be a copy

@@ -13,7 +13,8 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.cli.main import main
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.execution.safetab.exact import tabulate_exactly
-from tallyveil.release.manifest import ReleaseKind, read_manifest
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
 
 
 @pytest.fixture(scope="module")

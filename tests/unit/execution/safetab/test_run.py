@@ -44,21 +44,21 @@ def test_a_run_spends_once_and_keeps_no_key(inputs: tuple[Path, Path], tmp_path)
     assert declaration.total == Fraction("9.808")
     assert [entry.cost for entry in entries] == [declaration.total]
     assert not (out / "private").exists()
-    assert outcome.manifest["protected"] is True
+    assert outcome.manifest.protected is True
     assert not outcome.already_finished
     assert run_safetab(*inputs, out).already_finished
-    assert set(outcome.manifest["files"]) >= {
+    assert set(outcome.manifest.digests) >= {
         "t1/us.csv",
         "t2/pr.csv",
         "t1-us.parquet",
         "plan.json",
     }
-    assert "ledger.jsonl" not in outcome.manifest["files"]
+    assert "ledger.jsonl" not in outcome.manifest.digests
 
 
 def test_keys_make_the_noise(inputs: tuple[Path, Path], tmp_path):
     first = run_safetab(*inputs, tmp_path / "a", test_key=KEY)
-    assert first.manifest["protected"] is False
+    assert first.manifest.protected is False
     run_safetab(*inputs, tmp_path / "b", test_key=KEY)
     run_safetab(*inputs, tmp_path / "c")
     assert tables(tmp_path / "a") == tables(tmp_path / "b")
@@ -132,5 +132,5 @@ def test_no_true_count_stands_in_the_open(tmp_path, toy, caplog):
     text = caplog.text + "".join((out / name).read_text() for name in ("plan.json", "ledger.jsonl"))
     manifest = json.loads((out / "manifest.json").read_text())
     manifest.pop("files")
-    assert "1777" not in text + json.dumps(manifest["sizes"])
-    assert "2977" not in text + json.dumps(manifest["sizes"])
+    assert "1777" not in text + json.dumps(manifest["body"]["sizes"])
+    assert "2977" not in text + json.dumps(manifest["body"]["sizes"])

@@ -13,9 +13,8 @@ from tallyveil.geography.areas import AreaChange, Deviation
 
 
 def change(given_, steps, made, *, unmet=False):
-    return AreaChange(
-        "place", "entities", 3, True, *(Deviation(v, 2 * v) for v in (given_, steps, made)), unmet=unmet
-    )
+    given, steps, made = (Deviation(v, 2 * v) for v in (given_, steps, made))
+    return AreaChange("place", "entities", 3, True, given, steps, made, unmet)
 
 
 @pytest.mark.parametrize(

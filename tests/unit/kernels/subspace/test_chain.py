@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.kernels.subspace.chain import draw_jump, high_product, jump_sweeps, slice_sweeps
+from tallyveil.kernels.subspace.chain import Bits, Keep, draw_jump, high_product, jump_sweeps, slice_sweeps
 from tallyveil.kernels.subspace.chain_coupled import (
     couple_uniforms,
     coupled_jump_sweeps,
@@ -24,6 +24,7 @@ from tallyveil.kernels.subspace.chain_reference import (
 )
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.mcmc import chain_arrays, jump_arrays
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
 from tallyveil.subspace.mcmc_tables import jump_laws
@@ -71,15 +72,14 @@ def dense(columns):
 def test_sweeps_agree_with_their_twins(plan):
     rng = np.random.default_rng(8)
     target, columns = plan.target, plan.columns
-    law = (target.kind, target.scale, target.limit, target.thresholds, target.guide)
+    law, arrays = chain_arrays(plan)
     twin_law = (target.kind, target.scale, target.limit, target.thresholds)
-    along = (columns.starts, columns.ends, columns.rows, columns.steps)
     matrix, n_cells = dense(columns), columns.n_cells
-    tables = (plan.jump_law, plan.jumps.masses, plan.jumps.totals, plan.jumps.finders, plan.block)
+    jumps = jump_arrays(plan)
     masses = plan.jumps.masses[plan.jump_law].tolist()
     digits, n = target.thresholds.shape[0], columns.n_columns
 
-    unkept = (0, 0, np.empty((0, n_cells), dtype=np.int64))
+    unkept = Keep(0, 0, np.empty((0, n_cells), dtype=np.int64))
 
     def start():
         return matrix @ rng.integers(-3, 4, n)
@@ -88,19 +88,19 @@ def test_sweeps_agree_with_their_twins(plan):
     words = rng.integers(0, 2**64, 6 * per, dtype=np.uint64)
     a = start()
     b = a.copy()
-    slice_sweeps(*law, *along, n_cells, words, per, 6, a, *unkept)
+    slice_sweeps(law, arrays, Bits(words, per, 6), a, unkept)
     slice_sweeps_reference(twin_law, matrix, n_cells, words, per, 6, b)
     assert np.array_equal(a, b)
 
     per = plan.words
     words = rng.integers(0, 2**64, 40 * per, dtype=np.uint64)
-    accepted = jump_sweeps(*law, *along, n_cells, *tables, words, per, 40, a, *unkept)
+    accepted = jump_sweeps(law, arrays, jumps, Bits(words, per, 40), a, unkept)
     assert accepted == jump_sweeps_reference(twin_law, matrix, n_cells, masses, plan.block, words, per, 40, b)
     assert np.array_equal(a, b)
 
     c = start()
     d = c.copy()
-    met = coupled_jump_sweeps(*law, *along, columns.pivots, n_cells, *tables, words, per, 40, a, c)
+    met = coupled_jump_sweeps(law, arrays, jumps, Bits(words, per, 40), a, c)
     assert met == coupled_jump_sweeps_reference(
         twin_law, matrix, columns.pivots, n_cells, masses, plan.block, words, per, 40, b, d
     )
@@ -111,7 +111,7 @@ def test_sweeps_agree_with_their_twins(plan):
     b, d = a.copy(), c.copy()
     per = n * (digits + 3)
     words = rng.integers(0, 2**64, 6 * per, dtype=np.uint64)
-    met = coupled_slice_sweeps(*law, *along, columns.pivots, n_cells, words, per, 6, a, c)
+    met = coupled_slice_sweeps(law, arrays, Bits(words, per, 6), a, c)
     assert met == coupled_slice_sweeps_reference(
         twin_law, matrix, columns.pivots, n_cells, words, per, 6, b, d
     )

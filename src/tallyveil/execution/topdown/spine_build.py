@@ -12,10 +12,10 @@ from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.budget.spine.presets import SpinePreset, load_spine_preset
 from tallyveil.budget.spine.regroup import Measure, Regrouped
-from tallyveil.cli.spine_inputs import read_families, read_geography, weights
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.spine_changes import area_changes
 from tallyveil.execution.topdown.spine_groups import choose_groups, with_protected
+from tallyveil.execution.topdown.spine_inputs import read_families, read_geography, weights
 from tallyveil.geography import (
     EntityFamily,
     FanOutLimit,

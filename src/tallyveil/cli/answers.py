@@ -1,0 +1,89 @@
+"""What the accountant answers, and how an answer is printed: for people, or as JSON for programs."""
+
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.cli.terminal import say
+
+if TYPE_CHECKING:
+    from tallyveil.accounting import Guarantee
+    from tallyveil.accounting.ledger.joint import JointLedgers
+
+
+def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
+    """Epsilon from both sides, beside the upper bounds by the accountants that apply.
+
+    Args:
+        guarantee: The guarantee.
+        delta: The delta as it was written.
+        exact: The same number.
+    """
+    from tallyveil.accounting.classical import classical_epsilons
+
+    return {
+        "epsilon": guarantee.epsilon(exact).to_mapping(),
+        "delta": delta,
+        "classical": classical_epsilons(guarantee.event, exact),
+    }
+
+
+def about(guarantee: "Guarantee") -> dict[str, Any]:
+    """What a guarantee holds between, and how it was computed."""
+    return {
+        "neighbours": guarantee.neighbours.value,
+        "engines": list(guarantee.engines),
+        "invariants": list(guarantee.invariants),
+    }
+
+
+def upper_bound(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
+    """What can be said of runs with noise on a lattice that has no single loss law; arguments as above."""
+    from tallyveil.accounting import invariants_of
+    from tallyveil.accounting.classical import classical_epsilons
+    from tallyveil.accounting.ledger.joint import published_upper_bound
+
+    bound = published_upper_bound(joint, exact)
+    return {
+        "epsilon": {"upper": bound.epsilon},
+        "delta": delta,
+        **({"added_delta": {"upper": bound.added_delta}} if bound.added_delta else {}),
+        "not_exact": "epsilon is an upper bound, by zero-concentrated differential privacy: noise on a lattice has no "
+        "single exact loss law",
+        "rho": str(bound.rho),
+        "classical": classical_epsilons(joint.paid, exact),
+        "neighbours": joint.neighbours.value,
+        "invariants": list(invariants_of(joint.paid)),
+    }
+
+
+def print_answer(answer: dict[str, Any], as_json: bool) -> None:
+    """Print an answer as lines of words, or as JSON."""
+    if as_json:
+        say(json.dumps(answer, indent=2, default=float))
+        return
+    from tallyveil.cli.terminal import Screen, headed
+
+    console = Screen()
+    for key, value in answer.items():
+        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
+
+
+def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
+    from tallyveil.accounting.bounds import Bounds
+    from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
+
+    if isinstance(value, dict):
+        if set(value) == {"lower", "upper"}:
+            return "between {} and {}".format(*both_ends(Bounds(**value)))
+        if set(value) == {"upper"}:
+            return f"at most {at_most(value['upper'])}"
+        return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        if value and isinstance(value[0], dict):
+            return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        return at_most(value)
+    return short_decimal(value) if isinstance(value, Fraction) else str(value)

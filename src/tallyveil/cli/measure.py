@@ -1,0 +1,77 @@
+"""`tallyveil measure`: draw the noisy measurements of a release, and stop there."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFilePath
+from tallyveil.cli.terminal import say
+
+if TYPE_CHECKING:
+    from tallyveil.run.product import Outcome
+
+
+def measure(
+    release_file: ReleaseFilePath,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the measurements; new, empty, or an unfinished run.")
+    ],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Draw and publish the noisy measurements of a release, and stop there.
+
+    Spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to make the
+    release on any machine, without the records and at no further cost.
+    """
+    from tallyveil.cli.progress import observer_for
+    from tallyveil.config.load import load_plan
+    from tallyveil.execution.topdown.run import measure_release
+    from tallyveil.noise.key import insecure_key
+
+    key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
+    with observer_for(quiet, as_json) as observer:
+        outcome = measure_release(load_plan(release_file), out, test_key=key, observer=observer)
+    if as_json:
+        say(json.dumps(_summary(outcome)))
+    elif not quiet:
+        _show_summary(outcome)
+
+
+def _summary(outcome: "Outcome") -> dict[str, Any]:
+    manifest = outcome.manifest
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        "protected": manifest.protected,
+        "warnings": list(manifest.warnings),
+        "already_finished": outcome.already_finished,
+        "privacy": manifest.privacy,
+        "out": str(outcome.path),
+    }
+
+
+def _show_summary(outcome: "Outcome") -> None:
+    from rich.table import Table
+
+    from tallyveil.cli.terminal import Screen, headed
+
+    manifest, console = outcome.manifest, Screen()
+    if outcome.already_finished:
+        console.print(
+            f"{outcome.path} already holds these measurements; nothing was done and nothing spent. "
+            "For new measurements (a new spend) choose another folder."
+        )
+    for warning in manifest.warnings:
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
+    table.add_row("privacy", manifest.privacy["statement"])
+    for invariant in manifest.privacy["invariants"]:
+        table.add_row("published exactly", invariant)
+    size = sum(file.bytes for file in manifest.files) / 1e6
+    table.add_row("files", f"{len(manifest.files)}, {size:.1f} MB")
+    table.add_row("next", f"tallyveil estimate {outcome.path} --out FOLDER")
+    console.print(table)

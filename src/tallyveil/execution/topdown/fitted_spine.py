@@ -1,0 +1,89 @@
+"""Shares of the geolevels of a spine that meet stated accuracy, beside those of the strategy in force."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tallyveil.budget.fitted_shares import AccuracyTarget, FittedShares, fit_shares
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.spine.accuracy import family_accuracies, geolevel_accuracies
+from tallyveil.budget.spine.measures import TotalMeasures
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import ConfigError
+from tallyveil.execution.topdown.spine_changes import is_worse
+from tallyveil.execution.topdown.spine_inputs import read_families, read_strategy
+from tallyveil.geography import EntityFamily, Spine
+from tallyveil.geography.spine_files import read_spine_file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedSpine:
+    """Shares fitted to a spine.
+
+    Attributes:
+        found: The shares, and what they reach.
+        given: The strategy in force.
+        losses: A sentence for every family and geolevel that the fitted shares make less exact than the strategy's own
+            shares do with the same budget.
+    """
+
+    found: FittedShares
+    given: Strategy
+    losses: tuple[str, ...]
+
+
+def fitted(
+    file: Path,
+    strategy: str,
+    targets: Sequence[str],
+    entities: Path | None,
+    each: bool,
+    schema: str,
+    exact: Sequence[str],
+) -> FittedSpine:
+    """Fit shares that meet targets with the least budget.
+
+    Args:
+        file: The spine.
+        strategy: Name of the preset in force.
+        targets: "NAME=STANDARD_DEVIATION" of geolevels and families.
+        entities: Table of entities; None for none.
+        each: Whether every single area has its target, not their mean variance.
+        schema: Name of the schema.
+        exact: Geolevels whose total an invariant publishes.
+    Raises:
+        ConfigError: a target has another form.
+        BudgetError: as `fit_shares`.
+    """
+    if any(not item.partition("=")[2] for item in targets):
+        raise ConfigError("a target is NAME=STANDARD_DEVIATION, such as Tract=5.", code="bad-flag")
+    wanted = [
+        AccuracyTarget(item.partition("=")[0], parse_fraction(item.partition("=")[2], "--target"), each)
+        for item in targets
+    ]
+    made, _ = read_spine_file(file)
+    plan, summed = read_strategy(strategy, schema)
+    missing = [one.name for one in wanted if one.name not in made.geolevels] if entities is None else []
+    families = read_families(entities, made, missing)
+    found = fit_shares(made, families, plan, summed, wanted, exact=exact)
+    own_measures = TotalMeasures(replace(plan, total=found.needed), summed, tuple(exact))
+    fitted_measures = TotalMeasures(found.strategy, summed, tuple(exact))
+    losses = _losses(made, families, own_measures, fitted_measures)
+    return FittedSpine(found, plan, losses)
+
+
+def _losses(
+    made: Spine, families: Sequence[EntityFamily], own: TotalMeasures, fitted: TotalMeasures
+) -> tuple[str, ...]:
+    """A sentence for every family and geolevel that fitted shares make less exact, with the same budget."""
+
+    one, two = (
+        [*family_accuracies(found, families), *geolevel_accuracies(found)]
+        for found in (own.on(made), fitted.on(made))
+    )
+    return tuple(
+        f"{after.name}: totals are less exact with these shares, with a mean standard deviation of {after.mean:,.2f} "
+        f"against {before.mean:,.2f} with the strategy's own shares of the same budget"
+        for before, after in zip(one, two, strict=True)
+        if is_worse(before.mean, after.mean)
+    )

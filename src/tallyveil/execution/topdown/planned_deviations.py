@@ -1,0 +1,28 @@
+"""Exact standard deviations of the geounits and entities of a plan, before its records are opened."""
+
+from pathlib import Path
+
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess.expected_deviations import AreaDeviations, expected_deviations
+from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
+
+
+def deviations_of(
+    loaded: ReleasePlan, path: Path | None, families: list[str], queries: list[str] | None
+) -> list[AreaDeviations]:
+    """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table.
+
+    Args:
+        loaded: The plan.
+        path: Table of entities; None for that of the release file's [spine].
+        families: Families to show.
+        queries: Queries; None for the plan's tables.
+    """
+
+    hierarchies = read_hierarchies(loaded)
+    if path is None:
+        found = [hierarchies.family(name) for name in families]
+    else:
+        found = entity_families(hierarchies.spine, read_entity_table(path, families), families)
+    return expected_deviations(loaded, hierarchies, found, queries=queries)

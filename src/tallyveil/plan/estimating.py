@@ -1,0 +1,129 @@
+"""The part of a plan that matters once everything is measured: it names no input file, so a folder can tell it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+MeasurementFiles = Literal["full", "support", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class GeolevelEstimation:
+    """Ordered passes of one geolevel.
+
+    Attributes:
+        passes: Query names of each least-squares pass; together all measured queries, each once.
+        slack: Persons by which an answer of an earlier pass may move in a later one.
+        rounding: Query names of each rounding stage, first stage first.
+        target: What rounded answers come near to: the estimate ("fraction"), or its nearest whole number.
+    """
+
+    passes: tuple[tuple[str, ...], ...]
+    slack: Fraction
+    rounding: tuple[tuple[str, ...], ...]
+    target: RoundingTarget = "fraction"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for `plan.json`."""
+        return {
+            "passes": [list(names) for names in self.passes],
+            "slack": str(self.slack),
+            "rounding": [list(names) for names in self.rounding],
+            "rounding_target": self.target,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationPlan:
+    """How measurements become counts, and what is written of them.
+
+    Attributes:
+        schema: The universe.
+        strategy: What was measured with which budget.
+        estimation: Passes and rounding of each geolevel.
+        tables: Queries published for every geounit.
+        entities: Families of entities that tables are published for.
+        measurements: Which noisy answers are written.
+        microdata: Whether one row a person is written.
+        intervals: Coverage of the intervals put beside every published count; None for no intervals.
+    """
+
+    schema: Schema
+    strategy: Strategy
+    estimation: tuple[tuple[str, GeolevelEstimation], ...]
+    tables: tuple[str, ...]
+    entities: tuple[str, ...]
+    measurements: MeasurementFiles
+    microdata: bool
+    intervals: Fraction | None
+
+    def estimation_of(self, geolevel: str) -> GeolevelEstimation:
+        """Passes and rounding stages of a geolevel."""
+        return dict(self.estimation)[geolevel]
+
+    def query(self, name: str) -> QueryGroup:
+        """The query group of that name."""
+        return self.schema.query(name)
+
+
+def estimation_plan_of(plan: Mapping[str, Any]) -> EstimationPlan:
+    """The estimation plan that `plan.json` describes: that of the release plan it was written from, exactly."""
+    # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
+    queries = {level: tuple(plan["query_shares"][level]) for level in plan["geolevels"]}
+    intervals = plan.get("intervals")
+    return EstimationPlan(
+        schema=schema_from_mapping(plan["schema"]),
+        strategy=strategy_of_plan(plan, queries),
+        estimation=tuple((level, _estimation_of(plan["estimation"][level])) for level in plan["estimation"]),
+        tables=tuple(plan["tables"]),
+        entities=tuple(plan.get("entities", ())),
+        measurements=plan["measurements"],
+        microdata=plan["microdata"],
+        intervals=None if intervals is None else parse_fraction(intervals, "intervals"),
+    )
+
+
+def _estimation_of(item: Mapping[str, Any]) -> GeolevelEstimation:
+    return GeolevelEstimation(
+        passes=tuple(tuple(names) for names in item["passes"]),
+        slack=parse_fraction(item["slack"], "slack"),
+        rounding=tuple(tuple(names) for names in item["rounding"]),
+        target=item["rounding_target"],
+    )
+
+
+def strategy_of_plan(
+    plan: Mapping[str, Any], queries: Mapping[str, tuple[str, ...]] | None = None
+) -> Strategy:
+    """The strategy that `plan.json` describes.
+
+    Args:
+        plan: Content of the file.
+        queries: Queries of each geolevel in order; without it, in the order in which the passes name them.
+    """
+    shares: dict[str, dict[str, str]] = plan["query_shares"]
+    ordered = queries or {
+        level: tuple(query for names in plan["estimation"][level]["passes"] for query in names)
+        for level in plan["geolevels"]
+    }
+    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
+    of_levels = plan["geolevel_shares"]
+    return Strategy(
+        mechanism=Mechanism(plan["mechanism"]),
+        neighbours=Neighbours(plan["neighbours"]),
+        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
+        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
+        query_shares=tuple(
+            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
+            for level, queries in ordered.items()
+        ),
+    )

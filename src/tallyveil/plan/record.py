@@ -1,0 +1,56 @@
+"""A plan as plain data: its cost, its expected errors, what a run needs, and what the plan could do better."""
+
+from fractions import Fraction
+from typing import Any, Final
+
+from tallyveil.budget.allocation import Allocation
+from tallyveil.budget.expected import expected_errors
+from tallyveil.plan.advice import fixed_shares, spine_advice
+from tallyveil.plan.guarantee import guarantee_of
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.plan.resources import Resources
+
+CONFIDENCE: Final = Fraction(95, 100)
+"""Of the margins of error that a plan states."""
+
+
+def plan_record(
+    loaded: ReleasePlan, resources: Resources | None = None, allocation: Allocation | None = None
+) -> dict[str, Any]:
+    """Cost and expected error of a plan as plain data, and what a run needs where that is predicted."""
+
+    record: dict[str, Any] = {
+        "name": loaded.name,
+        "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
+        "privacy": guarantee_of(loaded, allocation),
+        "confidence": str(CONFIDENCE),
+        "expected": [
+            {
+                "geolevel": item.geolevel,
+                "query": item.query,
+                "answers": loaded.query(item.query).size,
+                "share": str(item.share),
+                "parameter": str(item.parameter),
+                "variance": item.variance,
+                "standard_deviation": item.standard_deviation,
+                "margin": item.margin,
+            }
+            for item in expected_errors(loaded.strategy, CONFIDENCE)
+        ],
+        **advice_record(loaded),
+    }
+    if resources is not None:
+        record["resources"] = {
+            "records": resources.sizes.people,
+            "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
+            "memory_bytes": resources.memory,
+            "disk_bytes": resources.disk,
+            "seconds": round(resources.total_seconds, 1),
+            "stages": {stage: round(seconds, 1) for stage, seconds in resources.seconds},
+        }
+    return record
+
+
+def advice_record(loaded: ReleasePlan) -> dict[str, Any]:
+    """The advice as plain data, under the keys it has in `--json`."""
+    return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}

@@ -1,0 +1,168 @@
+"""The job of `tallyveil estimate`: a release from published measurements, anywhere, without the records."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tallyveil.measurements.store import drawn_name
+from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.postprocess.estimation import Estimation
+from tallyveil.postprocess.intervals import add_planned_intervals
+from tallyveil.postprocess.lattice_measurements import drawn_items, read_drawn, write_drawn
+from tallyveil.postprocess.level import usable_cores
+from tallyveil.postprocess.measured import Measured
+from tallyveil.postprocess.public_inputs import write_public_inputs
+from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.release.estimated import require_own_kind
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import written_manifest
+from tallyveil.run.key_file import binding_of
+from tallyveil.run.log import RunLog
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run, Work
+from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject, digest_of
+from tallyveil.storage.outputs import refuse_inputs
+
+LevelEstimation = tuple[tuple[str, GeolevelEstimation], ...]
+
+
+def estimate_release(
+    measured: Measured,
+    out: Path,
+    estimation: LevelEstimation | None = None,
+    *,
+    observer: Observer | None = None,
+    workers: int | None = None,
+) -> Outcome:
+    """Make a release of measurements, or go on with one that was interrupted.
+
+    Args:
+        measured: The measurements, opened.
+        out: Release folder; absent, empty, or holding an unfinished estimate of these measurements with these settings.
+        estimation: How each geolevel is estimated; None for what the plan of the measurements says.
+        observer: Told of progress.
+        workers: Threads to estimate with; None for one a core. The release does not depend on it.
+    Raises:
+        StoreError: the folder cannot be used, or a file cannot be read or written.
+        ConstraintError, SolverError: a family cannot be solved.
+    Privacy: post-processing. No record is read and nothing is spent.
+    """
+    plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
+    product = Estimate(measured, plan, workers or usable_cores())
+    outcome = run_product(product, out, observer=observer)
+    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN, measured.estimated_from)
+    add_planned_intervals(plan.intervals, out, observer, workers)
+    return replace(outcome, manifest=written_manifest(out))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """A release of measurements; `workers` threads estimate, and the counts do not depend on them."""
+
+    measured: Measured
+    plan: EstimationPlan
+    workers: int
+    kind = ReleaseKind.TOPDOWN
+
+    @property
+    def stated(self) -> JsonObject:
+        """The plan that is written: that of the measurements, estimated as is now asked."""
+        estimation = {level: item.to_mapping() for level, item in self.plan.estimation}
+        return {**self.measured.manifest.body["plan"], "estimation": estimation}
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return digest_of(self.stated).hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder that holds the measurements; raises StoreError."""
+        refuse_inputs(out, [self.measured.root])
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """The work; the measurements are open already."""
+        watch = Stopwatch(observer)
+        with watch.stage("compile kernels"):
+            compile_kernels()
+        measured = self.measured
+        estimation = Estimation(
+            plan=self.plan,
+            hierarchies=measured.hierarchies,
+            allocation=measured.allocation,
+            source=measured.source,
+            constraints=measured.constraints,
+            observer=observer,
+            watch=watch,
+            workers=self.workers,
+            writing="copy measurements of",
+        )
+        return _Estimate(measured, self.plan, self.stated, estimation)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Estimate:
+    """One process's work on a release that is estimated from measurements."""
+
+    measured: Measured
+    plan: EstimationPlan
+    stated: JsonObject
+    estimation: Estimation
+
+    def job(self) -> Job:
+        """What the run is bound to: the files of the measurements, and how they are estimated."""
+        digest = digest_of(self.stated)
+        return Job(
+            kind=ReleaseKind.TOPDOWN,
+            plan_digest=digest.hex(),
+            whole_plan=digest,
+            binding=binding_of(b"estimate", self.measured.digest()),
+            declaration=self.measured.declaration,
+            event=self.measured.spend.event,
+            privacy=self.measured.manifest.privacy,
+            description=self.measured.spend.description,
+            token="release",
+            earlier=self.measured.earlier,
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Copy what is public, estimate and publish; returns the body of the manifest."""
+        body, estimation = self.measured.manifest.body, self.estimation
+        log = RunLog(run.path)
+        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
+        estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
+        write_public_inputs(run, self.stated, self.measured.hierarchies, self.measured.constraints)
+        self._write_drawn(run)
+        estimation.write_measurements(run)
+        estimated = estimation.release(run)
+        return {
+            "name": body["name"],
+            "plan": self.stated,
+            "inputs": body["inputs"],
+            "estimated_from": self.measured.estimated_from,
+            **{name: body[name] for name in ("spine", "drawn") if name in body},
+            "sizes": estimated.sizes,
+            "solver": estimated.solver,
+        }
+
+    def check(self, run: Run) -> list[str]:
+        """Read the published files back and verify them."""
+        checks = self.estimation.check(run)
+        RunLog(run.path).write("finished", run=run.run_id)
+        return checks
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage, also of those that an earlier process did."""
+        return self.estimation.timed(("compile kernels",))
+
+    def _write_drawn(self, run: Run) -> None:
+        """Copy the counts that were drawn on a lattice."""
+        schema, spine = self.plan.schema, self.measured.hierarchies.spine
+        items = drawn_items(self.stated)
+
+        def write() -> None:
+            for item in items:
+                noisy = read_drawn(self.measured.root, item, schema, spine)
+                write_drawn(run.path, item, schema, spine, noisy, run.tags)
+
+        run.make([drawn_name(item.geolevel, item.query) for item in items], write)

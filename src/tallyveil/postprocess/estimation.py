@@ -1,0 +1,226 @@
+"""From measurements to a release: geolevel by geolevel, then everything that follows from the counts.
+
+Nothing here sees a record. `tallyveil run` hands over measurements drawn behind the wall, `tallyveil estimate` those
+that it reads from files; both come to the same counts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tallyveil.arrays import Integers
+from tallyveil.budget.allocation import Allocation
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.measurements.store import measurement_name, write_measurements, write_support_measurements
+from tallyveil.plan.estimating import EstimationPlan
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.level import KeepMeasurements, LevelOutcome, estimate_level, n_families
+from tallyveil.postprocess.publish import publish, published_sizes, write_labels
+from tallyveil.postprocess.unsolved import UNSOLVED
+from tallyveil.release.checks import check_release
+from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
+from tallyveil.run.executor import Threads
+from tallyveil.run.observer import Observer
+from tallyveil.run.product import Run
+from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+
+
+def stages_of(spine: Spine, writing: str = "measure") -> list[str]:
+    """Names of the stages of an estimation, in the order of the manifest.
+
+    Args:
+        spine: The spine that is measured.
+        writing: Verb of the stages that write measurements.
+    """
+    by_level = [name for level in spine.geolevels for name in (f"{writing} {level}", f"estimate {level}")]
+    return [*by_level, "microdata", "tables", "checks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """What the manifest says of an estimation.
+
+    Attributes:
+        sizes: Sizes of what is published.
+        solver: By geolevel, how families were solved.
+    """
+
+    sizes: dict[str, Any]
+    solver: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Estimation:
+    """One process's work on measurements; everything lasting is in the run folder.
+
+    Attributes:
+        plan: How counts are estimated, and what is written.
+        hierarchies: The spine and the areas beside it.
+        allocation: What every geounit is measured with.
+        source: Where noisy answers come from.
+        constraints: Every constraint of the release.
+        observer: Told of progress.
+        watch: Times the stages.
+        workers: Threads to estimate with.
+        writing: Verb of the stages that write measurements.
+        records: What finished stages tell the manifest, by their names.
+    """
+
+    plan: EstimationPlan
+    hierarchies: Hierarchies
+    allocation: Allocation
+    source: MeasurementSource
+    constraints: tuple[ConstraintTable, ...]
+    observer: Observer
+    watch: Stopwatch
+    workers: int
+    writing: str = "measure"
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that is measured."""
+        return self.hierarchies.spine
+
+    def write_measurements(self, run: Run) -> None:
+        """Write the noisy answers that the plan publishes in full, and the names of all answers."""
+        if self.plan.measurements == "none":
+            return
+        # The support of a root's families is every cell, so what is kept of the root is everything.
+        for level in range(self.spine.n_levels if self.plan.measurements == "full" else 1):
+            self._write_level(run, level)
+        write_labels(run, self.plan, self.spine)
+
+    def release(self, run: Run) -> Estimated:
+        """Estimate every geolevel, and publish what follows from the counts.
+
+        Raises:
+            ConstraintError, SolverError: a family cannot be solved.
+            StoreError: a file cannot be written or read.
+        """
+        counts: list[PublicCounts] = []
+        for level in range(self.spine.n_levels):
+            counts.append(self._estimate(run, level, counts[-1] if counts else None))
+        run.make([UNSOLVED], lambda: None)  # families that stopped an earlier try are solved now
+        publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
+        return Estimated(published_sizes(counts), self._solver())
+
+    def timed(self, before: Sequence[str]) -> list[dict[str, Any]]:
+        """Seconds and memory of every stage, in their order, whichever process did it.
+
+        Args:
+            before: Names of the stages that come before the measurements.
+        """
+        performance = {item["stage"]: item for item in self.watch.stages}
+        performance |= {
+            stage: record["performance"] for stage, record in self.records.items() if "performance" in record
+        }
+        names = [*before, *stages_of(self.spine, self.writing)]
+        return [performance[name] for name in names if name in performance]
+
+    def _write_level(self, run: Run, level: int) -> None:
+        """Write a geolevel, a query at a time: each is kept by itself when the run is interrupted."""
+        geolevel = self.spine.geolevels[level]
+        groups = [self.plan.query(query) for query in self.plan.strategy.queries(geolevel)]
+        total = sum(group.size for group in groups) * self.spine.n_geounits(level)
+        with self.watch.stage(f"{self.writing} {geolevel}", total):
+            for group in groups:
+                place = measurement_name(geolevel, group.name)
+                work = partial(self._write_query, run, geolevel, group)
+                run.stage(f"{self.writing} {geolevel} / {group.name}", [place], work)
+
+    def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
+        for finished in write_measurements(run.path, self.source, self.spine, geolevel, group, run.tags):
+            self.observer.advanced(finished)
+        return {}
+
+    def _estimate(self, run: Run, level: int, above: PublicCounts | None) -> PublicCounts:
+        geolevel = self.spine.geolevels[level]
+        builder = FamilyBuilder(
+            plan=self.plan,
+            allocation=self.allocation,
+            level=level,
+            source=self.source,
+            constraints=self.constraints,
+            queries=tuple(self.plan.query(name) for name in self.plan.strategy.queries(geolevel)),
+            rounding=tuple(
+                tuple(self.plan.query(name) for name in stage)
+                for stage in self.plan.estimation_of(geolevel).rounding
+            ),
+        )
+        places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
+        if self.plan.measurements == "support" and level > 0:
+            places += [measurement_name(geolevel, group.name) for group in builder.queries]
+        made: list[PublicCounts] = []  # what is made here need not be read back
+
+        def estimate() -> dict[str, Any]:
+            outcome = self._estimated(run, builder, above)
+            made.append(outcome.counts)
+            return {"performance": self.watch.stages[-1], "solver": outcome.solver}
+
+        name = f"estimate {geolevel}"
+        self.records[name] = run.stage(name, places, estimate)
+        return made[0] if made else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
+
+    def _estimated(self, run: Run, builder: FamilyBuilder, above: PublicCounts | None) -> LevelOutcome:
+        with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):
+            keep = None if self.plan.measurements != "support" else self._keeper(run, builder)
+            outcome = estimate_level(
+                builder,
+                above,
+                self.observer,
+                executor=Threads(self.workers),
+                keep=keep,
+                unsolved=run.path / UNSOLVED,
+            )
+            write_histogram(run.path, outcome.counts, self.plan.schema, self.spine, run.tags)
+        return outcome
+
+    def _keeper(self, run: Run, builder: FamilyBuilder) -> KeepMeasurements:
+        """Writes the measurements of a chunk, under the chunk's number."""
+        tags = run.tags
+
+        def keep(number: int, wanted: FamilyAnswers, values: Integers) -> None:
+            variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
+            write_support_measurements(run.path, number, wanted, values, variances, self.spine, tags)
+
+        return keep
+
+    def _stage(self, run: Run, name: str, place: str, total: int, work: Callable[[], Iterable[int]]) -> None:
+        def timed() -> dict[str, Any]:
+            with self.watch.stage(name, total):
+                for finished in work():
+                    self.observer.advanced(finished)
+            return {"performance": self.watch.stages[-1]}
+
+        self.records[name] = run.stage(name, [place], timed)
+
+    def _solver(self) -> dict[str, Any]:
+        """By geolevel, how families were solved."""
+        found: Iterator[tuple[str, dict[str, Any]]] = (
+            (stage.removeprefix("estimate "), record)
+            for stage, record in self.records.items()
+            if "solver" in record
+        )
+        return {geolevel: record["solver"] for geolevel, record in found}
+
+    def check(self, run: Run) -> list[str]:
+        """Read the published files back and verify them; returns the names of the checks."""
+        with self.watch.stage("checks", self.spine.n_levels):
+            checks = check_release(
+                run.path,
+                self.plan.schema,
+                self.spine,
+                self.plan.tables,
+                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
+                microdata=self.plan.microdata,
+                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
+            )
+            self.observer.advanced(self.spine.n_levels)
+        return checks

@@ -1,0 +1,103 @@
+"""The exact answers that a release publishes by declaration, so that its counts can be estimated from its folder alone.
+
+Layout: `invariants/00.parquet` for the first invariant of the plan, and so on, with columns `geocode`, `answer` and
+`count`, at the finest geolevel of the invariant. Coarser geolevels have the sums. An answer without a row is 0.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, filled, summed_upward
+from tallyveil.release.columns import code_expression, enum_column
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.write import write_parquet_chunks
+from tallyveil.universe.schema import Schema
+
+INVARIANTS = "invariants"
+
+
+def invariant_name(query: str) -> str:
+    """Name of an invariant's constraint, as in checks and errors."""
+    return f"invariant {query}"
+
+
+def invariant_path(root: Path, number: int) -> Path:
+    """File of the plan's invariant of that number, from 0."""
+    return inside(root, INVARIANTS, f"{number:02d}.parquet")
+
+
+def write_invariant(
+    root: Path, number: int, table: ConstraintTable, spine: Spine, metadata: Mapping[str, str]
+) -> None:
+    """Write the answers above zero at the finest geolevel of an invariant.
+
+    Args:
+        root: Release folder.
+        number: Place of the invariant in the plan.
+        table: The invariant, compiled.
+        spine: The hierarchy.
+        metadata: Tags of the file.
+    Raises:
+        StoreError: the file cannot be written.
+    Privacy: these are true counts, published because the plan declares them invariant; the ledger names them. The
+        tables of the release hold the same numbers.
+    """
+    level = len(table.lower) - 1
+    labels = table.query.labels()
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for start in range(0, spine.n_geounits(level), GEOUNITS_AT_ONCE):
+            exact, _ = table.bounds_of(level, start, start + GEOUNITS_AT_ONCE)
+            rows, answers = np.nonzero(exact)
+            yield pl.DataFrame(
+                {
+                    "geocode": spine.geocodes[level].text.gather(start + rows),
+                    "answer": enum_column("answer", labels, answers),
+                    "count": exact[rows, answers],
+                }
+            )
+
+    tags = {**metadata, "query": table.query.name, "geolevel": spine.geolevels[level]}
+    write_parquet_chunks(invariant_path(root, number), frames(), tags)
+
+
+def read_invariant(
+    root: Path, number: int, invariant: Mapping[str, Any], schema: Schema, spine: Spine
+) -> ConstraintTable:
+    """A published invariant as it was compiled, at every geolevel.
+
+    Args:
+        root: Release folder.
+        number: Place of the invariant in the plan.
+        invariant: The entry of `plan.json`.
+        schema: The universe.
+        spine: The hierarchy.
+    Raises:
+        StoreError: the file is missing, unreadable, or of another geography.
+    """
+    path = invariant_path(root, number)
+    if not path.is_file():
+        raise StoreError(
+            f"{path} is not there, so the exact answers that the counts must keep are unknown. Restore it from a copy.",
+            code="measurements-missing",
+        )
+    query = schema.query(invariant["query"])
+    level = max(spine.level_index(geolevel) for geolevel in invariant["geolevels"])
+    answer = code_expression("answer", query.labels())
+    frame = collect(scan_parquet(path).select("geocode", answer, "count"), path, "invariant")
+    rows = spine.locate(level, frame["geocode"])
+    if frame["answer"].null_count() or bool((rows < 0).any()):
+        raise StoreError(
+            f"{path} holds a geocode or an answer that this release does not have. Restore it from a copy.",
+            code="release-damaged",
+        )
+    answers, exact = frame["answer"].to_numpy(), frame["count"].to_numpy()
+    values = summed_upward(filled(spine.n_geounits(level), query, rows, answers, exact, 0), level, spine)
+    return ConstraintTable(invariant_name(query.name), query, values, values)

@@ -1,0 +1,27 @@
+"""The kinds of releases: one for each product."""
+
+from enum import StrEnum
+
+
+class ReleaseKind(StrEnum):
+    """The product that a release is of; the value is the `kind` of its manifest."""
+
+    TOPDOWN = "topdown"
+    MEASUREMENTS = "topdown-measurements"
+    SAFETAB = "safetab"
+    HOUSEHOLDS = "safetab-households"
+    SUBSPACE = "integer-subspace"
+
+    @property
+    def command(self) -> str:
+        """The command that makes such a release."""
+        return "tallyveil " + _COMMANDS[self]
+
+
+_COMMANDS = {
+    ReleaseKind.TOPDOWN: "run",
+    ReleaseKind.MEASUREMENTS: "measure",
+    ReleaseKind.SAFETAB: "safetab run",
+    ReleaseKind.HOUSEHOLDS: "safetab households",
+    ReleaseKind.SUBSPACE: "subspace release",
+}

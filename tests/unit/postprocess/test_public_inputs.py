@@ -1,0 +1,63 @@
+"""Constraints are read back from their public files as they were compiled."""
+
+import dataclasses
+
+import pytest
+
+from tallyveil.config.load import load_plan
+from tallyveil.errors import SolverError, StoreError
+from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import plain_hierarchies
+from tallyveil.plan.constraints import Invariant
+from tallyveil.postprocess.bounds_files import write_bounds
+from tallyveil.postprocess.invariant_files import invariant_path, read_invariant, write_invariant
+from tallyveil.postprocess.public_inputs import check_public_inputs, read_constraints
+from tallyveil.release.geography import write_geography
+
+INVARIANTS = (
+    Invariant("total", ("Region",)),
+    Invariant("age*home", ("Town",)),
+    Invariant("home", ("Block",)),
+)
+
+
+@pytest.fixture(params=["zero", "unbounded"])
+def written(edit, tmp_path, request):
+    plan = load_plan(edit('missing = "zero"', f'missing = "{request.param}"'))
+    plan = dataclasses.replace(plan, invariants=INVARIANTS)
+    spine = read_spine(plan.geography)
+    tables = compile_constraints(plan, spine, read_histograms(plan, spine))
+    write_geography(tmp_path, plain_hierarchies(spine), {})
+    for number, table in enumerate(tables[:3]):
+        write_invariant(tmp_path, number, table, spine, {})
+    write_bounds(tmp_path, 0, plan.to_mapping()["bounds"][0], tables[3], spine, {})
+    return tmp_path, plan, spine, tables
+
+
+def test_they_are_what_they_were(written):
+    root, plan, spine, tables = written
+    found = read_constraints(root, plan.to_mapping(), plan.schema, spine)
+    assert [table.digest() for table in found] == [table.digest() for table in tables]
+    assert check_public_inputs(root, plan.to_mapping(), plan.schema, spine, tables)
+
+
+def test_other_constraints_than_were_written_stop_the_run(written):
+    root, plan, spine, tables = written
+    with pytest.raises(SolverError, match="read back"):
+        check_public_inputs(root, plan.to_mapping(), plan.schema, spine, tables[1:])
+
+
+def test_a_missing_file_or_another_geography_is_an_error(written):
+    root, plan, spine, tables = written
+    invariant = plan.to_mapping()["invariants"][2]
+    with pytest.raises(StoreError) as caught:
+        read_invariant(root, 9, invariant, plan.schema, spine)
+    assert caught.value.code == "measurements-missing"
+    write_invariant(root, 2, tables[1], spine, {})
+    with pytest.raises(StoreError) as damaged:
+        read_invariant(root, 2, invariant, plan.schema, spine)
+    assert damaged.value.code == "release-damaged"
+    invariant_path(root, 2).write_bytes(b"PAR1")
+    with pytest.raises(StoreError):
+        read_invariant(root, 2, invariant, plan.schema, spine)

@@ -1,0 +1,163 @@
+"""Tables hold the answers of every geounit, also of areas beside the spine, and are exchanged whole or not at all."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.errors import StoreError
+from tallyveil.geography import entities_from_pairs
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.release import tables
+from tallyveil.release.areas import area_counts
+from tallyveil.release.interval_tables import (
+    BESIDE,
+    clear_other_tables,
+    exchange_tables,
+    start_tables,
+    table_with_intervals,
+)
+from tallyveil.release.tables import has_zeros, table_folder, table_rows, table_size, table_tags, write_table
+from tallyveil.storage.write import write_parquet
+from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.universe.presets import load_preset
+
+STEADY = settings(derandomize=True, deadline=None, max_examples=20)
+SCHEMA = load_preset("pl94-persons")
+CODES = [f"A{i:02d}" for i in range(7)]
+SPINE = spine_from_prefixes(CODES, ("Region", "Block"), (1, 3))
+N = len(CODES)
+
+
+def counts_from(entries) -> PublicCounts:
+    rows, cells, persons = (np.array(values, dtype=np.int64) for values in zip(*entries, strict=True))
+    return PublicCounts("Block", *compress_rows(N, rows, cells, persons))
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, N - 1), st.integers(0, SCHEMA.size - 1), st.integers(1, 9)),
+    min_size=1,
+    max_size=30,
+    unique_by=lambda entry: entry[:2],
+)
+
+
+@STEADY
+@given(ENTRIES, st.sampled_from(["total", "hhgq", "votingage*cenrace", "detailed"]), st.data())
+def test_rows_of_a_table_are_the_answers(entries, query, data):
+    counts, group = counts_from(entries), SCHEMA.query(query)
+    start = data.draw(st.integers(0, N))
+    stop = data.draw(st.integers(start, N))
+    rows, answers, persons = table_rows(counts, group, start, stop)
+    dense = np.zeros((stop - start, group.size), dtype=np.int64)
+    dense[rows, answers] = persons
+    assert np.array_equal(dense, group.apply(*counts.rows(start, stop), stop - start))
+    place = rows * group.size + answers
+    assert (np.diff(place) > 0).all()
+    if has_zeros(group):
+        assert len(rows) == (stop - start) * group.size
+    else:
+        assert (persons > 0).all()
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 22])
+@pytest.mark.parametrize("query", ["total", "detailed"])
+def test_parts_of_any_size_hold_the_same_table(tmp_path, monkeypatch, at_once, query):
+    monkeypatch.setattr(tables, "ROWS_PER_PART", at_once)
+    counts, group = counts_from([(0, 3, 2), (0, 9, 1), (2, 3, 5), (6, 100, 4)]), SCHEMA.query(query)
+    written = list(write_table(tmp_path, counts, group, SPINE, {"run": "0"}))
+    assert sum(written) == table_size(counts, group)
+    parts = sorted(table_folder(tmp_path, "Block", query).glob("*.parquet"))
+    assert len(parts) == len(written)
+    frame = pl.concat(pl.read_parquet(part) for part in parts)
+    assert frame["count"].sum() == 12
+    assert frame["geocode"].is_sorted()
+    tags = pl.read_parquet_metadata(parts[0])
+    assert (
+        tags["tallyveil.zeros"]
+        == table_tags(group)["zeros"]
+        == ("included" if query == "total" else "left out")
+    )
+
+
+@STEADY
+@given(ENTRIES, st.lists(st.tuples(st.integers(0, N - 1), st.sampled_from("xyz")), min_size=1, unique=True))
+def test_areas_are_sums_of_their_finest_geounits(entries, pairs):
+    """Also where areas overlap."""
+    counts = counts_from(entries)
+    family = entities_from_pairs(
+        SPINE, "place", [CODES[row] for row, _ in pairs], [code for _, code in pairs]
+    )
+    summed = area_counts(counts, family, SCHEMA.size)
+    assert summed.geolevel == "place"
+    everything = SCHEMA.query("detailed")
+    dense = everything.apply(*counts.rows(0, N), N)
+    found = everything.apply(*summed.rows(0, family.n_entities), family.n_entities)
+    for entity in range(family.n_entities):
+        assert np.array_equal(found[entity], dense[family.members_of(entity)].sum(axis=0))
+
+
+def made_tables(root):
+    counts = counts_from([(0, 3, 2), (4, 9, 1)])
+    for query in ("total", "hhgq"):
+        list(write_table(root, counts, SCHEMA.query(query), SPINE, {}))
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*.parquet")}
+
+
+def staged(root, query):
+    staging = start_tables(root)
+    frame = pl.DataFrame({"geocode": CODES, "answer": ["total"] * N, "published": range(N)})
+    rows = frame.with_columns(pl.lit(1.5).alias(name) for name in BESIDE)
+    made = table_with_intervals(rows, "Block", SCHEMA.query(query))
+    path = staging / table_folder(root, "Block", query).relative_to(root) / "part-00000.parquet"
+    write_parquet(path, made, {"level": "0.95", "run": "0"})
+    return staging
+
+
+def test_tables_are_exchanged_and_others_are_cleared(tmp_path):
+    before = made_tables(tmp_path)
+    assert exchange_tables(tmp_path, staged(tmp_path, "total")) == {"tables/Block/total"}
+    now = pl.read_parquet(tmp_path / "tables/Block/total/*.parquet")
+    assert set(BESIDE) <= set(now.columns)
+    assert now["count"].to_list() == list(range(N))
+    staging = start_tables(tmp_path)
+    clear_other_tables(tmp_path, staging, [])
+    assert exchange_tables(tmp_path, staging) == {"tables/Block/total"}
+    assert not set(BESIDE) & set(pl.read_parquet(tmp_path / "tables/Block/total/*.parquet").columns)
+    (other,) = (path for path in before if "hhgq" in path.parts)
+    assert (tmp_path / other).read_bytes() == before[other]
+    assert not list(tmp_path.glob("tables*partial*"))
+
+
+def test_what_an_interrupted_exchange_took_away_is_put_back(tmp_path, monkeypatch):
+    before = made_tables(tmp_path)
+    staging = staged(tmp_path, "total")
+    renamed = []
+    rename = type(tmp_path).rename
+
+    def killed(self, target):
+        if renamed:
+            raise KeyboardInterrupt
+        renamed.append(target)
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tmp_path), "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            exchange_tables(tmp_path, staging)
+    assert not (tmp_path / "tables/Block/total").exists()
+    start_tables(tmp_path)
+    assert {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+
+
+def test_a_disk_that_refuses_the_exchange_is_told(tmp_path, monkeypatch):
+    made_tables(tmp_path)
+    staging = staged(tmp_path, "total")
+
+    def fails(self, target):
+        raise OSError("no space")
+
+    monkeypatch.setattr(type(tmp_path), "rename", fails)
+    with pytest.raises(StoreError):
+        exchange_tables(tmp_path, staging)

@@ -1,0 +1,38 @@
+"""Work that draws nothing: its name follows from public files, and it goes on only where it began."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tallyveil.errors import StoreError
+from tallyveil.run.earlier import Earlier, public_secrets, require_same_work
+from tallyveil.run.key_file import key_file
+
+EARLIER = Earlier("0123456789abcdef", b"{}\n", protected=True)
+
+
+def stored(secrets) -> bytes:
+    return json.dumps(key_file(secrets), indent=2).encode()
+
+
+def test_its_name_follows_from_files_and_settings_alone():
+    one, again = (public_secrets(EARLIER, b"files", b"settings") for _ in range(2))
+    assert one.run_id == again.run_id
+    others = [public_secrets(EARLIER, b"files", b"other"), public_secrets(EARLIER, b"other", b"settings")]
+    assert len({one.run_id, *(other.run_id for other in others)}) == 3
+
+
+def test_it_is_protected_as_the_run_that_drew():
+    assert public_secrets(EARLIER, b"", b"").protected
+    unprotected = public_secrets(Earlier("r", b"", protected=False), b"", b"")
+    assert unprotected.file_tags()["protected"].startswith("false")
+
+
+def test_it_goes_on_only_with_what_it_began_with():
+    secrets = public_secrets(EARLIER, b"files", b"settings")
+    require_same_work(Path("out"), stored(secrets), secrets)
+    for other in (stored(public_secrets(EARLIER, b"files", b"other")), b"", b"{}"):
+        with pytest.raises(StoreError) as caught:
+            require_same_work(Path("out"), other, secrets)
+        assert caught.value.code == "resume-changed"
