@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a release, and a separate one about its errors."""
+"""HTML pages about a finished run: one about the release, and a separate one about its errors. Each is one file."""
 
 from tallyveil.report.evaluation_page import write_evaluation_report
 from tallyveil.report.release_page import write_report

@@ -1,4 +1,4 @@
-"""Curves of a guarantee, as figures of their own."""
+"""Figures of a privacy guarantee: the privacy profile and the trade-off function, each in a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.errors import ConfigError
-from tallyveil.report.figure import COLOURS, GREY, GRID, house_style, new_figure
+from tallyveil.report.figure import new_figure
 from tallyveil.storage.write import write_file
+from tallyveil.studies.house_style import COLOURS, GREY, METADATA, house_style, label_powers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ def draw_profile(path: Path, epsilons: Sequence[float], deltas: Sequence[Bounds]
     """Draw delta against epsilon on a logarithmic axis.
 
     Raises:
-        ConfigError: the file's ending is none a figure can have.
+        ConfigError: the ending of the file name is not a known format.
         StoreError: the file cannot be written.
     """
     with house_style("profile"):
@@ -28,12 +29,13 @@ def draw_profile(path: Path, epsilons: Sequence[float], deltas: Sequence[Bounds]
         shown = [(x, y.upper) for x, y in zip(epsilons, deltas, strict=True) if y.upper > 0]
         axes.plot([x for x, _ in shown], [y for _, y in shown], color=COLOURS[0], linewidth=2)
         axes.set_yscale("log")
+        label_powers(axes.yaxis, axes.get_ylim())
         axes.set_title("Privacy profile: delta at every epsilon (upper bound)")
         _save(figure, path)
 
 
 def draw_tradeoff(path: Path, alphas: Sequence[float], betas: Sequence[Bounds]) -> None:
-    """Draw the trade-off function, beside the line of perfect privacy; raises as `draw_profile`."""
+    """Draw the trade-off function, beside the line of perfect privacy. It raises the errors of `draw_profile`."""
     with house_style("tradeoff"):
         figure, axes = _empty("false positives alpha", "least false negatives beta")
         axes.plot([0, 1], [1, 0], color=GREY, linestyle="--", label="nothing can be told apart")
@@ -52,18 +54,16 @@ def _empty(x: str, y: str) -> "tuple[Figure, Axes]":
     axes = figure.subplots()
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.grid(color=GRID, linewidth=0.8)
+    axes.grid()
     return figure, axes
 
 
 def _save(figure: "Figure", path: Path) -> None:
     if path.suffix not in ENDINGS:
         raise ConfigError(f"--plot is {path}; wanted a file ending in {', '.join(ENDINGS)}.", code="bad-flag")
-    metadata = (
-        {"Date": None} if path.suffix == ".svg" else {"CreationDate": None} if path.suffix == ".pdf" else None
-    )
+    file_format = path.suffix[1:]
 
     def write(temporary: Path) -> None:
-        figure.savefig(temporary, format=path.suffix[1:], metadata=metadata, bbox_inches="tight")
+        figure.savefig(temporary, format=file_format, metadata=METADATA[file_format], bbox_inches="tight")
 
     write_file(path, write)

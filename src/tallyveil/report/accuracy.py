@@ -1,4 +1,4 @@
-"""Expected error of every measurement, arranged for reading."""
+"""The expected error of every measurement, as text for the tables of the page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Matrix:
 
     Attributes:
         geolevels: Column titles, root first.
-        rows: Row title and one text a geolevel; None where the query is not measured.
+        rows: Title of each row, and one text for each geolevel; None if the query is not measured there.
     """
 
     geolevels: tuple[str, ...]
@@ -26,13 +26,14 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class ErrorLine:
-    """Everything known about one measurement before it is made, as text.
+    """What the plan says about one measurement, as text.
 
     Attributes:
-        geolevel, query: What is measured; the query as its specification.
-        budget_share: Its share of the whole budget.
+        geolevel: Title of the geolevel.
+        query: Specification of the query.
+        budget_share: The measurement's share of the whole budget.
         parameter: Exact parameter of the noise.
-        variance, standard_deviation, margin: Of one measured count.
+        variance, standard_deviation, margin: Of the noise of one measured count.
     """
 
     geolevel: str
@@ -45,24 +46,24 @@ class ErrorLine:
 
 
 def expected_of(files: ReleaseFiles) -> tuple[ExpectedError, ...]:
-    """Expected errors of the release's measurements, with margins of 95 %."""
+    """Expected errors of the release's measurements, with 95 % margins."""
     return expected_errors(files.strategy, CONFIDENCE)
 
 
 def margin_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
-    """95 % margins, queries by geolevels."""
+    """A table of 95 % margins: queries in rows, geolevels in columns."""
     return _matrix(files, {(item.query, item.geolevel): f"± {grouped(item.margin)}" for item in expected})
 
 
 def share_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
-    """Shares of the whole budget, queries by geolevels."""
+    """A table of shares of the whole budget: queries in rows, geolevels in columns."""
     total = files.strategy.total
     shares = {(item.query, item.geolevel): percent(float(item.share / total)) for item in expected}
     return _matrix(files, shares)
 
 
 def error_lines(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> tuple[ErrorLine, ...]:
-    """One line a measurement, with its exact parameter."""
+    """One line for each measurement, with the exact parameter of its noise."""
     return tuple(
         ErrorLine(
             geolevel=geolevel_title(item.geolevel),

@@ -1,4 +1,4 @@
-"""Known artefacts of a release, arranged for reading."""
+"""Known artefacts of a release, as text for the evaluation page."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,10 @@ class ArtefactLine:
     """One artefact, as text.
 
     Attributes:
-        title: What kind of geounits.
-        true, published: How many of them there truly are, and how many as published; "" where one number says it.
-        records: What is in them, and its share of all.
+        title: The kind of geounits.
+        true: Number of these geounits in the true counts.
+        published: Number of these geounits in the published counts; "" if the artefact has only one number.
+        records: Number of records in them and the share of all records; "" if it is unknown.
     """
 
     title: str
@@ -31,7 +32,7 @@ class ArtefactLine:
 
 
 def artefact_lines(artefacts: pl.DataFrame, geolevel: str, unit: Unit) -> list[ArtefactLine]:
-    """The artefacts of one geolevel; groups that occur neither truly nor as published are left out."""
+    """The artefacts of one geolevel. Groups with no true and no published geounits are left out."""
     lines = []
     for row in artefacts.filter(pl.col("geolevel") == geolevel).iter_rows(named=True):
         both = row["true_geounits"], row["published_geounits"]

@@ -1,21 +1,12 @@
-"""Dots by query and geolevel on a logarithmic axis: used for margins and for errors."""
+"""Dot plots of margins and errors by query and geolevel, on a logarithmic axis."""
 
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from tallyveil.report.figure import (
-    BAND,
-    COLOURS,
-    MARKERS,
-    MUTED,
-    WIDTH,
-    house_style,
-    log_axis,
-    new_figure,
-    to_svg,
-)
+from tallyveil.report.figure import MARKERS, WIDTH, log_axis, new_figure, to_svg
 from tallyveil.report.wording import geolevel_title
+from tallyveil.studies.house_style import BAND, COLOURS, MUTED, house_style
 
 _LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
 _ROW = 0.52
@@ -32,16 +23,16 @@ def dot_plot(
     description: str,
     below: float | None = None,
 ) -> Markup:
-    """One row of dots a title, one colour and shape a geolevel.
+    """Draw one row of dots for each title. Each geolevel has a colour and a shape of its own.
 
     Args:
         name: Short name, unique on the page.
         rows: Titles from top to bottom.
         geolevels: Names, in order.
-        values: Value by row title and geolevel; absent pairs have no dot.
+        values: Value by row title and geolevel. Pairs without a value get no dot.
         axis: Label of the axis.
-        description: For readers who cannot see it.
-        below: Where zero is drawn, below every positive value; None when there are no zeros.
+        description: Alternative text for readers who cannot see the figure.
+        below: Position at which zeros are drawn, below every positive value; None if there are no zeros.
     """
     with house_style(name):
         names_across = min(len(geolevels), _NAMES_ACROSS)
@@ -60,7 +51,7 @@ def dot_plot(
         for row in range(0, len(rows), 2):
             axes.axhspan(row - 0.5, row + 0.5, color=BAND, zorder=0, linewidth=0)
         for number, geolevel in enumerate(geolevels):
-            # Dots of one row are set apart, so that equal values do not hide each other.
+            # The dots of a row are shifted vertically, so that equal values do not hide each other.
             shift = (number - (len(geolevels) - 1) / 2) * min(0.16, 0.82 / len(geolevels))
             points = [
                 (values[row, geolevel], place) for place, row in enumerate(rows) if (row, geolevel) in values

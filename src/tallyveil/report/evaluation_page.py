@@ -1,4 +1,4 @@
-"""The report of errors against declassified counts: a page of its own, marked as not private."""
+"""The page about a release's errors against declassified true counts. It is separate, and marked as not private."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SIZE_CLASSES = tuple(item.value for item in SizeClass)
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """One row of a geolevel's table, as text; `is_part` for a size class below its query's row."""
+    """One row of a geolevel's table, as text. `is_part` is true for a size class, which follows its query's row."""
 
     title: str
     is_part: bool
@@ -37,11 +37,11 @@ def write_evaluation_report(run_dir: Path, evaluation: Evaluation) -> Path:
         run_dir: Release folder.
         evaluation: The comparison.
     Returns:
-        The page; like the release's report it is one self-contained file, the same bytes every time.
+        Path of the page. It is one self-contained file, and has the same bytes every time.
     Raises:
         StoreError: a published file is missing or damaged, or the page cannot be written.
-    Privacy: none; the page opens with an unmistakable warning. It is kept apart from the release's report, which
-        stays publishable.
+    Privacy: none. The page shows functions of the true counts and begins with a warning. It is separate from the
+        release's report, so that the report can still be published.
     """
     files = read_release_files(run_dir)
     return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, evaluation))
@@ -53,7 +53,7 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
     geolevels = sorted(named, key=lambda name: _place(files, name))
     queries = list(dict.fromkeys(frame["query"]))
     overall = _by_pair(frame.filter(pl.col("size_class") == ALL_SIZES), "query")
-    # An original geolevel that the spine replaces was not measured: what has its name there is something else.
+    # An original geolevel that the spine replaces was not measured. On the spine its name means other geounits.
     replaced = files.manifest.body.get("spine", {}).get("replaced", [])
     margins = {
         (item.query, item.geolevel): item.margin
@@ -93,7 +93,7 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _place(files: ReleaseFiles, name: str) -> int:
-    """Geolevels of the spine in their order; what else there is after them, in the order it came."""
+    """Sort key of a geolevel: first the geolevels of the spine in their order, then all others."""
     return files.geolevels.index(name) if name in files.geolevels else len(files.geolevels)
 
 
@@ -101,7 +101,7 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 
 
 def _by_pair(frame: pl.DataFrame, column: str) -> Rows:
-    """Rows by the value of a column and the geolevel."""
+    """Index the rows of a table by the value of a column and the geolevel."""
     return {(row[column], row["geolevel"]): row for row in frame.iter_rows(named=True)}
 
 
@@ -128,7 +128,7 @@ def _plot(
     title: Callable[[str], str],
     unit: Unit,
 ) -> Any:
-    """Mean absolute errors; a value of zero is drawn left of the smallest other one."""
+    """Draw mean absolute errors. Zeros are drawn to the left of the smallest positive value."""
     values = {
         (title(row), level): rows[row, level]["mean_absolute_error"] for row, level in rows if row in names
     }
@@ -146,7 +146,7 @@ def _plot(
 
 
 def _rows(frame: pl.DataFrame, unit: Unit) -> list[ErrorRow]:
-    """Rows of one geolevel's table; a size class that holds every geounit would only repeat the row above."""
+    """Rows of one geolevel's table. A size class with all geounits is left out, since it repeats the row above."""
     n_geounits = frame["n_geounits"].max()
     kept = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
     return [
@@ -174,6 +174,6 @@ def _mean_error(row: dict[str, Any]) -> str:
 
 
 def _bias(row: dict[str, Any]) -> str:
-    """Signed, with a true minus sign."""
+    """The bias as text, with a sign. The minus sign is the typographic one."""
     value = row["bias"]
     return "0" if value == 0 else ("+" if value > 0 else "−") + rounded(abs(value))

@@ -1,4 +1,4 @@
-"""Published counts against unbiased estimates with their intervals."""
+"""A figure that compares published counts with unbiased estimates and their intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tallyveil.report.figure import COLOURS, GRID, INK, MUTED, WIDTH, house_style, new_figure, to_svg
+from tallyveil.report.figure import WIDTH, new_figure, to_svg
 from tallyveil.report.wording import grouped
+from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
 from tallyveil.universe.unit import Unit
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _LABELS = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """Counts of one geolevel, in rising order of the published one; arrays of one shape.
+    """Counts of one geolevel, sorted by published count. All arrays have the same shape.
 
     Attributes:
         title: The geolevel.
@@ -48,7 +49,7 @@ class Panel:
 
 
 def interval_plot(panels: Sequence[Panel], unit: Unit) -> Markup:
-    """One panel a geolevel: the published counts are the line at zero, intervals stand where they are from it."""
+    """Draw one panel for each geolevel. Intervals are drawn relative to the published counts, the line at zero."""
     with house_style("intervals"):
         height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
         figure = new_figure(height)
@@ -77,7 +78,7 @@ def _draw(axes: "Axes", panel: Panel) -> None:
         axes.scatter(places[which], middle, s=20, color=colour, marker=marker, linewidths=0, zorder=4)
     axes.margins(y=0.08)
     axes.axhline(0, color=INK, linewidth=1.1, zorder=3)
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.grid(axis="y")
     shown = np.unique(np.linspace(0, len(places) - 1, min(_LABELS, len(places))).round().astype(int))
     axes.set_xticks(shown, [grouped(int(panel.published[place])) for place in shown])
     axes.set_xlim(-0.8, max(len(places) - 0.2, 0.8))

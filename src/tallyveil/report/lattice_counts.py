@@ -1,4 +1,4 @@
-"""Counts of a release that were drawn with noise on the lattice of the invariants, in words and numbers."""
+"""Counts that were drawn with noise on the lattice of the invariants, as text for the page."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,17 +16,17 @@ class DrawnCounts:
     """One query at one geolevel whose counts were drawn and then fixed.
 
     Attributes:
-        query, geolevel: In words.
-        counts: How many.
-        dimension: Of the lattice: how many of them the invariants leave free.
-        law: Of the noise: its name with its parameter's, and the parameter.
-        symbol: Of the budget.
-        budget: Exact.
-        invariants: The first few by name, the number of the others.
+        query, geolevel: Titles for reading.
+        counts: Number of counts.
+        dimension: Dimension of the lattice: how many counts the invariants leave free.
+        law: Distribution of the noise: its name together with the name of its parameter, and the parameter.
+        symbol: Greek letter of the budget's unit.
+        budget: Exact cost.
+        invariants: Names of the first few invariants, and the number of the others.
         statement: The guarantee in a sentence.
-        sampler, reason: How the noise was drawn, and why so.
-        spread: Standard deviation of a count's noise, least to greatest if they differ, its mean absolute value, and
-            the draws both come from; None where draws are too slow to look at many.
+        sampler, reason: How the noise was drawn, and why in this way.
+        spread: Standard deviation of a count's noise (the smallest to the largest, if counts differ), mean absolute
+            noise, and the number of draws behind both; None if the manifest has no spread.
         path: File that holds the counts.
     """
 
@@ -46,7 +46,7 @@ class DrawnCounts:
 
 
 def drawn_counts(files: ReleaseFiles) -> tuple[DrawnCounts, ...]:
-    """What the manifest says of them; nothing where there are none."""
+    """The drawn counts that the manifest lists; empty if there are none."""
     return tuple(_drawn(files, item) for item in files.manifest.body.get("drawn", []))
 
 

@@ -1,4 +1,4 @@
-"""Filling in page templates: one file, nothing loaded from elsewhere, every value escaped and printable."""
+"""Fill in page templates. A page is one file that loads nothing else. Every value is escaped and made printable."""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ from tallyveil.storage.write import write_text
 
 
 def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
-    """Fill in a template and write it, complete or absent.
+    """Fill in a template and write the page. After a failure, no incomplete page is left.
 
     Args:
         path: File to write.
-        template: Name of a template that comes with the package.
-        values: What the template names.
+        template: Name of a template in the package.
+        values: Values of the template's variables.
     Raises:
         StoreError: the file cannot be written.
     """
@@ -34,5 +34,5 @@ def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    """A value that is text, but no markup of ours, with nothing in it that a browser obeys, such as turned text."""
+    """Make plain text printable, for example without characters that reverse its direction; leave markup unchanged."""
     return shown(value) if type(value) is str else value

@@ -1,4 +1,4 @@
-"""Sizes of geounits in the published counts."""
+"""Sizes of geounits (numbers of records) in the published counts."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ class GeolevelSizes:
 
     Attributes:
         geolevel: Name.
-        geounits: Number of geounits, also the empty ones.
-        empty: Those in which nothing is published.
-        nonzero_cells: Published counts above zero.
-        records: Published records.
-        totals: Published records of every geounit that is not empty, rising.
+        geounits: Number of geounits, including empty ones.
+        empty: Number of geounits without a published record.
+        nonzero_cells: Number of published counts above zero.
+        records: Number of published records.
+        totals: Number of published records in each geounit that is not empty, sorted from small to large.
     """
 
     geolevel: str
@@ -34,7 +34,7 @@ class GeolevelSizes:
 
     @property
     def median(self) -> int:
-        """Size that half of the geounits do not exceed, empty ones among them."""
+        """Lower median of the sizes of all geounits, including empty ones."""
         place = (self.geounits + 1) // 2 - self.empty - 1
         return int(self.totals[place]) if place >= 0 else 0
 
@@ -54,7 +54,7 @@ def geolevel_sizes(files: ReleaseFiles) -> tuple[GeolevelSizes, ...]:
 
 
 def attribute_names(files: ReleaseFiles) -> list[str]:
-    """Attributes that the published counts are crossed by: the columns between geocode and count."""
+    """Names of the attributes of the published counts: all columns except geocode and count."""
     path = histogram_path(files.root, files.geolevels[0])
     try:
         names = parquet_columns(path)

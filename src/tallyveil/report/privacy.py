@@ -1,4 +1,4 @@
-"""What a release promises about privacy, in words and numbers."""
+"""The privacy guarantee of a release, in words and numbers for the page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,11 +59,11 @@ MECHANISMS = {
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """An exact number: rounded for reading, and in full where that differs.
+    """An exact number: rounded for reading, and in full if rounding changed it.
 
     Attributes:
         text: Decimal digits.
-        fraction: The exact fraction, or "" where `text` is exact.
+        fraction: The exact fraction, or "" if `text` is exact.
     """
 
     text: str
@@ -78,9 +78,9 @@ class LedgerLine:
         sequence: Number of the line.
         kind: "spend" or "declassify".
         description: In words.
-        reason: Why, for an act that no budget pays for; otherwise "".
-        measurements: Number of mechanisms in its event.
-        cost: Exact cost, or None where no budget pays for it.
+        reason: The reason for an act that no budget pays for; otherwise "".
+        measurements: Number of noisy query releases in the line's event.
+        cost: Exact cost, or None if no budget pays for it.
     """
 
     sequence: int
@@ -93,26 +93,26 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyStatement:
-    """Everything the privacy section says.
+    """The content of the page's privacy section.
 
     Attributes:
-        neighbours: Name of the relation, and what it means.
-        mechanism: Name of the noise, and what was done with it.
+        neighbours: Name of the neighbour relation, and its meaning.
+        mechanism: Name of the noise distribution, and how it was used.
         unit: "rho" or "epsilon".
         symbol: The unit's Greek letter.
         declared, spent: Exact budgets.
-        spent_share: Spent over declared.
-        delta: Delta at which epsilon is quoted, in words; None for pure differential privacy.
-        epsilon: What the budget alone allows to be claimed, rounded up: by zCDP, or the pure epsilon.
-        exact_epsilon: The least epsilon that is proved, rounded up, and the delta it belongs to, in words.
-        exact_below: A lower bound on that epsilon, rounded down, if the two differ by more than the digits shown;
-            otherwise "".
+        spent_share: Spent budget divided by declared budget.
+        delta: Delta at which epsilon is stated, as text; None for pure differential privacy.
+        epsilon: The epsilon that follows from the budget alone, rounded up: by zCDP, or the pure epsilon.
+        exact_epsilon: The upper bound of the exact accountant on epsilon, rounded up, and its delta, as text.
+        exact_below: The accountant's lower bound on this epsilon, rounded down, if it differs visibly from the upper
+            bound; otherwise "".
         geolevels: For each geolevel alone: title, budget, exact epsilon, epsilon by the classical accountant.
-        pairs: Other (delta, epsilon) that hold at once, in words; empty for pure differential privacy.
-        invariants: What is published exactly: query and geolevels, in words.
-        bounds: Public tables of bounds: name, query and geolevel, in words.
-        lines: The ledger.
-        declassified: Whether the ledger records an act that no budget pays for, such as a look at the truth.
+        pairs: Other pairs (delta, epsilon) that hold at the same time, as text; empty for pure differential privacy.
+        invariants: What is published exactly: query and geolevels, as text.
+        bounds: Public tables of bounds: name, query and geolevel, as text.
+        lines: The lines of the ledger.
+        declassified: Whether the ledger records an act that no budget pays for, such as reading the true counts.
     """
 
     neighbours: tuple[str, str]
@@ -135,7 +135,7 @@ class PrivacyStatement:
 
 
 def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
-    """State what the plan and the ledger of a release promise."""
+    """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
     gaussian = files.declaration.budget_unit == "rho"
     delta = Fraction(files.plan["delta"])
     at_once = files.manifest.privacy["exact"]
@@ -190,7 +190,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
 
 
 def exact(value: Fraction) -> Exact:
-    """An exact number for reading, rounded up where it has more than four digits."""
+    """An exact number for reading. A fraction that needs more than four digits is rounded up."""
     text = at_most(value, 4) if value.denominator > 1 else str(value.numerator)
     return Exact(text, "" if Fraction(text) == value else str(value))
 
@@ -200,7 +200,7 @@ def _epsilon(rho: Fraction, delta: Fraction) -> str:
 
 
 def _known_from_below(lower: float, upper: float) -> str:
-    """The lower end, if it differs from the upper end in the digits that are shown; otherwise an empty text."""
+    """The lower bound as text, if it is more than one unit of the last digit below the upper bound; otherwise ""."""
     return at_least(lower, places=3) if upper - lower > _SHOWN else ""
 
 
@@ -213,7 +213,11 @@ def _geolevels(names: Sequence[str]) -> str:
 
 
 def _n_measurements(event: PrivacyEvent, answers_moved: int) -> int:
-    """Number of noisy query releases in an event; of branches one is made. A partition query counts once."""
+    """Number of noisy query releases in an event.
+
+    Only one of several alternative branches is made, so the branch with the most releases counts. A query that divides
+    the records among its answers counts as one release.
+    """
     if isinstance(event, DiscreteGaussian | DiscreteLaplace):
         return -(-event.multiplicity // answers_moved)
     if isinstance(event, IntegerSubspaceGaussian | IntegerSubspaceLaplace):

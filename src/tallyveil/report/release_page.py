@@ -1,4 +1,4 @@
-"""The report of a release, from its published files only."""
+"""The report page of a release. It is made only from published files."""
 
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ REPORT = "report.html"
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write `report.html`: one self-contained page about a finished release.
+    """Write `report.html`, one self-contained page about a finished release.
 
-    The same release gives the same bytes. No script, and nothing is loaded from elsewhere.
+    The same release gives the same bytes. The page has no script and loads nothing from elsewhere.
 
     Args:
         run_dir: Release folder.

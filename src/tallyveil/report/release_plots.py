@@ -1,4 +1,4 @@
-"""Figures of the release report."""
+"""Figures of a release's report page."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -10,20 +10,10 @@ from markupsafe import Markup
 from tallyveil.budget.expected import ExpectedError
 from tallyveil.budget.strategy import Strategy
 from tallyveil.report.dot_plot import dot_plot
-from tallyveil.report.figure import (
-    COLOURS,
-    GREY,
-    GRID,
-    INK,
-    MUTED,
-    WIDTH,
-    house_style,
-    new_figure,
-    text_colour,
-    to_svg,
-)
+from tallyveil.report.figure import WIDTH, new_figure, text_colour, to_svg
 from tallyveil.report.population import GeolevelSizes
 from tallyveil.report.wording import geolevel_title, grouped, listed, percent, query_title
+from tallyveil.studies.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
 from tallyveil.universe.unit import Unit
 
 if TYPE_CHECKING:
@@ -35,7 +25,7 @@ _LABEL_FROM = 0.06  # shares narrower than this have no room for their percentag
 
 
 def budget_plot(strategy: Strategy, queries: Sequence[str]) -> Markup:
-    """How the budget is divided: over geolevels, and within each over queries."""
+    """Draw how the budget is divided among geolevels, and within each geolevel among queries."""
     with house_style("budget"):
         levels = strategy.geolevels
         shown, others = _shown_queries(strategy, queries)
@@ -77,7 +67,7 @@ def budget_plot(strategy: Strategy, queries: Sequence[str]) -> Markup:
 def margin_plot(
     expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str], unit: Unit
 ) -> Markup:
-    """95 % margin of every measurement."""
+    """Draw the 95 % margin of every measurement."""
     values = {(query_title(item.query), item.geolevel): float(item.margin) for item in expected}
     smallest, largest = min(values.values()), max(values.values())
     return dot_plot(
@@ -93,7 +83,7 @@ def margin_plot(
 
 
 def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Markup:
-    """Published sizes of geounits, one row of bars a geolevel over common classes."""
+    """Draw histograms of the published sizes of geounits: one row of bars for each geolevel, with the same classes."""
     with house_style("sizes"):
         edges = _edges(max(item.largest for item in sizes))
         row, top, bottom = 0.82, 0.15, 0.6
@@ -116,10 +106,10 @@ def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Markup:
 
 
 def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Queries that get a colour of their own, in order, and the others: those with the smallest shares."""
+    """The queries that get a colour of their own, in order, and the others, which have the smallest shares."""
     if len(queries) <= SHOWN_QUERIES:
         return list(queries), []
-    # By its largest share anywhere, so that no wide bar is grey.
+    # A query counts with its largest share at any geolevel, so that no wide bar is grey.
     weight = {query: Fraction(0) for query in queries}
     for _, shares in strategy.query_shares:
         for query, share in shares:
@@ -153,7 +143,7 @@ def _geolevel_bars(axes: "Axes", strategy: Strategy) -> None:
 
 
 def _stack(axes: "Axes", row: int, shares: Mapping[str, Fraction], colours: dict[str, str]) -> None:
-    """One bar of a geolevel's query shares; queries without a colour are put together at its end."""
+    """Draw one bar of a geolevel's query shares. Queries without a colour together form the grey end of the bar."""
     parts = [(float(shares[query]), colour) for query, colour in colours.items() if query in shares]
     parts.append((max(0.0, 1 - sum(share for share, _ in parts)), GREY))
     start = 0.0
@@ -205,7 +195,7 @@ def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: boo
 
 
 def _size_label(axes: "Axes", item: GeolevelSizes) -> None:
-    """Name and sizes of a geolevel, left of its bars."""
+    """Write the name and sizes of a geolevel to the left of its bars."""
     lines = ((0.62, geolevel_title(item.geolevel), INK), (0.22, _size_words(item), MUTED))
     for height, text, colour in lines:
         axes.text(

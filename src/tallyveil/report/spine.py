@@ -1,4 +1,4 @@
-"""How the spine of a release was made, arranged for reading."""
+"""How the spine of a release was made, as text for the page."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,15 +16,18 @@ class SpineView:
     """The spine of a release that has entities or steps.
 
     Attributes:
-        preset: Name of the production spine whose steps these are; None for others.
+        preset: Name of the production spine whose steps were used; None if no preset was used.
         steps: Each step in words.
-        bypassed: Whether geounits were bypassed, so that some have less noise than others of their geolevel.
-        levels: By spine: title, and for each geolevel its name, geounits, mean and most children, as text.
-        distances: Family; number of entities; mean (most) distance on the geography as given, and on the spine.
-        deviations: Family or geolevel, marked where groups were chosen by variance for it; number of areas; mean
-            standard deviation of totals on the geography as given, after the steps, and on the spine; greatest there.
-        warnings: Sentences on those that the spine makes less exact.
-        replaced: Original geolevels that the spine does not have as they were, in words; None where it has all.
+        bypassed: Whether geounits were bypassed, so that geounits of one geolevel can have different noise.
+        levels: For each spine its title, and for each of its geolevels, as text: name, number of geounits, mean and
+            largest number of children.
+        distances: For each family: name, number of entities, mean (largest) distance on the geography as given, and
+            the same on the spine.
+        deviations: For each family or geolevel: name, with a mark if the groups were chosen for its variance; number
+            of areas; mean standard deviation of totals on the geography as given, after the steps, and on the spine;
+            largest standard deviation on the spine.
+        warnings: Sentences about families and geolevels that the spine makes less accurate.
+        replaced: Original geolevels that the spine changes or lacks, in words; None if it keeps all.
     """
 
     preset: str | None
@@ -38,7 +41,7 @@ class SpineView:
 
 
 def spine_view(files: ReleaseFiles) -> SpineView | None:
-    """The spine's record in the manifest; None for a geography used as it is."""
+    """The manifest's record of the spine, for reading; None if the geography is used unchanged."""
     record: dict[str, Any] | None = files.manifest.body.get("spine")
     if record is None:
         return None
@@ -132,7 +135,7 @@ def _regroup(record: dict[str, Any]) -> str:
 
 
 def _kept(record: dict[str, Any]) -> str:
-    """What the groups were not allowed to cost; releases of older versions had no limit and say nothing."""
+    """The limit on what other areas may lose through the groups; "" for older releases, which had no limit."""
     if "most_loss" not in record:
         return ""
     loss = percent(float(Fraction(record["most_loss"])))

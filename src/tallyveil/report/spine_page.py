@@ -1,4 +1,4 @@
-"""A page about a spine: its fan-outs, and a map of one county's blocks coloured by group."""
+"""A page about a spine: numbers of children, and a map of one county's blocks coloured by group."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography import GeounitShares, Spine
-from tallyveil.report.figure import COLOURS, GRID, INK, MUTED, WIDTH, house_style, new_figure, to_svg
+from tallyveil.report.figure import WIDTH, new_figure, to_svg
 from tallyveil.report.page import write_page
 from tallyveil.report.wording import geolevel_title, grouped, percent, rounded
+from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
 
 MOST_POINTS = 12_000
 _COLOURS = COLOURS[:7]  # the last is the colour of text
@@ -25,10 +26,10 @@ class FanOut:
 
     Attributes:
         geolevel: Title.
-        geounits: How many.
+        geounits: Number of geounits.
         least, median, mean, most: Children of a geounit; empty at the finest geolevel.
         single: Share of geounits with one child.
-        shares: Shares of the budget that occur, with how many geounits have each; empty without shares.
+        shares: The different shares of the budget, with the number of geounits that have each; empty without shares.
     """
 
     geolevel: str
@@ -51,7 +52,7 @@ def write_spine_page(
     within: str,
     group: str,
 ) -> Path:
-    """Write one self-contained page about a spine; the same spine gives the same bytes.
+    """Write one self-contained page about a spine. The same spine gives the same bytes.
 
     Args:
         path: File to write.
@@ -63,7 +64,7 @@ def write_spine_page(
         group: Geolevel that colours the finest geounits.
 
     Raises:
-        GeographyError: an unknown geolevel or geocode, or groups that are not within.
+        GeographyError: a geolevel or geocode is unknown, or the groups are not below the geolevel `within`.
         StoreError: the page cannot be written.
     """
     drawn = None if points is None else _map(spine, points, county, within, group)
@@ -107,7 +108,7 @@ def _spent(shares: GeounitShares, level: int) -> str:
 
 
 def _fan_out_plot(spine: Spine) -> Markup:
-    """Number of geounits by number of children, one row of bars a geolevel."""
+    """Draw histograms of the number of children, one row of bars for each geolevel."""
     with house_style("fanout"):
         levels = list(range(spine.finest))
         row, top, bottom, left = 0.85, 0.25, 0.5, 1.7
@@ -140,7 +141,7 @@ def _fan_out_plot(spine: Spine) -> Markup:
             last = place == len(levels) - 1
             axes.set_xticks(ticks, [grouped(t) for t in ticks] if last else [""] * len(ticks))
             axes.axvline(float(np.median(children)), color=INK, linewidth=1.2)
-            axes.grid(axis="x", color=GRID, linewidth=0.8)
+            axes.grid(axis="x")
             axes.set_ylabel(
                 f"{geolevel_title(spine.geolevels[level])}\n{grouped(len(children))}",
                 rotation=0, ha="right", va="center", color=INK,
@@ -154,12 +155,12 @@ def _fan_out_plot(spine: Spine) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMap:
-    """A map and what to say of it.
+    """A map and its caption.
 
     Attributes:
         figure: The drawing.
         title: The geounit drawn.
-        caption: What is seen.
+        caption: What the map shows.
     """
 
     figure: Markup
@@ -213,7 +214,7 @@ def _points_plot(
     with house_style("map"):
         known = np.isfinite(x) & np.isfinite(y)
         x, y, groups = x[known], y[known], groups[known]
-        # A degree of longitude is as wide as the cosine of the latitude says.
+        # The width of a degree of longitude is proportional to the cosine of the latitude.
         stretch = float(np.cos(np.radians(y.mean()))) if len(y) else 1.0
         width = max(float(np.ptp(x)) * stretch, 1e-9) if len(x) else 1.0
         height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 8.0))

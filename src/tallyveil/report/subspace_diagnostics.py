@@ -1,4 +1,4 @@
-"""What can be seen of the noise of a release without its data: its spread, and how soon its chain converges."""
+"""Properties of a release's noise that need no data: its spread, and how fast its Markov chain converges."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,16 +24,16 @@ _STATES: Final = 200
 def write_diagnostics(
     out: Path, plan: NoisePlan, labels: Sequence[str], draws: int, plot_format: str = "svg"
 ) -> tuple[Path, ...]:
-    """Write tables and plots of the noise, drawn anew with a key that anybody has; nothing of a release is read.
+    """Write tables and plots of noise that is drawn for this purpose with a public key. No release is read.
 
     Args:
-        out: Folder.
-        plan: What draws the noise.
-        labels: Of the cells.
-        draws: Noise vectors to look at, 2 or more.
+        out: Folder for the files.
+        plan: How the noise is drawn.
+        labels: Names of the cells.
+        draws: Number of noise vectors to draw, 2 or more.
         plot_format: "svg" or "png".
     Returns:
-        Files written: `noise.csv` and its box plot; with a chain `total-variation.csv`, its plot, and
+        Paths of the files: `noise.csv` and its box plot; for a chain also `total-variation.csv`, its plot, and
         `scale-reduction.csv`.
     """
     vectors = plan.draw(PUBLIC_KEY, range(draws))
@@ -52,14 +52,14 @@ def write_diagnostics(
 
 
 def law_title(law: LatticeLaw) -> str:
-    """A law in a few words, its parameter rounded."""
+    """The name of a noise distribution, with its parameter rounded."""
     if isinstance(law, GeneralisedGaussian):
         return f"Gaussian, variance {rounded(float(law.variance))}"
     return f"{law.norm.value} Laplace, ε {rounded(float(law.epsilon))}"
 
 
 def noise_table(vectors: npt.NDArray[np.int64], labels: Sequence[str]) -> pl.DataFrame:
-    """Mean, spread and quartiles of each cell's noise, with the mean's distance from zero in standard errors."""
+    """Mean, standard deviation, extremes and quartiles of each cell's noise, and the mean in standard errors."""
     mean, deviation = vectors.mean(axis=0), vectors.std(axis=0, ddof=1)
     error = deviation / np.sqrt(len(vectors))
     quartiles = np.quantile(vectors, [0.25, 0.5, 0.75], axis=0)
@@ -79,7 +79,7 @@ def noise_table(vectors: npt.NDArray[np.int64], labels: Sequence[str]) -> pl.Dat
 
 
 def boxes(vectors: npt.NDArray[np.int64]) -> tuple[Box, ...]:
-    """A box for each cell; the first draw stands by itself."""
+    """A box for each cell, with the first draw marked separately."""
     five = np.quantile(vectors, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
     return tuple(
         Box(low, first, middle, third, high, float(one))
@@ -88,13 +88,13 @@ def boxes(vectors: npt.NDArray[np.int64]) -> tuple[Box, ...]:
 
 
 def noise_plot(vectors: npt.NDArray[np.int64], labels: Sequence[str], label: str) -> BoxPlot:
-    """Boxes of the cells' noise."""
+    """A box plot of the noise of all cells."""
     series = BoxSeries(label, Role.OURS, boxes(vectors))
     return BoxPlot(tuple(labels), (BoxPanel("", (series,)),), "cell", "noise")
 
 
 def total_variation_curve(chain: ChainWay) -> pl.DataFrame:
-    """The bound on the total variation after more and more sweeps, as an estimate and with confidence."""
+    """Bounds on the total variation distance after increasing numbers of sweeps: estimated, and with confidence."""
     from tallyveil.subspace.diagnostics import total_variation_bound
 
     longest = max(chain.bound.sweeps, int(chain.meetings.times.max()) + 1)
@@ -112,7 +112,7 @@ def total_variation_curve(chain: ChainWay) -> pl.DataFrame:
 
 
 def scale_reduction(chain: ChainWay, labels: Sequence[str]) -> pl.DataFrame:
-    """Potential scale reduction of each cell, over chains started from a law twice as wide."""
+    """Potential scale reduction factor of each cell, from chains that start from a distribution twice as wide."""
     from tallyveil.subspace.diagnostics import overdispersed, potential_scale_reduction
     from tallyveil.subspace.mcmc import run_chain
     from tallyveil.subspace.mcmc_moves import plan_chain
@@ -132,7 +132,7 @@ def scale_reduction(chain: ChainWay, labels: Sequence[str]) -> pl.DataFrame:
 def _curve_plot(chain: ChainWay, curve: pl.DataFrame) -> LinePlot:
     x = curve["sweeps"].cast(pl.Float64).to_list()
     kinds = (("estimate", Role.OURS), ("measured", Role.REDUCED), ("extrapolated", Role.OTHER))
-    # A logarithmic axis has no room for zero, nor for what no float can tell from it.
+    # A logarithmic axis cannot show zero, nor numbers that a float cannot distinguish from zero.
     lines = tuple(Line(name, role, x, curve[name].clip(1e-12, 1.0).to_list()) for name, role in kinds)
     mark = (float(chain.bound.measured), f"measured at {chain.bound.sweeps} sweeps")
     panel = LinePanel(f"{chain.bound.pairs:,} pairs at lag {chain.bound.lag}", lines, (mark,))

@@ -1,4 +1,4 @@
-"""Intervals of a release, arranged for readers who are no specialists."""
+"""The intervals of a release, as text for readers who are not specialists."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.read import collect
 
 POINTS = 48
-"""Counts drawn of one geolevel."""
+"""Largest number of counts of one geolevel in the figure."""
 EXACT = 10.0**-DECIMALS
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One count in words.
+    """One count as an example for the reader.
 
     Attributes:
-        geolevel, geocode, query: Which.
-        published, estimate, standard_error, lower, upper: As text.
+        geolevel, geocode, query: They identify the count.
+        published, estimate, standard_error, lower, upper: Its numbers, as text.
     """
 
     geolevel: str
@@ -44,21 +44,21 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """What the page says of intervals.
+    """The content of the page's section on intervals.
 
     Attributes:
         level: Coverage, as text.
         share: The same as "95 of 100".
-        simultaneous: Whether all intervals of a table have it together.
+        simultaneous: Whether all intervals of a table together have this coverage.
         covers: What the intervals cover and what they do not.
         bounds_left_out: Names of public bounds that were not used.
-        example: A count of middling size; None where no count has an interval.
-        outside: Published counts outside their interval, queries by geolevels.
-        errors: Median standard errors, queries by geolevels.
-        entities_outside: The same for families of entities; None without entities.
-        entities_errors: The same for families of entities; None without entities.
-        plot: Published counts against estimates; None where there is nothing to draw.
-        plotted: Title of the query drawn.
+        example: A count of medium size; None if no count has an interval.
+        outside: Share of published counts outside their interval, by query and geolevel.
+        errors: Median standard errors, by query and geolevel.
+        entities_outside: The same as `outside` for families of entities; None without entities.
+        entities_errors: The same as `errors` for families of entities; None without entities.
+        plot: Figure of published counts against estimates; None if there is nothing to draw.
+        plotted: Title of the query in the figure.
         in_tables: Whether the published tables have the same columns.
     """
 
@@ -78,10 +78,10 @@ class Uncertainty:
 
 
 def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
-    """What the intervals of a release say; None where none have been made.
+    """Read and summarise the intervals of a release; None if it has none.
 
     Raises:
-        StoreError: the intervals are of another run, or cannot be read.
+        StoreError: the intervals belong to another run, or cannot be read.
     """
     path = files.root / INTERVALS / INTERVALS_MANIFEST
     if not path.is_file():
@@ -126,7 +126,7 @@ def _error(item: dict[str, Any]) -> str:
 
 
 def _by_level(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
-    """Queries by geolevels."""
+    """A table with queries in rows and geolevels in columns."""
     areas = list(dict.fromkeys(item["area"] for item in items))
     queries = list(dict.fromkeys(item["query"] for item in items))
     texts = {(item["query"], item["area"]): text(item) for item in items}
@@ -137,7 +137,7 @@ def _by_level(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
 
 
 def _by_family(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
-    """Families by queries: there may be many families."""
+    """A table with families in rows and queries in columns, because there may be many families."""
     areas = list(dict.fromkeys(item["area"] for item in items))
     queries = list(dict.fromkeys(item["query"] for item in items))
     texts = {(item["query"], item["area"]): text(item) for item in items}
@@ -150,7 +150,7 @@ def _by_family(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
 def _samples(
     files: ReleaseFiles, levels: Sequence[dict[str, Any]], query: str
 ) -> list[tuple[str, pl.DataFrame]]:
-    """By geolevel, counts evenly spread from the smallest to the largest; exact ones are left out."""
+    """For each geolevel, counts at evenly spaced ranks from the smallest to the largest, without exact counts."""
     found = []
     for item in levels:
         if item["query"] != query:
@@ -172,7 +172,7 @@ def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
 
 
 def _example(samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
-    """The middle one of the sample of a middling geolevel."""
+    """The count in the middle of the sample of the middle geolevel; None if there is no sample."""
     if not samples:
         return None
     geolevel, sample = samples[len(samples) // 2]

@@ -1,4 +1,4 @@
-"""Numbers and names as a reader wants them."""
+"""Format numbers and names for readers."""
 
 import math
 from fractions import Fraction
@@ -7,12 +7,12 @@ from tallyveil.accounting.decimals import at_most
 
 
 def grouped(value: int) -> str:
-    """A whole number with its thousands set apart: 1,052,567."""
+    """An integer with commas between thousands: 1,052,567."""
     return f"{value:,}"
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """A number to so many significant digits, without an exponent: 0.00184, 3.16, 1,240."""
+    """A number rounded to `digits` significant digits, without an exponent: 0.00184, 3.16, 1,240."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     places = digits - 1 - math.floor(math.log10(abs(value)))
@@ -20,7 +20,7 @@ def rounded(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with three significant digits at most: 33.3 %, 0.12 %."""
+    """A share as a percentage with at most three significant digits: 33.3 %, 0.12 %."""
     value = 100 * share
     if value == 0 or value >= 99.95:
         return f"{value:.0f} %"
@@ -28,7 +28,7 @@ def percent(share: float) -> str:
 
 
 def power_of_ten(value: Fraction) -> str:
-    """The delta of a claim: a whole power of ten as such, 10⁻¹⁰; any other to two digits, rounded up."""
+    """The delta of a claim: a power of ten as 10⁻¹⁰, any other number rounded up to two significant digits."""
     power = round(math.log10(value.numerator) - math.log10(value.denominator))
     if value == Fraction(10) ** power:
         return "10" + _raised(power)
@@ -37,7 +37,7 @@ def power_of_ten(value: Fraction) -> str:
 
 
 def scientific(value: float) -> str:
-    """Two significant digits, with a power of ten below a thousandth: 3.1 × 10⁻⁹, 0.52."""
+    """A number with two significant digits, and with a power of ten if it is below 0.001: 3.1 × 10⁻⁹, 0.52."""
     if value == 0 or abs(value) >= 0.001:
         return rounded(value, 2)
     digits, exponent = f"{value:.1e}".split("e")
@@ -49,7 +49,7 @@ def _raised(exponent: int) -> str:
 
 
 def file_size(size: int) -> str:
-    """Bytes in the unit that suits them."""
+    """A number of bytes in B, KiB, MiB, GiB or TiB, whichever fits its size."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -59,7 +59,7 @@ def file_size(size: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, in minutes and hours once there are enough of them."""
+    """A number of seconds as text. Long durations are given in minutes, or in hours and minutes."""
     if seconds < 99.5:
         places = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
         return f"{seconds:.{places}f} s"
@@ -68,22 +68,22 @@ def duration(seconds: float) -> str:
 
 
 def query_title(query: str) -> str:
-    """A query spec for reading: `voting_age*race` as "voting age × race"."""
+    """The specification of a query for reading: `voting_age*race` becomes "voting age × race"."""
     return " × ".join(part.strip().replace("_", " ") for part in query.split("*"))
 
 
 def geolevel_title(geolevel: str) -> str:
-    """A geolevel's name for reading: `Block_Group` as "Block Group"."""
+    """The name of a geolevel for reading: `Block_Group` becomes "Block Group"."""
     return geolevel.replace("_", " ")
 
 
 def listed(items: list[str]) -> str:
-    """Items with commas, and "and" before the last."""
+    """The items separated by commas, with "and" before the last; "none" if there are none."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "none"
 
 
 def unbroken(text: str) -> str:
-    """A cell's text whose numbers stay with their signs and units; lines may end elsewhere."""
+    """Text of a table cell in which no line break can separate a number from its sign or unit."""
     for joined in (" → ", "± ", " %"):
         text = text.replace(joined, joined.replace(" ", "\N{NO-BREAK SPACE}"))
     return text

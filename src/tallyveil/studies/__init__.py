@@ -1,1 +1,1 @@
-"""Papers' tables and figures, recomputed: one folder a paper, run by name."""
+"""Recompute the tables and figures of papers: one folder for each paper. A study is run by its name."""

@@ -1,4 +1,4 @@
-"""A printed number beside ours."""
+"""Compare a number printed in a paper with ours."""
 
 import math
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from fractions import Fraction
 class Kind(StrEnum):
     """What a printed number claims.
 
-    VALUE: it is the quantity, rounded.
-    UPPER_BOUND: the quantity is at most this.
-    OTHER_DATA: it was measured on data we do not have, or by draws that cannot be repeated; shown for the
-        reader, never judged.
+    VALUE: the number is the quantity, rounded.
+    UPPER_BOUND: the quantity is at most this number.
+    OTHER_DATA: the number was measured on data that we do not have, or with draws that cannot be repeated. It is shown
+        to the reader, but not judged.
     """
 
     VALUE = "value"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a printed number stands to ours."""
+    """The result of comparing a printed number with ours."""
 
     AGREES = "agrees"
     LAST_DIGIT = "within one unit of the last digit"
@@ -36,10 +36,10 @@ class PrintedNumber:
     """A number as a paper prints it.
 
     Attributes:
-        text: Its digits, such as "54.19" or "3e-37"; the rounding follows from them.
-        source: Where it stands in the paper.
+        text: Its digits, such as "54.19" or "3e-37". They also show how it was rounded.
+        source: Its place in the paper.
         kind: What it claims.
-        remark: What is known about it, for the reader; may be empty.
+        remark: A remark for the reader; may be empty.
     """
 
     text: str
@@ -49,7 +49,7 @@ class PrintedNumber:
 
     @property
     def value(self) -> Fraction:
-        """The number itself."""
+        """The number as an exact fraction."""
         return Fraction(self.text)
 
     @property
@@ -65,9 +65,9 @@ class Comparison:
     """A printed number and what we compute for the same quantity.
 
     Attributes:
-        quantity: What it is, in words.
+        quantity: Name of the quantity, in words.
         printed: The paper's number.
-        ours: Our number: an upper bound where the quantity is known from both sides.
+        ours: Our number. If we have a lower and an upper bound, it is the upper bound.
     """
 
     quantity: str
@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Agreement up to the paper's own rounding."""
+        """Whether the numbers agree, given how the paper rounded its number."""
         if self.printed.kind is Kind.OTHER_DATA:
             return Verdict.NOT_JUDGED
         is_bound = self.printed.kind is Kind.UPPER_BOUND

@@ -1,4 +1,4 @@
-"""Plots of a study: the same bytes every time, colours told apart by everybody."""
+"""Draw the plots of a study in the house style."""
 
 import math
 from collections.abc import Iterator
@@ -17,23 +17,28 @@ from tallyveil.studies.drawing import (
     LinePlot,
     Role,
 )
+from tallyveil.studies.house_style import (
+    BAND,
+    BLUE,
+    INK,
+    METADATA,
+    MUTED,
+    PURPLE,
+    VERMILION,
+    house_style,
+    label_powers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-INK: Final = "#1b1f24"
-MUTED: Final = "#57606a"
-GRID: Final = "#dfe3e8"
-BAND: Final = "#f4f6f8"
-
-# Okabe and Ito's blue and vermilion, distinct under the common kinds of colour blindness.
 _COLOURS: Final = {
-    Role.OURS: "#0072b2",
-    Role.PUBLISHED: "#d55e00",
+    Role.OURS: BLUE,
+    Role.PUBLISHED: VERMILION,
     Role.REDUCED: INK,
-    Role.PRINTED: "#cc79a7",
+    Role.PRINTED: PURPLE,
     Role.OTHER: "#8b949e",
 }
 _DASHES: Final[dict[Role, Any]] = {
@@ -52,56 +57,26 @@ _MARKERS: Final = {
 }
 
 MOST_NAMES: Final = 40
-"""Places of a box plot that are named; more would not be legible."""
-
-_STYLE: Final[dict[Any, Any]] = {
-    "font.family": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.linewidth": 0.8,
-    "axes.grid": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tallyveil",
-    "figure.dpi": 110,
-}
+"""Largest number of places of a box plot that are named. More names would not be legible."""
 
 
 def write_plot(path: Path, drawing: Drawing, title: str) -> None:
-    """Draw and write one plot; the suffix of `path` (.svg or .png) is its format.
+    """Draw and write one plot. The suffix of `path`, .svg or .png, selects the file format.
 
     Raises:
         StoreError: the file cannot be written.
     """
-    import matplotlib as mpl
-
-    with mpl.rc_context():
-        mpl.rcdefaults()  # a reader's own settings must not change the bytes
-        mpl.rcParams.update(_STYLE)
+    with house_style("tallyveil"):
         figure = _drawn(drawing)
         width, height = figure.get_size_inches()
         heading = figure.suptitle(
             title, x=0.08 / width, y=1 - 0.08 / height, ha="left", va="top", fontsize=12, fontweight="bold"
         )
-        heading.set_in_layout(False)  # the room above the panels is measured out already
+        heading.set_in_layout(False)  # `_panels` has already left room for the heading
         file_format = path.suffix.removeprefix(".")
-        metadata = {"Date": None, "Creator": None} if file_format == "svg" else {"Software": None}
 
         def save(temporary: Path) -> None:
-            figure.savefig(temporary, format=file_format, metadata=metadata, facecolor="white")
+            figure.savefig(temporary, format=file_format, metadata=METADATA[file_format], facecolor="white")
 
         write_file(path, save)
 
@@ -114,7 +89,7 @@ def _drawn(drawing: Drawing) -> "Figure":
 
 @contextmanager
 def _panels(n: int, columns: int, size: tuple[float, float], **shared: Any) -> Iterator[tuple["Figure", Any]]:
-    """A figure with `n` panels; what the caller drew is laid out under a title and one legend."""
+    """Yield a figure with `n` panels; after the caller has drawn, add one legend and leave room for a title."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -123,6 +98,8 @@ def _panels(n: int, columns: int, size: tuple[float, float], **shared: Any) -> I
     layout = ConstrainedLayoutEngine()
     figure = Figure(figsize=(width, size[1] * rows), layout=layout)
     axes = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for panel in axes[:n]:
+        panel.grid()
     for empty in axes[n:]:
         empty.set_axis_off()
     yield figure, axes
@@ -130,7 +107,7 @@ def _panels(n: int, columns: int, size: tuple[float, float], **shared: Any) -> I
     for panel in axes[:n]:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    # Inches above the panels: the title, then as many lines as the legend needs.
+    # The space above the panels, in inches, holds the title and the lines of the legend.
     fitting = max(1, int(width / (0.65 + 0.07 * max(map(len, entries)))))
     lines = math.ceil(len(entries) / fitting)
     head = 0.42 + 0.22 * lines
@@ -185,9 +162,9 @@ def _draw_lines(axes: "Axes", content: LinePanel, plot: LinePlot) -> None:
     if plot.y_limits is not None:
         axes.set_ylim(*plot.y_limits)
     if plot.log_x:
-        _label_powers(axes.xaxis, axes.get_xlim())
+        label_powers(axes.xaxis, axes.get_xlim())
     if plot.log_y:
-        _label_powers(axes.yaxis, axes.get_ylim())
+        label_powers(axes.yaxis, axes.get_ylim())
     if plot.square:
         axes.set_aspect("equal")
     for height, word in content.marks:
@@ -203,22 +180,8 @@ def _draw_lines(axes: "Axes", content: LinePanel, plot: LinePlot) -> None:
         )
 
 
-def _label_powers(axis: "Axis", limits: tuple[float, float]) -> None:
-    """Plain labels for probabilities on a logarithmic axis: 1, 1e-3, 1e-6."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    low, high = (math.log10(limit) for limit in limits)
-    step = max(1, math.ceil((high - low) / 6))
-    powers = [power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0]
-    axis.set_major_locator(FixedLocator([10.0**power for power in powers]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(
-        FuncFormatter(lambda value, _: "1" if value == 1 else f"1e{round(math.log10(value))}")
-    )
-
-
 def _label_amounts(axis: "Axis", limits: tuple[float, float]) -> None:
-    """Plain labels for persons or dollars on a logarithmic axis: 1, 2, 5, 10."""
+    """Label a logarithmic axis of persons or dollars in plain text: 1, 2, 5, 10."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = limits
@@ -245,7 +208,6 @@ def _dots(plot: DotPlot) -> "Figure":
 def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
     axes.set_title(content.title)
     axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
     for row in range(0, len(plot.rows), 2):
         axes.axhspan(row - 0.5, row + 0.5, color=BAND, zorder=0, linewidth=0)
     for number, series in enumerate(content.series):

@@ -1,4 +1,4 @@
-"""What is to be plotted, as data: lines in panels, dots in rows, or boxes side by side."""
+"""The content of a plot, as data: lines in panels, dots in rows, or boxes side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Points: TypeAlias = Sequence[float] | npt.NDArray[np.float64]
 
 
 class Role(StrEnum):
-    """Whose numbers a line or a dot shows; decides its colour, dash and shape."""
+    """Whose numbers a line, dot or box shows. The role decides its colour, dash and shape."""
 
     OURS = "ours"
     PUBLISHED = "published"
@@ -26,9 +26,9 @@ class Line:
     """A curve.
 
     Attributes:
-        label: In the legend; equal labels share one entry.
-        role: Whose it is.
-        x, y: Its points.
+        label: Text in the legend. Curves with equal labels share one entry.
+        role: Whose numbers the curve shows.
+        x, y: Coordinates of its points.
     """
 
     label: str
@@ -42,9 +42,9 @@ class LinePanel:
     """Curves on one pair of axes.
 
     Attributes:
-        title: Above it.
-        lines: Drawn in order.
-        marks: Heights with a thin rule and a word.
+        title: Title above the panel.
+        lines: Curves, in the order of drawing.
+        marks: Heights at which a thin horizontal line with a word is drawn.
     """
 
     title: str
@@ -57,12 +57,12 @@ class LinePlot:
     """Panels of curves side by side.
 
     Attributes:
-        panels: Left to right, then down.
-        columns: Panels in a row.
-        x_label, y_label: Of every panel.
-        log_x, log_y: Logarithmic axes.
-        x_limits, y_limits: Ends of the axes; None leaves them to the points.
-        square: Both axes have the same scale.
+        panels: Panels, from left to right and then down.
+        columns: Number of panels in a row.
+        x_label, y_label: Labels of the axes.
+        log_x, log_y: Whether the axes are logarithmic.
+        x_limits, y_limits: Ends of the axes; None to choose them from the points.
+        square: Whether both axes have the same scale.
     """
 
     panels: tuple[LinePanel, ...]
@@ -81,10 +81,10 @@ class Dots:
     """One series of dots, one in each row.
 
     Attributes:
-        label: In the legend.
-        role: Whose they are.
-        values: One for each row.
-        ranges: Low and high end of a whisker for each row; empty for none.
+        label: Text in the legend.
+        role: Whose numbers the dots show.
+        values: One value for each row.
+        ranges: Low and high end of a whisker for each row; empty for no whiskers.
     """
 
     label: str
@@ -98,10 +98,10 @@ class DotPanel:
     """Dots on one pair of axes.
 
     Attributes:
-        title: Above it.
-        series: Drawn in order.
-        x_label: Below it.
-        notes: Short text at the right end of each row; empty for none.
+        title: Title above the panel.
+        series: Series of dots, in the order of drawing.
+        x_label: Label below the panel.
+        notes: Short text at the right end of each row; empty for no notes.
     """
 
     title: str
@@ -112,13 +112,13 @@ class DotPanel:
 
 @dataclass(frozen=True, slots=True)
 class DotPlot:
-    """Panels of dots over common rows.
+    """Panels of dots with the same rows.
 
     Attributes:
-        rows: Titles from top to bottom.
-        panels: Left to right, then down.
-        columns: Panels in a row.
-        log_x: Logarithmic axis.
+        rows: Titles of the rows from top to bottom.
+        panels: Panels, from left to right and then down.
+        columns: Number of panels in a row.
+        log_x: Whether the x axis is logarithmic.
     """
 
     rows: tuple[str, ...]
@@ -129,12 +129,12 @@ class DotPlot:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Five numbers of many draws, and one draw of them.
+    """Five summary numbers of many draws, and a single draw.
 
     Attributes:
-        low, first, middle, third, high: Least draw, quartiles, greatest draw; whiskers end at 1.5 times the
-            interquartile range or at the least and greatest draw, whichever is nearer.
-        one: A single draw, shown by itself; None for none.
+        low, first, middle, third, high: Smallest draw, three quartiles, largest draw. Each whisker ends 1.5 times the
+            interquartile range from the box, or at the extreme draw if that is nearer.
+        one: A single draw, marked separately; None for none.
     """
 
     low: float
@@ -147,12 +147,12 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class BoxSeries:
-    """Boxes of one law, one for each place.
+    """Boxes of one distribution, one for each place.
 
     Attributes:
-        label: In the legend.
-        role: Whose they are.
-        boxes: One for each place.
+        label: Text in the legend.
+        role: Whose numbers the boxes show.
+        boxes: One box for each place.
     """
 
     label: str
@@ -162,11 +162,11 @@ class BoxSeries:
 
 @dataclass(frozen=True, slots=True)
 class BoxPanel:
-    """Boxes over common places.
+    """Series of boxes with the same places.
 
     Attributes:
-        title: Above it.
-        series: Side by side at every place.
+        title: Title above the panel.
+        series: Series of boxes, side by side at every place.
     """
 
     title: str
@@ -178,9 +178,9 @@ class BoxPlot:
     """Panels of boxes, one below the other.
 
     Attributes:
-        places: Names along the axis; many are drawn small, and more than 40 are left out.
-        panels: From top to bottom.
-        x_label, y_label: Of the axes.
+        places: Names along the axis. Long names are small and vertical. More than 40 names are not shown.
+        panels: Panels from top to bottom.
+        x_label, y_label: Labels of the axes.
     """
 
     places: tuple[str, ...]

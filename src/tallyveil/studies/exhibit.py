@@ -1,4 +1,4 @@
-"""A table or figure of a paper, and what recomputing it gives."""
+"""A table or figure of a paper, and the results of recomputing it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from tallyveil.studies.drawing import Drawing
 
 @dataclass(frozen=True, slots=True)
 class StudyInputs:
-    """What an exhibit may read besides the numbers that come with the package.
+    """The inputs of an exhibit besides the numbers in the package.
 
     Attributes:
-        data: Folder of public data sets, or None where there is none.
+        data: Folder of public data sets; None if the user gave no folder.
     """
 
     data: Path | None = None
 
     def files(self, exhibit: str, names: tuple[str, ...]) -> tuple[Path, ...]:
-        """Paths of the files an exhibit needs.
+        """Paths of the files that an exhibit needs.
 
         Raises:
-            MissingDataError: there is no folder, or it lacks a file.
+            MissingDataError: no folder was given, or a file is missing in it.
         """
         if self.data is None:
             raise MissingDataError(
@@ -42,18 +42,18 @@ class StudyInputs:
 
 
 class MissingDataError(ConfigError):
-    """An exhibit's public data are not at hand; the others can go on."""
+    """Public data that an exhibit needs are missing. Other exhibits can still be recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What recomputing one exhibit gave.
+    """The results of recomputing one exhibit.
 
     Attributes:
-        tables: Numbers by name; the first is the exhibit's own.
-        comparisons: The paper's printed numbers beside ours.
-        drawings: What to plot, by file name.
-        notes: What a reader must know to read the numbers.
+        tables: Tables of numbers, by name. The first is the exhibit itself.
+        comparisons: The paper's printed numbers, each with ours.
+        drawings: Plots, by file name.
+        notes: What a reader must know to understand the numbers.
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -67,9 +67,9 @@ class Exhibit:
     """A table or figure that can be recomputed.
 
     Attributes:
-        name: "table-1", "figure-7", or a word of ours for what goes beyond the paper.
+        name: "table-1", "figure-7", or a word of our own for an exhibit that is not in the paper.
         title: What it shows.
-        recompute: Does the work.
+        recompute: Function that computes the results.
     """
 
     name: str

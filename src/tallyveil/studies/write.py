@@ -1,4 +1,4 @@
-"""What a study leaves in its folder: tables, plots, and the printed numbers beside ours."""
+"""Write the files of a study: tables, plots, and the comparison of printed numbers with ours."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ def write_findings(out: Path, exhibit: Exhibit, findings: Findings, plot_format:
     """Write an exhibit's tables (CSV) and plots.
 
     Args:
-        out: Folder, made if need be.
-        exhibit: What was recomputed.
-        findings: What that gave.
+        out: Folder. It is made if it does not exist.
+        exhibit: The exhibit that was recomputed.
+        findings: Its results.
         plot_format: "svg" or "png".
     Returns:
-        The files written.
+        Paths of the files.
     Raises:
         StoreError: a file cannot be written.
     """
@@ -37,7 +37,7 @@ def write_findings(out: Path, exhibit: Exhibit, findings: Findings, plot_format:
 
 
 def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFrame:
-    """All printed numbers beside ours, one row each."""
+    """A table with one row for each printed number: the printed number and ours."""
     return pl.DataFrame(
         [
             {
@@ -65,7 +65,7 @@ def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFram
 
 
 def write_comparisons(out: Path, results: Sequence[tuple[Exhibit, Findings]]) -> Path:
-    """Write all printed numbers beside ours; returns the file.
+    """Write the table of all printed numbers beside ours, and return its path.
 
     Raises:
         StoreError: the file cannot be written.

@@ -5,8 +5,9 @@ from importlib import resources
 
 import pytest
 
-from tallyveil.report.figure import BAND, COLOURS, GREY, INK, MUTED, contrast, text_colour
+from tallyveil.report.figure import contrast, text_colour
 from tallyveil.report.wording import unbroken
+from tallyveil.studies.house_style import BAND, COLOURS, GREY, INK, MUTED
 
 READABLE = 4.5
 CSS = (resources.files("tallyveil.report") / "templates" / "style.css.j2").read_text()

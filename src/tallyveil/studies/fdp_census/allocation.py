@@ -1,7 +1,7 @@
-"""The paper's noise as privacy events: ten equal queries at each of eight geolevels, one record added.
+"""The paper's noise as privacy events: ten equal queries at each of eight geolevels, and one added record.
 
-All variances come from the exact shares of Table 3. The "Bureau's" row of Table 1 shows them rounded, and the
-paper's other numbers follow from the exact ones: started from the rounded ones, some differ in the last digit.
+All variances are computed from the exact shares in Table 3. The row "Bureau's" of Table 1 shows rounded variances. The
+paper's other numbers follow from the exact variances: with the rounded ones, some would differ in the last digit.
 """
 
 from fractions import Fraction
@@ -21,16 +21,16 @@ from tallyveil.accounting import (
 from tallyveil.studies.fdp_census.printed import printed
 
 FOLDS: Final = 10
-"""Queries at each geolevel."""
+"""Number of queries at each geolevel."""
 
 RHO: Final = Fraction("3.65")
-"""All geolevels together."""
+"""The zCDP cost of all geolevels together."""
 
 DELTA: Final = Fraction("1e-11")
-"""Where one geolevel's noise is matched to the published epsilon."""
+"""The delta at which the noise of one geolevel is matched to the published epsilon."""
 
 OVERALL_DELTA: Final = Fraction("1e-10")
-"""Where all geolevels' noise is matched to the published epsilon."""
+"""The delta at which the noise of all geolevels is matched to the published epsilon."""
 
 NEIGHBOURS: Final = Neighbours.UNBOUNDED
 
@@ -41,12 +41,12 @@ def geolevels() -> tuple[str, ...]:
 
 
 def variances() -> dict[str, Fraction]:
-    """Variance of each query at each geolevel: exact, from the shares."""
+    """Exact variance of each query at each geolevel, computed from the shares."""
     return {geolevel: FOLDS / (2 * share * RHO) for geolevel, share in shares().items()}
 
 
 def printed_variances() -> dict[str, Fraction]:
-    """The same as Table 1 prints them, rounded."""
+    """The rounded variances that Table 1 prints."""
     return {name: number.value for name, number in printed("table-1-bureau").items()}
 
 
@@ -68,7 +68,7 @@ def geolevel_guarantee(variance: Fraction, folds: int = FOLDS) -> Guarantee:
 
 @cache
 def reduced_noise(variance: Fraction) -> Calibration:
-    """The least noise of one geolevel with the epsilon published for `variance`, at DELTA."""
+    """The smallest noise of one geolevel that keeps, at DELTA, the epsilon published for `variance`."""
     return calibrate(
         DiscreteGaussian(variance, multiplicity=FOLDS),
         epsilon=zcdp_to_epsilon_textbook(geolevel_rho(variance), DELTA),
@@ -92,7 +92,7 @@ def overall_guarantee(factor: Fraction = Fraction(1)) -> Guarantee:
 
 @cache
 def overall_reduced_noise() -> Calibration:
-    """The least noise of all geolevels with the published epsilon, at OVERALL_DELTA."""
+    """The smallest noise of all geolevels that keeps the published epsilon at OVERALL_DELTA."""
     return calibrate(
         overall_event(),
         epsilon=zcdp_to_epsilon_textbook(RHO, OVERALL_DELTA),

@@ -1,4 +1,4 @@
-"""Everything of the paper that can be recomputed, and what goes beyond it."""
+"""List of the paper's exhibits that can be recomputed, and of exhibits that are not in the paper."""
 
 from typing import Final
 

@@ -26,16 +26,16 @@ from tallyveil.studies.fdp_census.printed import compared
 from tallyveil.studies.fdp_census.study_noise import study_noise
 
 TRIPLE: Final = 3
-"""Repetitions in the paper."""
+"""Number of repetitions in the paper."""
 
 BUREAU, OURS = "Bureau's noise", "reduced noise"
 _CHUNK: Final = 333
-_FIRST_GEOLEVEL: Final = 16  # addresses of their own, apart from the other figures'
+_FIRST_GEOLEVEL: Final = 16  # so the noise addresses differ from those of the other figures
 
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """One row of the figure: places, and the geolevel of Table 1 whose noise their counts get."""
+    """One row of the figure: places, and the geolevel of Table 1 whose noise is added to their counts."""
 
     title: str
     places: Places
@@ -47,7 +47,7 @@ def slope_distortion(inputs: StudyInputs) -> Findings:
     """Figure 9: mean absolute error of the slope, with the Bureau's noise and with less at the same epsilon."""
     inputs.files("Figure 9", (TRACTS_FILE, EDUCATION_FILE, INCOME_FILE))
     folder = inputs.data
-    assert folder is not None  # files() has refused that
+    assert folder is not None  # otherwise files() has raised
     counties, states = counties_and_states(folder)
     settings = (
         _Setting("States", states, "State", 99_900),
@@ -116,8 +116,8 @@ def slope_errors(
     Args:
         noise: Source of the study.
         places: Counts and incomes.
-        variance: Of the noise on every count.
-        address: Geolevel and query of the noise.
+        variance: Variance of the noise on every count.
+        address: Geolevel and query in the address of the noise.
         repetitions: A multiple of 333.
     """
     law = DiscreteGaussian(variance)
@@ -149,7 +149,7 @@ def _triples(errors: Floats) -> Floats:
 
 
 def _gain(setting: _Setting, bureau: Floats, ours: Floats) -> dict[str, object]:
-    """Reduction of the mean error, with its standard error, and what three repetitions make of it."""
+    """Reduction of the mean error, its standard error, and how this reduction varies with only three repetitions."""
     before, after = _methods(setting.geolevel).values()
     ratio = ours.mean() / bureau.mean()
     spread = np.sqrt(ours.var(ddof=1) / ours.mean() ** 2 + bureau.var(ddof=1) / bureau.mean() ** 2) / np.sqrt(

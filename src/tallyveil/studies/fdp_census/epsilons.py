@@ -94,12 +94,12 @@ def _panel(table: pl.DataFrame, name: str) -> DotPanel:
 
 
 def improvements(_: StudyInputs) -> Findings:
-    """Figure 14: by how much epsilon is smaller, at every delta."""
+    """Figure 14: how much smaller the exact epsilon is, at every delta."""
     return _improvement("figure-14", "improvement", "epsilon smaller by")
 
 
 def relative_improvements(_: StudyInputs) -> Findings:
-    """Figure 15: by how many percent epsilon is smaller, at every delta."""
+    """Figure 15: how many percent smaller the exact epsilon is, at every delta."""
     return _improvement("figure-15", "improvement_percent", "epsilon smaller by (percent)")
 
 

@@ -24,15 +24,15 @@ def first_terms(epsilons: Floats) -> Floats:
 
 @cache
 def first_term_reduction(epsilon: float) -> float:
-    """Percent by which all variances can be reduced at an epsilon, if P(L > epsilon) were delta.
+    """Percent by which all variances could be reduced at an epsilon, if delta were equal to P(L > epsilon).
 
     Args:
-        epsilon: To be kept, at OVERALL_DELTA.
+        epsilon: The epsilon to keep, at OVERALL_DELTA.
     """
     log_delta = math.log(float(OVERALL_DELTA))
 
     def excess(factor: float) -> float:
-        # Eight digits keep the losses on a common lattice of usable size.
+        # With eight digits, the losses have a common lattice that is not too large.
         exact = Fraction(round(factor * 10**8), 10**8)
         engine = TiltedFFT(loss_law_of(overall_event(exact)))
         return engine.log_tails(epsilon).log_first.upper - log_delta

@@ -1,7 +1,7 @@
 """Figures 6 and 8: error of noisy counts of Rhode Island 2010, with the Bureau's noise and with less.
 
-The paper has Pennsylvania. Geolevels and noise are the same; the nine counts are the total, Hispanics, and the
-seven race groups of non-Hispanics.
+The paper uses Pennsylvania. Geolevels and noise are the same here. The nine counts are the total, Hispanics, and
+non-Hispanics in seven race groups.
 """
 
 from fractions import Fraction
@@ -33,7 +33,7 @@ QUERIES: Final = {
     "aian": "AI/AN",
     "nhpi": "NH/PI",
 }
-# Column of the blocks file, and the geolevel of Table 1 whose noise it gets; the paper's numbers for tracts
+# Column of the blocks file, and the geolevel of Table 1 whose noise is added. The paper's numbers for tracts
 # are those of the Tract Subset (15.45 = 1 - 4.87 / 5.76).
 LEVELS: Final = {
     "State": ("state", "State"),
@@ -152,7 +152,7 @@ def _measured(
     """Errors of one geolevel with one noise, without and with non-negativity."""
     repetitions = -(-LEAST_DRAWS // counts.size)
     true = np.tile(counts, (repetitions, 1))
-    query = [BUREAU, OURS].index(method)  # its own address: no two laws share one
+    query = [BUREAU, OURS].index(method)  # an address of its own, so that two distributions never share one
     noisy = true + noise.dense(DiscreteGaussian(variance), number, query, range(len(true)), true.shape[1])
     rows: list[dict[str, object]] = []
     for nonnegative in (False, True):

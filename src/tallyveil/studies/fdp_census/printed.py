@@ -11,7 +11,7 @@ from tallyveil.studies.comparison import Comparison, Kind, PrintedNumber
 
 
 def printed(section: str) -> dict[str, PrintedNumber]:
-    """Numbers of one section by what they are of.
+    """The numbers of one section, by name.
 
     Raises:
         ConfigError: there is no such section.
@@ -31,8 +31,8 @@ def compared(section: str, ours: Mapping[str, float], what: str) -> tuple[Compar
     """The printed numbers of a section beside ours.
 
     Args:
-        section: Of `printed.toml`.
-        ours: Our numbers by the same names; names the paper does not print are left out.
+        section: Section of `printed.toml`.
+        ours: Our numbers by the same names. Names that the paper does not print are left out.
         what: The quantity, in words.
     """
     return tuple(

@@ -38,7 +38,7 @@ REDUCED = "exact, with reduced noise"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One guarantee to be drawn as an (epsilon, delta) curve."""
+    """One guarantee that is drawn as an (epsilon, delta) curve."""
 
     label: str
     role: Role
@@ -161,7 +161,7 @@ def _findings(
     notes: tuple[str, ...] = (),
     first_term: bool = False,
 ) -> Findings:
-    """Curves of several panels, with the Bureau's, as a table and a drawing."""
+    """The curves of several panels and the Bureau's curves, as a table and a drawing."""
     frames, panels = [], []
     for title, (rho, exact) in curves.items():
         end = 1.04 * zcdp_to_epsilon_textbook(rho, SMALLEST_DELTA)

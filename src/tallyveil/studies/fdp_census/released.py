@@ -1,4 +1,4 @@
-"""Beyond the paper: the allocations that were really released, query by query."""
+"""Not in the paper: the allocations of the released data products, query by query."""
 
 import tomllib
 from fractions import Fraction
@@ -28,7 +28,7 @@ from tallyveil.studies.fdp_census.zcdp_curves import zcdp_log_delta
 _DELTAS = ("1e-5", "1e-10", "1e-15")
 _POINTS = 33  # losses of the redistricting data share no usable lattice: seconds a point
 PUBLISHED_DELTA = "1e-10"
-"""Where the Bureau states epsilon."""
+"""The delta at which the Bureau states epsilon."""
 
 
 def redistricting(_: StudyInputs) -> Findings:
@@ -102,7 +102,7 @@ def _values(rho: Fraction, guarantee: Guarantee) -> pl.DataFrame:
 
 
 def _reductions(strategy: Strategy) -> pl.DataFrame:
-    """By how much all variances could be smaller at the epsilon each conversion gives."""
+    """How much smaller all variances could be at the epsilon of each conversion."""
     event = strategy.event()
     rows = []
     for conversion, epsilon_of_rho in (

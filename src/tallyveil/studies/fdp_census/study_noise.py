@@ -1,4 +1,4 @@
-"""Noise of the simulations: exact, and the same every time, from a stated key; and its exact expectation."""
+"""The noise of the simulations, which is exact and the same every time, and the exact expectation of its errors."""
 
 import math
 from fractions import Fraction
@@ -10,7 +10,7 @@ from tallyveil.arrays import Integers
 from tallyveil.noise import DiscreteGaussian, NoiseSource, insecure_key
 
 KEY_TEXT: Final = "tallyveil study fdp-census"
-"""What the key is made from; the counts are public, so nothing needs to be hidden."""
+"""The key is made from this text. The counts are public, so the key need not be secret."""
 
 
 def study_noise() -> NoiseSource:
@@ -19,17 +19,17 @@ def study_noise() -> NoiseSource:
 
 
 def expected_errors(counts: Integers, variance: Fraction, *, nonnegative: bool) -> tuple[float, float]:
-    """Expected squared and absolute error of noisy counts, averaged over the counts: exact, without draws.
+    """Expected squared and absolute error of noisy counts, averaged over the counts and computed without draws.
 
     Args:
-        counts: [any shape], 0 or more.
-        variance: Of the discrete Gaussian.
-        nonnegative: Negative noisy counts are set to zero.
+        counts: Counts of 0 or more, in an array of any shape.
+        variance: Variance parameter of the discrete Gaussian.
+        nonnegative: Whether negative noisy counts are set to zero.
     Returns:
         Mean squared error (counts squared), mean absolute error (counts).
     """
     law = DiscreteGaussian(variance)
-    reach = math.ceil(14 * math.sqrt(float(variance)))  # beyond, 1e-42 of the noise is left
+    reach = math.ceil(14 * math.sqrt(float(variance)))  # the probability of larger noise is about 1e-42
     noise = np.arange(-reach, reach + 1)
     probability = np.array([law.probability(x) for x in range(reach + 1)])
     probability = np.concatenate([probability[:0:-1], probability])

@@ -119,7 +119,7 @@ def _geolevel_case(variance: Fraction) -> _Case:
 
 
 def _crossing(case: _Case) -> str:
-    """Where the reduced noise stops being at least as private as the Bureau's curve."""
+    """The point where the curve of the reduced noise crosses the Bureau's curve, in words."""
     alphas = np.geomspace(1e-15, 1e-3, 241)
     exact = np.array([case.exact[1][2].beta(alpha).lower for alpha in alphas.tolist()])
     below = alphas[exact < zcdp_tradeoff(case.rho, alphas)]

@@ -1,4 +1,5 @@
-"""Dharangutte, Gao, Gong, Yu 2022, "Integer Subspace Differential Privacy": its examples, with exact samplers beside.
+"""Recomputes the examples of Dharangutte, Gao, Gong, Yu 2022, "Integer Subspace Differential Privacy".
 
-Its figures print no numbers and no lags; iterations to convergence stand in its text.
+Exact samplers are shown beside the paper's Markov chain. The paper's figures print no numbers and no lags. Its text
+gives the numbers of iterations to convergence.
 """

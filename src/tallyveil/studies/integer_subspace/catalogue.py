@@ -1,4 +1,4 @@
-"""Everything of the paper that can be recomputed."""
+"""List of the exhibits that can be recomputed."""
 
 from typing import Final
 

@@ -20,7 +20,7 @@ from tallyveil.subspace.mcmc_moves import ChainPlan, plan_chain
 from tallyveil.subspace.mechanisms import Norm
 
 PAIRS: Final = 200
-"""As in the paper."""
+"""Number of pairs of chains, as in the paper."""
 
 CONVERGED: Final = 0.01
 LAG_FACTORS: Final = (0.25, 1.0, 4.0)
@@ -47,7 +47,7 @@ def children_l2(_: StudyInputs) -> Findings:
 
 
 def illinois(_: StudyInputs) -> Findings:
-    """Counties of Illinois: no curve is in the paper."""
+    """Counties of Illinois. The paper has no curve for them."""
     return _curves("illinois", [("Illinois", Norm.L1), ("Illinois", Norm.L2)])
 
 

@@ -1,4 +1,4 @@
-"""The paper's examples with names for their cells, and exact draws of their noise; the same every time."""
+"""The paper's examples with names for their cells, and exact draws of their noise, which are the same every time."""
 
 from collections.abc import Callable
 from functools import cache
@@ -24,7 +24,7 @@ from tallyveil.subspace.mcmc_examples import (
 from tallyveil.subspace.mechanisms import Norm
 
 KEY: Final = insecure_key("tallyveil study integer-subspace")
-"""Noise here protects nobody: the tables are public or fictitious, or there is none."""
+"""A public key is enough, because noise here protects nobody: each table is public or fictitious, or there is none."""
 
 BOXED_DRAWS: Final = 1000
 COUNTIES: Final = ("Alpha", "Beta", "Gamma", "Delta")
@@ -67,7 +67,7 @@ def illinois_populations(inputs: StudyInputs) -> pl.DataFrame:
     """Counties of Illinois by population, smallest first: `name` and `pop` as published for 2010.
 
     Raises:
-        MissingDataError: the file is not at hand.
+        MissingDataError: the file is missing.
     """
     (path,) = inputs.files("Illinois by population", (COUNTY_FILE,))
     table = read_table(path, ["fips", "name", "pop"], "county populations")
@@ -76,7 +76,7 @@ def illinois_populations(inputs: StudyInputs) -> pl.DataFrame:
 
 
 def boxed(draws: Integers) -> tuple[Box, ...]:
-    """A box for each cell, and the first draw by itself."""
+    """A box for each cell, with the first draw marked separately."""
     five = np.quantile(draws, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
     return tuple(
         Box(low, first, middle, third, high, float(one))
@@ -101,7 +101,7 @@ def box_plot(by_norm: dict[str, dict[str, Integers]], places: tuple[str, ...], x
 
 
 def summary(draws: Integers, names: tuple[str, ...], **columns: object) -> pl.DataFrame:
-    """Five numbers, mean and deviation of each cell."""
+    """Five summary numbers, mean and standard deviation of each cell."""
     boxes = boxed(draws)
     return pl.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Everything of the paper that can be recomputed."""
+"""List of the exhibits that can be recomputed."""
 
 from typing import Final
 
@@ -7,13 +7,13 @@ from tallyveil.studies.safetab import losses, margins
 
 
 def _table_1(inputs: StudyInputs) -> Findings:
-    """Table 1 is Table 4 without names of its own: the same numbers."""
+    """Table 1. It holds the same numbers as Table 4."""
     found = margins.budgets_for_margins(inputs)
     return Findings({"table-1": found.tables["tables-1-and-4"]}, found.comparisons, notes=found.notes)
 
 
 def _table_4(inputs: StudyInputs) -> Findings:
-    """The numbers of Table 1 again; they are compared there."""
+    """Table 4. It holds the same numbers as Table 1."""
     found = margins.budgets_for_margins(inputs)
     return Findings({"table-4": found.tables["tables-1-and-4"]}, found.comparisons, notes=found.notes)
 

@@ -99,7 +99,7 @@ def losses(_: StudyInputs) -> Findings:
 
 
 def printed_recipe(budgets: Budgets) -> float:
-    """Equations 17, 39 and 40 as printed, on the paper's grid of orders. No bound."""
+    """Equations 17, 39 and 40 as printed, on the paper's grid of orders. The result is not a valid bound."""
 
     def divergence(alpha: float, e: float) -> float:
         tail = 2 * alpha / (e * (2 * alpha - 1)) * math.exp((alpha - 1) * e)

@@ -1,4 +1,4 @@
-"""Tables 1 and 4: budgets for margins of error."""
+"""Tables 1 and 4: the budgets that given margins of error need."""
 
 from fractions import Fraction
 
@@ -22,7 +22,7 @@ SYMBOLS = {"Geometric": "epsilon", "Gaussian": "rho"}
 
 
 def budgets_for_margins(_: StudyInputs) -> Findings:
-    """Printed budgets, those of section F's formulas (corrected, unrounded), and the least that give the margin."""
+    """The printed budgets, those of section F's formulas (corrected, unrounded), and the smallest for each margin."""
     rows = [_row(number) for number in range(len(LEVELS))]
     frame = pl.DataFrame(rows)
     comparisons = [
@@ -46,7 +46,7 @@ def budgets_for_margins(_: StudyInputs) -> Findings:
 
 
 def exact_budgets(noise: str) -> tuple[Fraction, ...]:
-    """The least budgets of the levels."""
+    """The smallest budget of each level that gives its margin."""
     return tuple(_budget(noise, margin, exact=True) for margin in MARGINS)
 
 

@@ -67,18 +67,18 @@ def printed_totals(noise: str) -> tuple[Fraction, ...]:
 def compared(
     quantity: str, text: str, ours: float, source: str, *, bound: bool = False, remark: str = ""
 ) -> Comparison:
-    """A printed number beside ours."""
+    """A comparison of a printed number with ours."""
     kind = Kind.UPPER_BOUND if bound else Kind.VALUE
     return Comparison(quantity, PrintedNumber(text, source, kind, remark), ours)
 
 
 def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly = "none") -> PrivacyEvent:
-    """Algorithm 1: seven levels, a record in nine groups of each.
+    """Algorithm 1 as a privacy event. There are seven levels, and a record is in nine groups of each level.
 
     Args:
         noise: "Geometric" or "Gaussian".
-        budgets: Of the levels.
-        total_only: Levels whose groups are all counted by one total.
+        budgets: Budgets of the levels.
+        total_only: Levels in which every group is counted only by its total.
     """
     only = {"none": (), "nation and state": NATIONWIDE_LEVELS, "all": LEVELS}[total_only]
     return SequentialEvent(
