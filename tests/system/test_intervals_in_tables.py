@@ -100,7 +100,7 @@ def test_tables_keep_their_rows_and_gain_intervals(run):
     assert tags["tallyveil.level"] == "0.95"
     assert "privacy noise only" in tags["tallyveil.covers"]
     assert digests_hold(run)
-    stated = json.loads((run / "manifest.json").read_text())["intervals"]
+    stated = json.loads((run / "manifest.json").read_text())["body"]["intervals"]
     assert stated["level"] == 0.95
     assert stated["tables"] == ["age", "home", "total"]
     assert stated["manifest_sha256"] == file_digest(run / "intervals/manifest.json")
@@ -136,7 +136,7 @@ def test_only_tables_asked_for_have_intervals(run):
     assert "tallyveil.level" not in tags[1]
     assert tags[1]["tallyveil.query"] == "age"
     assert digests_hold(run)
-    assert json.loads((run / "manifest.json").read_text())["intervals"]["tables"] == ["home"]
+    assert json.loads((run / "manifest.json").read_text())["body"]["intervals"]["tables"] == ["home"]
 
 
 def test_tables_can_be_left_as_they_are(run, monkeypatch, capsys):
@@ -146,7 +146,7 @@ def test_tables_can_be_left_as_they_are(run, monkeypatch, capsys):
         main()
     assert not ended.value.code
     assert contents(run / "tables") == before
-    assert json.loads((run / "manifest.json").read_text())["intervals"]["tables"] == []
+    assert json.loads((run / "manifest.json").read_text())["body"]["intervals"]["tables"] == []
 
 
 @pytest.mark.parametrize("at", [1, 2, 5, 9])

@@ -146,7 +146,7 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
 
 
 def test_a_changed_entity_table_is_noticed(spine_release, tmp_path, monkeypatch):
-    import tallyveil.execution.topdown.run as running
+    import tallyveil.postprocess.estimation as running
     from tallyveil.release.checks import check_release
 
     def tampered(root, *args, **kwargs):

@@ -85,7 +85,7 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
 
 
 def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monkeypatch):
-    import tallyveil.execution.topdown.run as running
+    import tallyveil.postprocess.estimation as running
 
     whole = run_release(load_plan(with_subspace), tmp_path / "whole", test_key=insecure_key("b")).path
     from tallyveil.postprocess.level import estimate_level as estimate

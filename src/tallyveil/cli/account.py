@@ -221,7 +221,12 @@ def total(
     covered; they are named beside the total. Where a release put Gaussian noise on a lattice, the total is an upper
     bound and says so.
     """
-    from tallyveil.accounting.ledger.joint import published_guarantee, read_joint, runs_in
+    from tallyveil.accounting.ledger.joint import (
+        published_guarantee,
+        read_joint,
+        require_protection,
+        runs_in,
+    )
     from tallyveil.accounting.losses.loss_laws import has_loss_law
     from tallyveil.release.estimated import copied_lines
     from tallyveil.release.finished import refuse_unfinished
@@ -235,6 +240,7 @@ def total(
     ]
     for folder in folders:
         refuse_unfinished(folder)
+    require_protection(read_joint(ledgers))  # tables without noise have no manifest of a release
     joint = read_joint(ledgers, {folder: copied_lines(folder) for folder in folders})
     guarantee = published_guarantee(joint) if has_loss_law(joint.paid) else None
     if guarantee is None and plot is not None:

@@ -177,7 +177,7 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     """
     from tallyveil.accounting.composition import compose
 
-    _require_protection(joint)
+    require_protection(joint)
     return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
@@ -195,7 +195,7 @@ def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
         BudgetError: nothing is protected, as for `published_guarantee`; a release leaves out what one record moves; or
             the delta is out of range.
     """
-    _require_protection(joint)
+    require_protection(joint)
     require_neighbours(joint.paid, joint.neighbours)
     rho = rho_of(joint.paid, laplace_as_zcdp=True)
     epsilon = zcdp_to_epsilon(rho, delta)
@@ -205,7 +205,12 @@ def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
     return UpperBound(rho, epsilon, delta, added)
 
 
-def _require_protection(joint: JointLedgers) -> None:
+def require_protection(joint: JointLedgers) -> None:
+    """Refuse ledgers of runs that protect nobody: runs with a test key, and tables without noise.
+
+    Raises:
+        BudgetError: names the acts.
+    """
     if joint.unprotected:
         raise BudgetError(
             "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
