@@ -161,9 +161,11 @@ class RoundedFFT:
         total, error = _summed(law, begin, values, s * distance)
         if less_excess:
             # The points concerned lie up to G + 1 steps below the first one above epsilon: so much more damped.
-            growth = math.exp(s * float(law.step) * (len(self.groups) + 1)) * (1 + 1e-12)
+            exponent = s * float(law.step) * (len(self.groups) + 1)
+            if exponent > _MOST_GROWTH:
+                return log_of(scale, 0.0, error)  # 0 is a lower bound of every delta
             place = min(max(begin - 1, 0), law.excess.size - 1)
-            total = max(total - float(law.excess[place]) * growth, 0.0)
+            total = max(total - float(law.excess[place]) * math.exp(exponent) * (1 + 1e-12), 0.0)
         return log_of(scale, total, error)
 
     def _tail(self, law: RoundedLaw, epsilon: Fraction, power: int) -> Bounds:
@@ -179,7 +181,9 @@ class RoundedFFT:
         point = law.origin + index * law.step
         begin = min(max(index, 0), law.weights.size)
         end, damping = law.weights.size, float(tilt * law.step)
-        if damping > _UNDERFLOW / law.weights.size:  # beyond so many points the factors of the sum are 0 in floats
+        if (
+            damping > _UNDERFLOW / law.weights.size
+        ):  # beyond so many points the factors of the sum are 0 in floats
             end = max(begin, min(index + math.ceil(_UNDERFLOW / damping) + 1, end))
         distance = float(law.step) * np.arange(begin - index, end - index, dtype=np.float64)
         scale = certified_log_moment(self.factors, law.tilt, tilt * point)

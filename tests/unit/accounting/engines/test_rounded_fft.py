@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from tallyveil.accounting.curves import beta_at
 from tallyveil.accounting.engines import rounded_fft
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
 from tallyveil.accounting.engines.tails import NOTHING
@@ -79,3 +80,23 @@ def test_losses_spread_too_far_for_one_grid_are_refused() -> None:
     engine = RoundedFFT((GaussianLoss(Fraction(3, 10**9), 1, 1), GaussianLoss(Fraction(10**4), 1, 1)))
     with pytest.raises(SolverError, match=r"apart from the rest|spreads over"):
         engine.log_tails(1.0)
+
+
+def test_a_grid_too_coarse_for_a_lower_bound_gives_none() -> None:
+    """The step of the grid times the tilt is beyond the range of exp: delta is then bounded from above alone."""
+    factors = (
+        GaussianLoss(Fraction(1, 3745), 1, 1),
+        LaplaceLoss(Fraction(40), 1, 1),
+        LaplaceLoss(Fraction(1, 18530), 1, 1),
+    )
+    engine = RoundedFFT(factors)
+    for epsilon in (1.0, 2e3, 1e4, 3e4):
+        delta = engine.log_tails(epsilon).log_delta
+        assert delta.lower <= delta.upper <= 0
+
+
+def test_noise_that_protects_nobody_has_no_type_ii_error() -> None:
+    factors = (GaussianLoss(Fraction(3, 10**7), 1, 2), GaussianLoss(Fraction(273), 1, 2))
+    _, beta = beta_at(RoundedFFT(factors), factors, Fraction(1, 20))
+    assert beta.lower == 0
+    assert beta.upper <= 1e-300
