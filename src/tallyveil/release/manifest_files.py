@@ -141,7 +141,14 @@ def require_entered(root: Path, manifest: Manifest) -> None:
             "event": spends == [manifest.event],
             "spent": manifest.spent == shown,
             "protected": manifest.protected == all(entry.event != TEST_KEY for entry in own),
-            **{f"privacy.{name}": manifest.privacy.get(name, text) == text for name, text in numbers.items()},
+            **{
+                f"{place}.{name}": stated.get(name, text) == text
+                for place, stated in (
+                    ("privacy", manifest.privacy),
+                    ("body.plan", manifest.body.get("plan", {})),
+                )
+                for name, text in numbers.items()
+            },
         }.items()
         if not agrees
     ]
