@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.answers import about, exact_epsilon, print_answer, upper_bound
+from tallyveil.cli.show.account import about, exact_epsilon, print_answer, upper_bound
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tallyveil.cli.arguments import AsJson, Quiet, Workers
-from tallyveil.cli.finished import finish_release
+from tallyveil.cli.show.finished import finish_release
 
 
 def estimate(

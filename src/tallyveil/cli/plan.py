@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.area_changes import show_changes
 from tallyveil.cli.arguments import split_names
-from tallyveil.cli.plan_advice import show_advice
-from tallyveil.cli.plan_entities import show_deviations
+from tallyveil.cli.show.area_changes import show_changes
+from tallyveil.cli.show.plan_advice import show_advice
+from tallyveil.cli.show.plan_entities import show_deviations
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:

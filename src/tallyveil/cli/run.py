@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
-from tallyveil.cli.finished import finish_release
+from tallyveil.cli.show.finished import finish_release
 
 if TYPE_CHECKING:
     from tallyveil.plan.release import ReleasePlan

@@ -76,7 +76,7 @@ def plan(
     if as_json:
         say(json.dumps(record, indent=2))
     else:
-        from tallyveil.cli.safetab_tables import show_plan
+        from tallyveil.cli.show.safetab import show_plan
 
         show_plan(record)
 
@@ -211,7 +211,7 @@ def evaluate(
     if as_json:
         say(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
     elif not quiet:
-        from tallyveil.cli.safetab_tables import show_errors, show_household_errors
+        from tallyveil.cli.show.safetab import show_errors, show_household_errors
 
         if "errors-t1" in errors:
             show_errors(errors["errors-t1"])
@@ -260,7 +260,7 @@ def households(
     if as_json:
         say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:
-        from tallyveil.cli.safetab_tables import show_households
+        from tallyveil.cli.show.safetab import show_households
 
         show_households(outcome.manifest, out, outcome.already_finished)
 
@@ -344,7 +344,7 @@ def _show_run(manifest: "Manifest", out: Path, already_finished: bool, *, quiet:
         summary = _summary(manifest, out, already_finished)
         say(json.dumps({**summary, "privacy": list(manifest.privacy.values())}))
     elif not quiet:
-        from tallyveil.cli.safetab_tables import show_summary
+        from tallyveil.cli.show.safetab import show_summary
 
         show_summary(manifest, out, already_finished)
 

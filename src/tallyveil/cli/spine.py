@@ -119,7 +119,7 @@ def build(
     """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
     from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine.matrices import require_affordable
-    from tallyveil.cli.area_changes import show_changes
+    from tallyveil.cli.show.area_changes import show_changes
     from tallyveil.execution.topdown.spine_build import BuildFlags, built
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.storage.outputs import claim_file
@@ -178,7 +178,7 @@ def distance(
         ]
         write_parquet(out, pl.concat(frames), {})
     if recipe is not None:
-        from tallyveil.cli.spine_tables import show_recipe
+        from tallyveil.cli.show.spine import show_recipe
 
         chosen = next((one for one in families if one.name == name), families[0])
         show_recipe(made, recipe_of(made, chosen, code), recipe, as_json)
@@ -220,7 +220,7 @@ def compare(
     Under generalised least squares of all measurements, before counts are made non-negative and whole. Nothing is
     drawn: these numbers follow from the spines and the strategy.
     """
-    from tallyveil.cli.spine_tables import show_rows
+    from tallyveil.cli.show.spine import show_rows
     from tallyveil.execution.topdown.spine_comparison import comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
@@ -259,8 +259,8 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Shares by geolevel that meet stated accuracy with the least budget, beside the strategy's own."""
-    from tallyveil.cli.area_changes import warn
-    from tallyveil.cli.spine_tables import show_fitted
+    from tallyveil.cli.show.area_changes import warn
+    from tallyveil.cli.show.spine import show_fitted
     from tallyveil.execution.topdown.fitted_spine import fitted
 
     made = fitted(file, strategy, target, entities, each, schema, exact or [])
@@ -301,6 +301,6 @@ def show(
 
 
 def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
-    from tallyveil.cli.number_table import show_table
+    from tallyveil.cli.show.number_table import show_table
 
     show_table(headings, rows, as_json)

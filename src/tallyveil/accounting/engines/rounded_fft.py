@@ -178,11 +178,9 @@ class RoundedFFT:
         index = (epsilon - law.origin) // law.step + 1
         point = law.origin + index * law.step
         begin = min(max(index, 0), law.weights.size)
-        damping = float(tilt * law.step)  # above 0, or the weights are summed as they are
-        reach = (
-            math.ceil(_UNDERFLOW / damping) if damping > _UNDERFLOW / law.weights.size else law.weights.size
-        )
-        end = max(begin, min(index + reach + 1, law.weights.size))
+        end, damping = law.weights.size, float(tilt * law.step)
+        if damping > _UNDERFLOW / law.weights.size:  # beyond so many points the factors of the sum are 0 in floats
+            end = max(begin, min(index + math.ceil(_UNDERFLOW / damping) + 1, end))
         distance = float(law.step) * np.arange(begin - index, end - index, dtype=np.float64)
         scale = certified_log_moment(self.factors, law.tilt, tilt * point)
         return begin, float(point - epsilon), distance, scale

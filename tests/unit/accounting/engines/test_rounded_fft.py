@@ -37,6 +37,22 @@ def test_rounded_bounds_enclose_the_exact_ones(factors, apart) -> None:
         assert other.log_delta.width < 1e-2
 
 
+@pytest.mark.parametrize("epsilon", [-1e4, -1e6, -1e9, -1e16])
+@pytest.mark.parametrize(
+    "factors",
+    [
+        GAUSSIANS,
+        (GaussianLoss(Fraction(1, 50), 1, 40), GaussianLoss(Fraction(7, 3), 1, 1)),
+    ],
+)
+def test_bounds_far_below_all_losses_that_matter_hold(factors, epsilon) -> None:
+    """P(L > epsilon) and delta, which is at least 1 - exp(epsilon), are 1, however far above epsilon the grid lies."""
+    found = RoundedFFT(factors).log_tails(epsilon)
+    for name in ("log_first", "log_second", "log_delta"):
+        assert getattr(found, name).upper >= -1e-12, name
+        assert getattr(found, name).lower <= 0, name
+
+
 def test_nothing_lies_above_the_largest_loss() -> None:
     engine = RoundedFFT(LAPLACES)
     assert engine.log_tails(Fraction(4, 3)).log_delta == NOTHING

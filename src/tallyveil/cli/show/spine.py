@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from tallyveil.cli.number_table import show_table
+from tallyveil.cli.show.number_table import show_table
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _change(row: dict[str, Any]) -> str:
 
 def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
     """Print a comparison, and a warning for every kind of area that is less exact on the second spine."""
-    from tallyveil.cli.area_changes import AIMED, warn
+    from tallyveil.cli.show.area_changes import AIMED, warn
 
     if as_json:
         say(json.dumps(frame.to_dicts(), indent=2))

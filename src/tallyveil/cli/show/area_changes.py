@@ -28,7 +28,7 @@ def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> Non
 
 
 def _show_table(changes: "Sequence[AreaChange]") -> None:
-    from tallyveil.cli.number_table import show_table
+    from tallyveil.cli.show.number_table import show_table
 
     regrouped = any(change.aimed for change in changes)
     rows: list[list[Any]] = [

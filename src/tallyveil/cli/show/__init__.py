@@ -1,0 +1,1 @@
+"""What commands print: tables and sentences about plans, spines, runs and guarantees."""
