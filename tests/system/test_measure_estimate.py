@@ -4,18 +4,22 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.release.finished import ledger_record
 from tallyveil.release.manifest_files import read_manifest
+from tallyveil.storage.json_files import digest_of
 
 from .test_release_spine import SHARES, SPINE, write_entities
 
@@ -241,6 +245,49 @@ def test_a_file_that_was_added_is_refused(measured):
     shutil.copy(folder / "part-00000.parquet", folder / "part-00001.parquet")
     with pytest.raises(StoreError, match="no file of the run"):
         open_measurements(measured)
+
+
+def retold(folder: Path, **changes) -> None:
+    """Change what a manifest says, with a digest that fits."""
+    path = folder / "manifest.json"
+    content = {**json.loads(path.read_text()), **changes}
+    content["digest"] = digest_of(
+        {k: v for k, v in content.items() if k not in ("digest", "performance")}
+    ).hex()
+    path.write_text(json.dumps(content))
+
+
+def test_a_measurement_that_is_changed_once_the_folder_was_opened_is_refused(measured, tmp_path):
+    opened = open_measurements(measured)
+    path = measured / "measurements" / "Block" / "total" / "part-00000.parquet"
+    data, tags = path.read_bytes(), pl.read_parquet_metadata(path)
+    other = pl.read_parquet(path).with_columns(pl.col("values").list.eval(pl.element() + 1000))
+    other.write_parquet(path, metadata={key: text for key, text in tags.items() if "tallyveil" in key})
+    with pytest.raises(StoreError, match="was changed or added") as caught:
+        estimate_release(opened, tmp_path / "made", workers=2)
+    assert caught.value.code == "release-damaged"
+    path.write_bytes(data)
+    made = estimate(measured, tmp_path / "made")  # what was made before the change is kept and right
+    assert made.manifest.digests == estimate(measured, tmp_path / "whole").manifest.digests
+
+
+def test_measurements_of_a_test_key_do_not_pass_for_protected_ones(measured):
+    """A ledger that was written again without the line of the test key does not make them so."""
+    (_, spend), declaration = read_ledger(measured / "ledger.jsonl")[::-1]
+    (measured / "ledger.jsonl").unlink()
+    with Ledger(measured / "ledger.jsonl", declaration, spend.run) as ledger:
+        ledger.spend(spend.event, spend.description, spend.token)
+    retold(measured, protected=True, warnings=[], ledger=asdict(ledger_record(measured)))
+    with pytest.raises(StoreError, match="insecure test key") as caught:
+        open_measurements(measured)
+    assert caught.value.code == "release-damaged"
+
+
+def test_an_estimate_is_not_written_among_its_measurements(measured):
+    before = sorted(measured.rglob("*"))
+    with pytest.raises(StoreError, match="must stay as it was published"):
+        estimate(measured, measured / "measurements" / "made")
+    assert sorted(measured.rglob("*")) == before
 
 
 def test_unfinished_measurements_are_refused_and_go_on(small_release, tmp_path, killed_at):

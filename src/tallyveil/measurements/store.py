@@ -32,7 +32,7 @@ from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSour
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
-from tallyveil.storage.write import write_parquet
+from tallyveil.storage.write import file_digest, write_parquet
 from tallyveil.universe.counts import narrow
 from tallyveil.universe.query_group import QueryGroup
 
@@ -199,17 +199,25 @@ class _Stored:
 class StoredMeasurements:
     """Measurements read from the files of a run. The queries of one geolevel are in memory at a time."""
 
-    def __init__(self, root: Path, spine: Spine, shares: GeounitShares | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        spine: Spine,
+        shares: GeounitShares | None = None,
+        digests: Mapping[str, str] | None = None,
+    ) -> None:
         """Open the measurements of a run.
 
         Args:
             root: Release folder.
             spine: The spine that was measured.
             shares: Shares of its geounits, if some geounits are not measured (`read_shares`).
+            digests: SHA-256 that every file must have when it is read, by its path in the folder; None: any.
         """
         self._root = root
         self._spine = spine
         self._shares = shares
+        self._digests = digests
         self._loaded: dict[tuple[str, str], _Stored] = {}
         self._loading = Lock()
 
@@ -219,7 +227,8 @@ class StoredMeasurements:
         """Noisy values as written, with the signature and the values of the source that wrote them.
 
         Raises:
-            StoreError: the files are missing, belong to another geography, or do not contain these answers.
+            StoreError: the files are missing, have another digest, belong to another geography, or do not contain these
+                answers.
         """
         stored = self._load(geolevel, query)
         values = stored.rows(start, stop, answers)
@@ -261,7 +270,7 @@ class StoredMeasurements:
                 f"no measurements of '{query}' at {geolevel} in {folder}.", code="measurements-missing"
             )
         wide = pl.col("values").cast(pl.List(pl.Int64))
-        frame = pl.concat([read_published(part).with_columns(wide) for part in parts])
+        frame = pl.concat([self._read_part(part).with_columns(wide) for part in parts])
         level = self._spine.level_index(geolevel)
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns
@@ -283,6 +292,17 @@ class StoredMeasurements:
         variances[~measured] = np.inf
         variances[np.sort(rows)] = frame["variance"].to_numpy()
         return _Stored(offsets, answers, narrow(_joined_lists(frame["values"])), variances)
+
+    def _read_part(self, path: Path) -> pl.DataFrame:
+        frame = read_published(path)
+        name = path.relative_to(self._root).as_posix()
+        if self._digests is not None and file_digest(path) != self._digests.get(name):
+            raise StoreError(
+                f"{path} was changed or added after the folder had been checked. Restore the folder from a copy, and "
+                "run the same command again.",
+                code="release-damaged",
+            )
+        return frame
 
     def _measured(self, level: int) -> NDArray[np.bool_]:
         if self._shares is not None:

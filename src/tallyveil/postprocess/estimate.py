@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tallyveil.errors import StoreError
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.estimation import Estimation
@@ -23,6 +24,7 @@ from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import real
 
 LevelEstimation = tuple[tuple[str, GeolevelEstimation], ...]
 
@@ -77,8 +79,15 @@ class Estimate:
         return digest_of(self.stated).hex()
 
     def refuse(self, out: Path) -> None:
-        """Refuse an output folder that holds the measurements; raises StoreError."""
-        refuse_inputs(out, [self.measured.root])
+        """Refuse an output folder that holds the measurements, or lies among them; raises StoreError."""
+        root = self.measured.root
+        refuse_inputs(out, [root])
+        if real(out).is_relative_to(real(root)):
+            raise StoreError(
+                f"{out} lies in {root}, which holds the measurements and must stay as it was published. Choose a "
+                "folder outside it.",
+                code="input-in-output",
+            )
 
     def read(self, out: Path, observer: Observer) -> Work:
         """The work; the measurements are open already."""

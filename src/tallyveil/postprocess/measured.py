@@ -112,7 +112,7 @@ def open_measurements(root: Path) -> Measured:
         hierarchies=Hierarchies(spine, spine, families, replaced, shares),
         allocation=allocation_of(plan.strategy, spine, shares),
         constraints=read_constraints(root, stated, plan.schema, spine),
-        source=StoredMeasurements(root, spine, shares),
+        source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,
         earlier=Earlier(spend.run, _lines_to(root, spend), manifest.protected),

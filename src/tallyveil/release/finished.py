@@ -75,21 +75,27 @@ def _ledger_bytes(root: Path) -> bytes:
         ) from None
 
 
-def require_run(path: Path, run: str) -> None:
+def require_run(path: Path, run: str, *, protected: bool) -> None:
     """Refuse a Parquet file of another run; other files carry no name of a run.
 
+    Args:
+        path: The file.
+        run: Public name of the run.
+        protected: Whether the run is said to protect people. A file that was made with a test key contradicts it.
     Raises:
-        StoreError: the file is of another run, or is damaged.
+        StoreError: the file is of another run, says that it protects nobody, or is damaged.
     """
     if path.suffix != ".parquet":
         return
     try:
-        tag = parquet_metadata(path).get("tallyveil.run")
+        tags = parquet_metadata(path)
     except UNREADABLE:
-        tag = None
-    if tag != run:
+        tags = {}
+    unprotected = tags.get("tallyveil.protected", "true") != "true"
+    if tags.get("tallyveil.run") != run or (protected and unprotected):
         raise StoreError(
-            f"{path} is damaged, or was written by another run than {run}. Restore it from a copy of this release, or "
-            "make the release again in another folder.",
+            f"{path} is damaged, was written by another run than {run}, or was made with an insecure test key, "
+            "although the release is said to be protected. Restore it from a copy of this release, or make the release "
+            "again in another folder.",
             code="release-damaged",
         )

@@ -38,7 +38,8 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
         kinds: The kinds that the caller can work with; none: all of them.
     Raises:
         StoreError: the run in the folder is not finished or its key may still be there; its ledger has lost lines, or
-            shows another spend than the manifest; a file in it is of another run; else as `written_manifest`.
+            shows another spend than the manifest; a file in it is of another run, or of a test key that the
+            manifest hides; else as `written_manifest`.
     """
     refuse_unfinished(root)
     manifest = written_manifest(root, *kinds)
@@ -46,7 +47,7 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     for file in manifest.files:
         path = inside(root, *file.path.split("/"))
         if path.is_file():
-            require_run(path, manifest.run)
+            require_run(path, manifest.run, protected=manifest.protected)
     return manifest
 
 
@@ -140,7 +141,14 @@ def require_entered(root: Path, manifest: Manifest) -> None:
             "event": spends == [manifest.event],
             "spent": manifest.spent == shown,
             "protected": manifest.protected == all(entry.event != TEST_KEY for entry in own),
-            **{f"privacy.{name}": manifest.privacy.get(name, text) == text for name, text in numbers.items()},
+            **{
+                f"{place}.{name}": stated.get(name, text) == text
+                for place, stated in (
+                    ("privacy", manifest.privacy),
+                    ("body.plan", manifest.body.get("plan", {})),
+                )
+                for name, text in numbers.items()
+            },
         }.items()
         if not agrees
     ]

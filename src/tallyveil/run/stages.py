@@ -80,7 +80,7 @@ class Stages:
                     "changed once more, with the same numbers, and spends nothing.",
                     code="run-damaged",
                 )
-            require_run(place, self._secrets.run_id)
+            require_run(place, self._secrets.run_id, protected=self._secrets.protected)
         return {path: self._files[path] for path in sorted(self._files, key=PurePosixPath)}
 
     def _checkpoint(self, name: str) -> dict[str, Any] | None:

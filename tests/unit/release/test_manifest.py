@@ -144,7 +144,18 @@ RESTATED = {
     "no fraction": lambda m: m["spent"].update(spent="1/0"),
     "protected": lambda m: m.update(protected=False),
 }
+
+
+def replan(manifest: dict[str, Any], **changes: str) -> None:
+    """Change a plan, with a digest that fits."""
+    manifest["body"]["plan"] = manifest["body"]["plan"] | changes
+    manifest["plan_digest"] = digest_of(manifest["body"]["plan"]).hex()
+
+
 RESTATED_TOPDOWN = {
+    "plan spent": lambda m: replan(m, spent="1/2"),
+    "plan declared": lambda m: replan(m, declared="9"),
+    "plan neighbours": lambda m: replan(m, neighbours="unbounded"),
     "privacy spent": lambda m: m["privacy"].update(spent="1/2"),
     "privacy unit": lambda m: m["privacy"].update(budget_unit="epsilon"),
     "privacy neighbours": lambda m: m["privacy"].update(neighbours="unbounded"),
