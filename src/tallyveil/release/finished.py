@@ -11,6 +11,7 @@ from tallyveil.storage.write import store_error
 
 MANIFEST: Final = "manifest.json"
 LEDGER: Final = "ledger.jsonl"
+_LEAST_LINES = 2  # what the ledger declares, and the spend
 PRIVATE: Final = "private"
 """Folder of the key and the checkpoints, there only while a run is unfinished."""
 
@@ -56,7 +57,7 @@ def require_ledger(root: Path, stated: LedgerRecord) -> None:
         StoreError: the ledger does not begin with the lines that the run wrote.
     """
     written = b"".join(_ledger_bytes(root).splitlines(keepends=True)[: stated.lines])
-    if hashlib.sha256(written).hexdigest() != stated.sha256:
+    if stated.lines < _LEAST_LINES or hashlib.sha256(written).hexdigest() != stated.sha256:
         raise StoreError(
             f"the ledger {root / LEDGER} does not begin with the lines that the run wrote, so it no longer shows what "
             "was spent. Restore it from a copy of this release.",

@@ -1,5 +1,6 @@
 """One strict reader of manifests: whatever stands in a folder, it gives a manifest or says what is wrong."""
 
+import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict
@@ -246,5 +247,16 @@ def test_a_release_without_its_ledger_is_refused(tmp_path, ledger):
     put(tmp_path, manifest_of(ReleaseKind.TOPDOWN, tmp_path))
     ledger.unlink()
     with pytest.raises(StoreError) as caught:
+        read_manifest(tmp_path)
+    assert caught.value.code == "ledger-damaged"
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_manifest_that_knows_no_spend_in_its_ledger_is_refused(tmp_path, ledger, lines):
+    """With a digest of no line, or of the first one alone, any other line could be taken away unseen."""
+    begin = b"".join(ledger.read_bytes().splitlines(keepends=True)[:lines])
+    stated = {"lines": lines, "sha256": hashlib.sha256(begin).hexdigest()}
+    put(tmp_path, manifest_of(ReleaseKind.TOPDOWN, tmp_path) | {"ledger": stated})
+    with pytest.raises(StoreError, match="does not begin with") as caught:
         read_manifest(tmp_path)
     assert caught.value.code == "ledger-damaged"

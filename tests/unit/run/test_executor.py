@@ -35,17 +35,17 @@ def test_results_come_in_address_order(numbers, seed, workers):
 
 
 def test_threads_complete_a_short_chunk_before_a_long_one():
-    """The first chunk waits for the second: only completion out of order can end this."""
-    second = threading.Event()
+    """The first chunk waits until the second one was handed over: only completion out of order can end this."""
+    handed_over = threading.Event()
 
     def work(number: int) -> int:
-        if number == 0:
-            assert second.wait(30)
-        else:
-            second.set()
+        assert number != 0 or handed_over.wait(30)
         return number
 
-    assert [number for number, _ in Threads(2).completed(work, [0, 1])] == [1, 0]
+    completed = Threads(2).completed(work, [0, 1])
+    first = next(completed)
+    handed_over.set()
+    assert [first, *completed] == [(1, 1), (0, 0)]
     assert gathered(Threads(2), work, [0, 1]) == [0, 1]
 
 
