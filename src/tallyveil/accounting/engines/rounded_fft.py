@@ -147,10 +147,10 @@ class RoundedFFT:
         return Tails(probability(first), probability(second), probability(Bounds(min(lower, upper), upper)))
 
     def _law(self, tilt: Fraction) -> RoundedLaw:
-        if tilt not in self._laws:
-            while len(self._laws) >= _CACHED:
-                self._laws.pop(next(iter(self._laws)))
-            self._laws[tilt] = rounded_law(self.factors, self.groups, tilt)
+        law = self._laws.pop(tilt, None)  # put back last: the law that was used longest ago is given up first
+        while law is None and len(self._laws) >= _CACHED:
+            self._laws.pop(next(iter(self._laws)))
+        self._laws[tilt] = law or rounded_law(self.factors, self.groups, tilt)
         return self._laws[tilt]
 
     def _delta(self, law: RoundedLaw, epsilon: Fraction, *, less_excess: bool = False) -> Bounds:
