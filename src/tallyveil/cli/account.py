@@ -240,13 +240,14 @@ def total(
     ]
     for folder in folders:
         refuse_unfinished(folder)
-    require_protection(read_joint(ledgers))  # tables without noise have no manifest of a release
-    joint = read_joint(ledgers, {folder: copied_lines(folder) for folder in folders})
+    joint = read_joint(ledgers)
+    require_protection(joint)  # tables without noise have no manifest of a release
+    copied = {folder: copied_lines(read_manifest(folder)) for folder in folders}
+    if any(copied.values()):
+        joint = read_joint(ledgers, copied)
     guarantee = published_guarantee(joint) if has_loss_law(joint.paid) else None
     if guarantee is None and plot is not None:
         raise _no_curve()
-    for folder in folders:
-        read_manifest(folder)
     answer: dict[str, Any] = {"runs": [str(run) for run in ledgers]}
     if guarantee is None:
         answer |= upper_bound(joint, delta, _exact(delta))

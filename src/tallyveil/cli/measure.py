@@ -57,16 +57,10 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
 def _show_summary(outcome: "Outcome") -> None:
     from rich.table import Table
 
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.show.finished import opened_summary
 
-    manifest, console = outcome.manifest, Screen()
-    if outcome.already_finished:
-        console.print(
-            f"{outcome.path} already holds these measurements; nothing was done and nothing spent. "
-            "For new measurements (a new spend) choose another folder."
-        )
-    for warning in manifest.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    manifest, again = outcome.manifest, outcome.already_finished
+    console = opened_summary(manifest, outcome.path, again, "these measurements", "new measurements")
     table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
     table.add_row("privacy", manifest.privacy["statement"])
     for invariant in manifest.privacy["invariants"]:

@@ -139,13 +139,10 @@ def _write_diagnostics(
 
 
 def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.show.finished import opened_summary
+    from tallyveil.cli.terminal import headed
 
-    console = Screen()
-    if already_finished:
-        console.print(f"{out} already holds this finished release; nothing was done and nothing spent.")
-    for warning in manifest.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    console = opened_summary(manifest, out, already_finished, "this finished release")
     console.print(headed(f"Table {manifest.body['name']}", f" (run {manifest.run})"))
     _show_noise({"privacy": manifest.privacy, "noise": manifest.body["noise"]})
     for check in manifest.checks:

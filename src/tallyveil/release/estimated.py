@@ -5,7 +5,6 @@ from pathlib import Path
 from tallyveil.errors import StoreError
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import written_manifest
 from tallyveil.storage.json_files import JsonObject
 
 
@@ -34,11 +33,7 @@ def require_own_kind(
         )
 
 
-def copied_lines(root: Path) -> int:
-    """How many lines at the beginning of a release's ledger are those of the run it was estimated from; else 0.
-
-    Raises:
-        StoreError: the folder holds no finished release, or its manifest is damaged.
-    """
-    estimated_from = written_manifest(root).estimated_from
-    return 0 if estimated_from is None else int(estimated_from["ledger"]["lines"])
+def copied_lines(manifest: Manifest) -> int:
+    """How many lines at the beginning of a release's ledger are those of the run it was estimated from; else 0."""
+    stated = manifest.estimated_from
+    return 0 if stated is None else int(stated["ledger"]["lines"])

@@ -112,6 +112,16 @@ class Manifest:
         return self.run if self.estimated_from is None else str(self.estimated_from["run"])
 
     @property
+    def seconds(self) -> float:
+        """Seconds of all stages together."""
+        return sum(stage.seconds for stage in self.performance)
+
+    @property
+    def peak_memory_mib(self) -> int:
+        """The largest memory of any process that worked on the run; 0 where performance was taken out."""
+        return max((stage.peak_memory_mib for stage in self.performance), default=0)
+
+    @property
     def digests(self) -> dict[str, str]:
         """SHA-256 of the listed files by path."""
         return {file.path: file.sha256 for file in self.files}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
+    from tallyveil.cli.terminal import Screen
     from tallyveil.release.manifest import Manifest
     from tallyveil.run.product import Outcome
 
@@ -35,25 +36,40 @@ def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[st
         **({"estimated_from": manifest.body["estimated_from"]} if "estimated_from" in manifest.body else {}),
         "sizes": manifest.body["sizes"],
         "checks_passed": len(manifest.checks),
-        "seconds": round(sum(stage.seconds for stage in manifest.performance), 1),
+        "seconds": round(manifest.seconds, 1),
         "out": str(out),
     }
+
+
+def opened_summary(
+    manifest: "Manifest", out: Path, already_finished: bool, what: str, another: str | None = None
+) -> "Screen":
+    """Print what comes before every closing summary, and return the screen on which the summary goes on.
+
+    Args:
+        manifest: Of the run.
+        out: Its folder.
+        already_finished: Whether the folder held the run before the command.
+        what: What the folder holds, in words.
+        another: What is made in another folder, for a new spend, in words; None to leave that sentence out.
+    """
+    from tallyveil.cli.terminal import Screen, headed
+
+    console = Screen()
+    if already_finished:
+        advice = "" if another is None else f" For {another} (a new spend) choose another folder."
+        console.print(f"{out} already holds {what}; nothing was done and nothing spent.{advice}")
+    for warning in manifest.warnings:
+        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    return console
 
 
 def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from rich.table import Table
 
-    from tallyveil.cli.terminal import Screen, headed
     from tallyveil.universe.unit import unit_of
 
-    console = Screen()
-    if already_finished:
-        console.print(
-            f"{out} already holds this finished release; nothing was done and nothing spent. "
-            "For a new release (a new spend) choose another folder."
-        )
-    for warning in manifest.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    console = opened_summary(manifest, out, already_finished, "this finished release", "a new release")
     table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)
     privacy = manifest.privacy
     table.add_row("privacy", privacy["statement"])
@@ -69,9 +85,7 @@ def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> No
     table.add_row("geounits", geounits)
     table.add_row("files", f"{len(manifest.files)}, {sum(f.bytes for f in manifest.files) / 1e6:.1f} MB")
     table.add_row("checks passed", str(len(manifest.checks)))
-    seconds = sum(stage.seconds for stage in manifest.performance)
-    memory = max((stage.peak_memory_mib for stage in manifest.performance), default=0)
-    table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
+    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     for folder in ("microdata", "tables", "intervals"):
         if (out / folder).is_dir():

@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 
 from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.cli.show.finished import opened_summary
 from tallyveil.cli.terminal import Screen, headed
 
 if TYPE_CHECKING:
@@ -37,14 +38,7 @@ def show_plan(record: dict[str, Any]) -> None:
 
 def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     """Print what a run left behind."""
-    console = Screen()
-    if already_finished:
-        console.print(
-            f"{out} already holds this finished run; nothing was done and nothing spent. "
-            "For a new one (a new spend) choose another folder."
-        )
-    for warning in manifest.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
     table = Table(title=f"SafeTab (run {manifest.run})", show_header=False)
     for run, one in manifest.privacy.items():
         table.add_row(f"privacy, {run}", _guarantee(one, manifest.spent.unit))
@@ -52,21 +46,15 @@ def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> Non
         groups = sum(sizes["groups"].values())
         table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
         table.add_row("", f"{sizes['t1_rows']:,} rows of T1, {sizes['t2_rows']:,} of T2 published")
-    seconds = sum(stage.seconds for stage in manifest.performance)
-    memory = max((stage.peak_memory_mib for stage in manifest.performance), default=0)
     table.add_row("checks passed", str(len(manifest.checks)))
-    table.add_row("time and memory", f"{seconds:.1f} s, {memory:,} MiB at most")
+    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 
 
 def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     """Print what a SafeTab-H run left behind."""
-    console = Screen()
-    if already_finished:
-        console.print(f"{out} already holds this finished run; nothing was done and nothing spent.")
-    for warning in manifest.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    console = opened_summary(manifest, out, already_finished, "this finished run")
     table = Table(title=f"SafeTab-H (run {manifest.run})", show_header=False)
     for run, sizes in manifest.body["sizes"].items():
         privacy = manifest.privacy[run]
