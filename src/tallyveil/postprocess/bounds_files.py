@@ -18,9 +18,8 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.model import Zeros
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, filled, summed_upward
-from tallyveil.release.columns import code_expression, enum_column
+from tallyveil.release.columns import enum_column, read_located
 from tallyveil.storage.paths import inside
-from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet_chunks
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -121,14 +120,5 @@ def _read(
             "Restore it, or leave out the public bounds with --without-bounds: intervals stay valid, but wider.",
             code="bounds-missing",
         )
-    answer = code_expression("answer", query.labels())
-    frame = collect(scan_parquet(path).select("geocode", answer, "lower", "upper"), path, "bounds")
-    rows = spine.locate(level, frame["geocode"])
-    if frame["answer"].null_count() or bool((rows < 0).any()):
-        raise StoreError(
-            f"{path} holds a geocode or an answer that this release does not. It was changed after it was written; "
-            "restore it from a copy of the release.",
-            code="release-damaged",
-        )
-    upper = frame["upper"].fill_null(UNBOUNDED)
-    return rows, frame["answer"].to_numpy(), frame["lower"].to_numpy(), upper.to_numpy()
+    rows, answers, frame = read_located(path, query, spine, level, ["lower", "upper"], "bounds")
+    return rows, answers, frame["lower"].to_numpy(), frame["upper"].fill_null(UNBOUNDED).to_numpy()

@@ -65,7 +65,6 @@ class Estimate:
     measured: Measured
     plan: EstimationPlan
     workers: int
-    kind = ReleaseKind.TOPDOWN
 
     @property
     def stated(self) -> JsonObject:

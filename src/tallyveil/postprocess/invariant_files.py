@@ -14,9 +14,8 @@ import polars as pl
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, filled, summed_upward
-from tallyveil.release.columns import code_expression, enum_column
+from tallyveil.release.columns import enum_column, read_located
 from tallyveil.storage.paths import inside
-from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet_chunks
 from tallyveil.universe.schema import Schema
 
@@ -47,7 +46,7 @@ def write_invariant(
     Raises:
         StoreError: the file cannot be written.
     Privacy: these are true counts, published because the plan declares them invariant; the ledger names them. The
-        tables of the release hold the same numbers.
+        counts of the release agree with them, so a table of the same query holds the same numbers.
     """
     level = len(table.lower) - 1
     labels = table.query.labels()
@@ -90,14 +89,7 @@ def read_invariant(
         )
     query = schema.query(invariant["query"])
     level = max(spine.level_index(geolevel) for geolevel in invariant["geolevels"])
-    answer = code_expression("answer", query.labels())
-    frame = collect(scan_parquet(path).select("geocode", answer, "count"), path, "invariant")
-    rows = spine.locate(level, frame["geocode"])
-    if frame["answer"].null_count() or bool((rows < 0).any()):
-        raise StoreError(
-            f"{path} holds a geocode or an answer that this release does not have. Restore it from a copy.",
-            code="release-damaged",
-        )
-    answers, exact = frame["answer"].to_numpy(), frame["count"].to_numpy()
+    rows, answers, frame = read_located(path, query, spine, level, ["count"], "invariant")
+    exact = frame["count"].to_numpy()
     values = summed_upward(filled(spine.n_geounits(level), query, rows, answers, exact, 0), level, spine)
     return ConstraintTable(invariant_name(query.name), query, values, values)

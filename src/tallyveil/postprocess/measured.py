@@ -1,4 +1,4 @@
-"""A folder of measurements, opened to estimate counts from it: every file is checked, and nothing confidential read."""
+"""A folder of measurements, opened to estimate counts from it: what the estimate reads is checked."""
 
 import hashlib
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ def open_measurements(root: Path) -> Measured:
         )
     _require_files(root, manifest.digests)
     plan = estimation_plan_of(stated)
-    spine, shares = read_geography(root), None
+    spine = read_geography(root)
     if spine.digest().hex() != manifest.body["inputs"]["geography_sha256"]:
         raise StoreError(
             f"{root / GEOGRAPHY} does not give the geography that the manifest names. Restore the folder from a copy.",
@@ -124,7 +124,7 @@ def _require_files(root: Path, listed: Mapping[str, str]) -> None:
     for name, digest in listed.items():
         path = inside(root, *name.split("/"))
         if _is_read(name) and not (path.is_file() and file_digest(path) == digest):
-            raise _changed(path, "is missing, or is not the file that the manifest gives the digest of")
+            raise _changed(path, "is missing, or does not have the SHA-256 that the manifest lists")
     for folder in READ:
         for path in sorted((root / folder).rglob("*")):
             if path.is_file() and path.relative_to(root).as_posix() not in listed:
@@ -137,8 +137,8 @@ def _is_read(name: str) -> bool:
 
 def _changed(path: Path, what: str) -> StoreError:
     return StoreError(
-        f"{path} {what}. Counts estimated from it would follow from no measurement. Restore the folder from a copy; "
-        "the measurements cannot be drawn again, because their key is gone.",
+        f"{path} {what}. Counts estimated from this file would not be based on what the run measured. Restore the "
+        "folder from a copy; the measurements cannot be drawn again, because their key is gone.",
         code="release-damaged",
     )
 

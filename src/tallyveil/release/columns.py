@@ -1,9 +1,16 @@
-"""Columns of repeated words."""
+"""Columns of repeated words, and rows named by a geocode and an answer."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.errors import StoreError
+from tallyveil.geography.spine import Spine
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.universe.query_group import QueryGroup
 
 
 def enum_column(name: str, words: Sequence[str], codes: np.ndarray) -> pl.Series:
@@ -14,3 +21,32 @@ def enum_column(name: str, words: Sequence[str], codes: np.ndarray) -> pl.Series
 def code_expression(name: str, words: Sequence[str]) -> pl.Expr:
     """The code of each word of a column; null where a word is none of them."""
     return pl.col(name).cast(pl.String).cast(pl.Enum(list(words)), strict=False).to_physical().cast(pl.Int64)
+
+
+def read_located(
+    path: Path, query: QueryGroup, spine: Spine, level: int, columns: Sequence[str], what: str
+) -> tuple[Integers, Integers, pl.DataFrame]:
+    """A file of a release with a row for some answers of some geounits.
+
+    Args:
+        path: Of the file; its columns `geocode` and `answer` say what a row is about.
+        query: Whose answers these are.
+        spine: The hierarchy.
+        level: Number of the geolevel of the geocodes.
+        columns: The other columns wanted.
+        what: What the file holds, for messages.
+    Returns:
+        Geounit and answer of every row, and the columns wanted.
+    Raises:
+        StoreError: the file cannot be read, or names a geocode or an answer that the release does not have.
+    """
+    wanted = scan_parquet(path).select("geocode", code_expression("answer", query.labels()), *columns)
+    frame = collect(wanted, path, what)
+    rows = spine.locate(level, frame["geocode"])
+    if frame["answer"].null_count() or bool((rows < 0).any()):
+        raise StoreError(
+            f"{path} holds a geocode or an answer that this release does not. It was changed after it was written; "
+            "restore it from a copy of the release.",
+            code="release-damaged",
+        )
+    return rows, frame["answer"].to_numpy(), frame.select(columns)
