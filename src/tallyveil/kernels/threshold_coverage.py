@@ -11,9 +11,10 @@ other cells is r; s = k / n. Stage 1 enters the estimate of the total with weigh
 Both rise with z, so low <= e <= high holds for whole z between two ends. The chance of that is read off a table of the
 distribution of z, and it is summed over y and r with their chances.
 
-Both functions take time in proportion to the values of y times those of r. H is given at knots, between which it is a
-straight line. What is looked up there rises along r, and for the first r along y too, so the place in the table only
-moves forward.
+H is given at knots and is linear between them. For a fixed y, the argument of the look-up rises with r. For the first r
+it also rises with y. So each search in the table goes on from the place where an earlier one ended. The time is
+proportional to the number of values of y times the number of values of r. For `mean_squared_error`, x, the noise of all
+cells, takes the place of r.
 """
 
 import math
@@ -23,6 +24,11 @@ from numba import njit
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal
+
+Law = tuple[Floats, Floats]
+"""Values, ascending, and the chance of each."""
+Line = tuple[Floats, Floats]
+"""Knots, ascending, and the height at each, with straight lines between them."""
 
 
 @internal
@@ -48,33 +54,28 @@ def _at_most(end: int, below: Floats, reach: int) -> float:
 @njit(nogil=True, cache=True)
 def interval_chance(
     count: float,
-    low: float,
-    high: float,
+    ends: tuple[float, float],
     share: float,
-    y1: Floats,
-    chances: Floats,
-    weights: Floats,
-    others: Floats,
-    other_chances: Floats,
+    stage_1: tuple[Floats, Floats, Floats],
+    others: Law,
     below: Floats,
-    totals: Floats,
-    of_totals: Floats,
+    levels: Line,
 ) -> float:
     """P(low <= e <= high).
 
     Args:
         count: theta.
-        low, high: Ends of the interval.
+        ends: low and high.
         share: s.
-        y1: Stage-1 counts, [stage 1].
-        chances: Their chances, [stage 1].
-        weights: w at each of them, [stage 1].
-        others: r, ascending, [others].
-        other_chances: Their chances, [others].
+        stage_1: Stage-1 counts y, ascending, their chances, and w at each of them; each [stage 1].
+        others: Values of r, ascending, and their chances; each [others].
         below: P(z < -reach), P(z <= -reach), ... , P(z <= reach).
-        totals: Values of T, ascending; empty with Laplace noise.
-        of_totals: H there, which never falls.
+        levels: Values of T, ascending, and H there, which never falls; both empty with Laplace noise.
     """
+    low, high = ends
+    y1, chances, weights = stage_1
+    rest, rest_chances = others
+    totals, of_totals = levels
     reach = (below.size - 2) // 2
     covered = 0.0
     low_start = high_start = 0  # pieces of H for the first r: they move forward with y too
@@ -82,20 +83,20 @@ def interval_chance(
         w = weights[i]
         low_place, high_place = low_start, high_start
         inside = 0.0
-        for j in range(others.size):
+        for j in range(rest.size):
             if totals.size:
-                at = count + others[j] + (1.0 - share) * w / (1.0 - w) * y1[i]
+                at = count + rest[j] + (1.0 - share) * w / (1.0 - w) * y1[i]
                 first, low_place = _between(at + low, of_totals, totals, low_place)
                 last, high_place = _between(at + high, of_totals, totals, high_place)
                 if j == 0:
                     low_start, high_start = low_place, high_place
-                first = (first - w * y1[i]) / (1.0 - w) - others[j] - count
-                last = (last - w * y1[i]) / (1.0 - w) - others[j] - count
+                first = (first - w * y1[i]) / (1.0 - w) - rest[j] - count
+                last = (last - w * y1[i]) / (1.0 - w) - rest[j] - count
             else:
-                moved = share * w * (y1[i] - others[j] - count)
+                moved = share * w * (y1[i] - rest[j] - count)
                 first, last = (low - moved) / (1.0 - share * w), (high - moved) / (1.0 - share * w)
             chance = _at_most(math.floor(last), below, reach) - _at_most(math.ceil(first) - 1, below, reach)
-            inside += other_chances[j] * max(chance, 0.0)
+            inside += rest_chances[j] * max(chance, 0.0)
         covered += chances[i] * inside
     return covered
 
@@ -104,77 +105,68 @@ def interval_chance(
 def mean_squared_error(
     count: float,
     weight: float,
-    y1: Floats,
-    chances: Floats,
-    sums: Floats,
-    sum_chances: Floats,
-    totals: Floats,
-    of_totals: Floats,
+    stage_1: Law,
+    sums: Law,
+    levels: Line,
 ) -> float:
     """E[(H(T) - theta)**2] for the total, T = (1 - w) (theta + x) + w y, with Gaussian noise.
 
     Args:
         count: theta.
         weight: w.
-        y1: Stage-1 counts, [stage 1].
-        chances: Their chances, [stage 1].
-        sums: x, the noise of all cells, ascending, [sums].
-        sum_chances: Their chances, [sums].
-        totals: Values of T, ascending.
-        of_totals: H there.
+        stage_1: Stage-1 counts y, ascending, and their chances; each [stage 1].
+        sums: Values of x, the noise of all cells, ascending, and their chances; each [sums].
+        levels: Values of T, ascending, and H there.
     """
+    y1, chances = stage_1
+    values, value_chances = sums
+    totals, of_totals = levels
     square, start = 0.0, 0
     for i in range(y1.size):
         place, inner = start, 0.0
-        for j in range(sums.size):
-            at = (1.0 - weight) * (count + sums[j]) + weight * y1[i]
+        for j in range(values.size):
+            at = (1.0 - weight) * (count + values[j]) + weight * y1[i]
             value, place = _between(at, totals, of_totals, place)
             if j == 0:
                 start = place
-            inner += sum_chances[j] * (value - count) ** 2
+            inner += value_chances[j] * (value - count) ** 2
         square += chances[i] * inner
     return square
 
 
 def interval_chance_reference(
     count: float,
-    low: float,
-    high: float,
+    ends: tuple[float, float],
     share: float,
-    y1: Floats,
-    chances: Floats,
-    weights: Floats,
-    others: Floats,
-    other_chances: Floats,
+    stage_1: tuple[Floats, Floats, Floats],
+    others: Law,
     below: Floats,
-    totals: Floats,
-    of_totals: Floats,
+    levels: Line,
 ) -> float:
     """Specification of `interval_chance`: all y and r at once."""
+    (y1, chances, weights), (rest, rest_chances), (totals, of_totals) = stage_1, others, levels
     reach = (below.size - 2) // 2
-    w, y, r = weights[:, None], y1[:, None], others[None, :]
+    w, y, r = weights[:, None], y1[:, None], rest[None, :]
     if totals.size:
         at = count + r + (1 - share) * w / (1 - w) * y
-        ends = [(np.interp(at + end, of_totals, totals) - w * y) / (1 - w) - r - count for end in (low, high)]
+        bounds = [(np.interp(at + end, of_totals, totals) - w * y) / (1 - w) - r - count for end in ends]
     else:
         moved = share * w * (y - r - count)
-        ends = [(end - moved) / (1 - share * w) for end in (low, high)]
-    last, before = np.floor(ends[1]), np.ceil(ends[0]) - 1
+        bounds = [(end - moved) / (1 - share * w) for end in ends]
+    last, before = np.floor(bounds[1]), np.ceil(bounds[0]) - 1
     places = [np.clip(end + reach + 1, 0, below.size - 1).astype(np.int64) for end in (last, before)]
     inside = np.maximum(below[places[0]] - below[places[1]], 0.0)
-    return float(chances @ inside @ other_chances)
+    return float(chances @ inside @ rest_chances)
 
 
 def mean_squared_error_reference(
     count: float,
     weight: float,
-    y1: Floats,
-    chances: Floats,
-    sums: Floats,
-    sum_chances: Floats,
-    totals: Floats,
-    of_totals: Floats,
+    stage_1: Law,
+    sums: Law,
+    levels: Line,
 ) -> float:
     """Specification of `mean_squared_error`: all y and x at once."""
-    at = (1 - weight) * (count + sums[None, :]) + weight * y1[:, None]
-    return float(chances @ (np.interp(at, totals, of_totals) - count) ** 2 @ sum_chances)
+    (y1, chances), (values, value_chances) = stage_1, sums
+    at = (1 - weight) * (count + values[None, :]) + weight * y1[:, None]
+    return float(chances @ (np.interp(at, *levels) - count) ** 2 @ value_chances)

@@ -141,8 +141,8 @@ class _Sum:
         """P(low <= e <= high | choice) at a true count, given its stage-1 law from `chosen`."""
         slack = 2 * self.parts / UNIT  # shifts are rounded to integer multiples of 1/4096
         ends = margins[0] + slack, margins[1] - slack
-        share, knots = self.parts / self.estimator.n, self._levels()
-        return float(interval_chance(count, *ends, share, *stage_1, *self.others, self.below, *knots))
+        share, levels = self.parts / self.estimator.n, self._levels()
+        return float(interval_chance(count, ends, share, stage_1, self.others, self.below, levels))
 
     def mean_square(self, count: int) -> float:
         """E[e**2 | choice] at a true count, only for the total."""
@@ -151,7 +151,7 @@ class _Sum:
         if not one.gaussian:  # S is independent of Y1, and the estimate is linear in S
             measured = one.measured(one.n).variance
             return float(chances @ ((1 - weights) ** 2 * measured + (weights * (y1 - count)) ** 2))
-        return float(mean_squared_error(count, one.weight, y1, chances, *self.sums, *self._levels()))
+        return float(mean_squared_error(count, one.weight, (y1, chances), self.sums, self._levels()))
 
     def chosen(self, count: int) -> tuple[Floats, Floats, Floats]:
         """Stage-1 counts that choose the detail, their probabilities given the choice, and the weights of stage 1."""

@@ -43,8 +43,8 @@ def test_the_chance_of_an_interval_is_that_of_its_twin(seed, gaussian, stage_1, 
     rest, rest_chances = law(rng, -(others // 2), others)
     weights = np.full(stage_1, rng.random() * 0.9) if gaussian else rng.random(stage_1) * 0.9
     below = np.concatenate([[0.0], np.cumsum(law(rng, -own, 2 * own + 1)[1])])
-    arguments = (7.0, -margin, margin, share, y1, chances, weights, rest, rest_chances, below)
-    arguments += rising(rng, gaussian, 40)
+    choice, others, ends = (y1, chances, weights), (rest, rest_chances), (-margin, margin)
+    arguments = (7.0, ends, share, choice, others, below, rising(rng, gaussian, 40))
     assert interval_chance(*arguments) == pytest.approx(interval_chance_reference(*arguments), abs=1e-9)
 
 
@@ -55,9 +55,9 @@ def test_the_mean_squared_error_is_that_of_its_twin(seed, stage_1, n):
     arguments = (
         7.0,
         rng.random() * 0.9,
-        *law(rng, -3, stage_1),
-        *law(rng, -(n // 2), n),
-        *rising(rng, True, 40),
+        law(rng, -3, stage_1),
+        law(rng, -(n // 2), n),
+        rising(rng, True, 40),
     )
     assert mean_squared_error(*arguments) == pytest.approx(
         mean_squared_error_reference(*arguments), rel=1e-12
@@ -69,6 +69,7 @@ def test_the_chance_of_everything_is_one_and_of_nothing_is_zero():
     y1, chances = law(rng, 60, 8)
     rest, rest_chances = law(rng, -4, 9)
     below = np.concatenate([[0.0], np.cumsum(law(rng, -6, 13)[1])])
-    laplace = (0.5, y1, chances, np.full(8, 0.1), rest, rest_chances, below, np.empty(0), np.empty(0))
-    assert interval_chance(60.0, -1e6, 1e6, *laplace) == pytest.approx(1, abs=1e-12)
-    assert interval_chance(60.0, 0.5, 0.4, *laplace) == 0
+    choice, nothing = (y1, chances, np.full(8, 0.1)), (np.empty(0), np.empty(0))
+    laplace = (0.5, choice, (rest, rest_chances), below, nothing)
+    assert interval_chance(60.0, (-1e6, 1e6), *laplace) == pytest.approx(1, abs=1e-12)
+    assert interval_chance(60.0, (0.5, 0.4), *laplace) == 0
