@@ -98,9 +98,8 @@ def changed_mapping(budget: Fraction, lower: float, upper: float) -> dict[str, A
     return {"budget": str(2 * budget), "epsilon": {"lower": lower, "upper": upper}}
 
 
-@lru_cache(
-    maxsize=16
-)  # a plan is often described more than once in a process, and the exact epsilons take seconds
+# A process often describes a plan more than once, and the exact epsilons take seconds.
+@lru_cache(maxsize=16)
 def _run_privacy(
     name: str, budget: Fraction, event: PrivacyEvent, mechanism: Mechanism, delta: Fraction
 ) -> RunPrivacy:

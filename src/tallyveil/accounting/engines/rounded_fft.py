@@ -181,9 +181,8 @@ class RoundedFFT:
         point = law.origin + index * law.step
         begin = min(max(index, 0), law.weights.size)
         end, damping = law.weights.size, float(tilt * law.step)
-        if (
-            damping > _UNDERFLOW / law.weights.size
-        ):  # beyond so many points the factors of the sum are 0 in floats
+        if damping > _UNDERFLOW / law.weights.size:
+            # Terms farther away are damped to 0 in floats.
             end = max(begin, min(index + math.ceil(_UNDERFLOW / damping) + 1, end))
         distance = float(law.step) * np.arange(begin - index, end - index, dtype=np.float64)
         scale = certified_log_moment(self.factors, law.tilt, tilt * point)
