@@ -31,7 +31,7 @@ RESTORE: Final = "Restore the folder as the run left it; if the run was interrup
 
 
 def read_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
-    """The manifest of a finished release; every command that opens a release reads it here.
+    """The manifest of a finished release, held to its ledger; commands that open a release read it here.
 
     Args:
         root: Folder of the release.

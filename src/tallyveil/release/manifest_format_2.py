@@ -33,10 +33,6 @@ _SAFETAB: Final = {
 }
 SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.TOPDOWN: _COMMON | _LISTED | shapes.TOPDOWN_BODY | {"privacy": shapes.TOPDOWN_PRIVACY},
-    ReleaseKind.MEASUREMENTS: _COMMON
-    | _LISTED
-    | shapes.MEASUREMENTS_BODY
-    | {"privacy": shapes.TOPDOWN_PRIVACY},
     ReleaseKind.SAFETAB: _COMMON | _SAFETAB | shapes.SAFETAB_BODY,
     ReleaseKind.HOUSEHOLDS: _COMMON | _SAFETAB | shapes.SAFETAB_BODY | {"privacy": shapes.HOUSEHOLDS_PRIVACY},
     ReleaseKind.SUBSPACE: _COMMON | _LISTED | shapes.SUBSPACE_BODY | {"privacy": shapes.SUBSPACE_PRIVACY},
@@ -51,7 +47,6 @@ _BODY: Final = (
     "drawn",
     "noise",
     "intervals",
-    "estimated_from",
 )
 
 
@@ -66,6 +61,8 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
     Raises:
         StoreError: the guarantee of a SafeTab release, which is in a file of its own, cannot be read.
     """
+    if kind not in SHAPES:
+        return "kind"
     place = misfit(old, SHAPES[kind])
     if place is not None:
         return place

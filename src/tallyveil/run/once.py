@@ -5,7 +5,8 @@ Everything is decided while the folder's lock is held, because the folder may ch
 1. The key is on disk before the ledger shows the spend, and the ledger shows it before the first draw.
 2. A key is made only in an empty folder. Where there is a ledger or a published file, a run goes on only with the key
    that began it.
-3. The ledger must show the spend of this run and no other, before any work and again before the manifest is written.
+3. The ledger is checked before any work, and again before the manifest is written. It must show exactly one spend: the
+   run's own or, where work goes on from an earlier run's files, the spend of that run.
 4. The manifest is kept in the private folder until the key is removed. Only then does it appear in the run folder.
 """
 

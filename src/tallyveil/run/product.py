@@ -145,12 +145,8 @@ class Product(Protocol):
     """A planned release; no data is open.
 
     Attributes:
-        kind: The product.
         plan_digest: Digest of the plan, in hexadecimal, by which a finished release is known again.
     """
-
-    @property
-    def kind(self) -> ReleaseKind: ...
 
     @property
     def plan_digest(self) -> str: ...

@@ -58,7 +58,6 @@ class Toy:
 
     changes: dict[str, Any] = field(default_factory=dict)
     during: Callable[[Run], None] = lambda run: None
-    kind = ReleaseKind.HOUSEHOLDS
 
     @property
     def plan_digest(self) -> str:

@@ -101,7 +101,6 @@ class Households:
     groups: dict[str, dict[str, ListedGroups]]
     digest: bytes
     watch: Stopwatch
-    kind = ReleaseKind.HOUSEHOLDS
 
     @property
     def plan_digest(self) -> str:

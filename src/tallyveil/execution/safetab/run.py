@@ -120,7 +120,6 @@ class Safetab:
     plan: SafetabPlan
     folders: tuple[Path, Path]
     once: bool
-    kind = ReleaseKind.SAFETAB
 
     @property
     def digest(self) -> bytes:

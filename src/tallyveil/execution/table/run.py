@@ -113,7 +113,6 @@ class Table:
     plan: SubspacePlan
     draws: int = 0
     noise: NoisePlan | None = None
-    kind = ReleaseKind.SUBSPACE
 
     @property
     def plan_digest(self) -> str:

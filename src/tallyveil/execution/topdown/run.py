@@ -120,11 +120,6 @@ class TopDown:
     measuring_alone: bool = False
 
     @property
-    def kind(self) -> ReleaseKind:
-        """The product."""
-        return ReleaseKind.MEASUREMENTS if self.measuring_alone else ReleaseKind.TOPDOWN
-
-    @property
     def plan_digest(self) -> str:
         """Digest of the plan, in hexadecimal."""
         return self.plan.digest().hex()

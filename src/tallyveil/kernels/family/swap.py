@@ -18,7 +18,7 @@ from tallyveil.kernels.family.walk import Walk
 
 @internal
 def swap(program: Program, walk: Walk, tolerance: float, exact: float, compliance: float, manner: int) -> int:
-    """Swap what has a wrong sign at the walk's point; returns how much was wrong.
+    """Swap the variables and rows that are wrong at the walk's point; returns how many were wrong.
 
     Args:
         program: The pass's program.
@@ -26,8 +26,8 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
         tolerance: Persons by which a zero variable must be wrong, and by which a binding row may be.
         exact: Persons by which a free variable or a loose row must be wrong.
         compliance: Of rows, in units of an answer's own.
-        manner: 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all. Rows share a
-            direction (all totals up, all prices up), in which swapping them together overshoots without end.
+        manner: 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all. Several rows may
+            all push counts the same way. Swapping them all at once can then overshoot again and again.
     """
     free, side, x = walk.signs.free, walk.signs.side, walk.point.x
     costs, activity, centre_row = walk.costs, walk.activity, walk.centre.row_price
