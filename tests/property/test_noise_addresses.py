@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.kernels.address import dense_refinement, scattered_addresses
+from tallyveil.kernels.address import Blocks, Refinement, dense_refinement, scattered_addresses
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
 from tallyveil.noise.address import CELLS, GEOUNIT_BITS, REFINEMENT, high_word
 
@@ -86,7 +86,12 @@ def test_refinement_addresses_hold_the_whole_address(geounit: int, answer: int) 
     address, cells = np.empty(2, dtype=np.uint64), np.empty(1, dtype=np.uint16)
     lanes = np.arange(2016, dtype=np.uint16)
     dense_refinement(
-        high_word(REFINEMENT, 7, 9), np.array([geounit]), 2016, 0, lanes, np.array([answer]), address, cells
+        high_word(REFINEMENT, 7, 9),
+        np.array([geounit]),
+        2016,
+        Blocks(0, lanes),
+        np.array([answer]),
+        Refinement(address, cells),
     )
     low, high = address.tolist()
     assert (low >> 16, low & 65535, high >> 60, high & (1 << GEOUNIT_BITS) - 1) == (answer, 0, 1, geounit)

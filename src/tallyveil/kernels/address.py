@@ -9,11 +9,36 @@ holds the answers 8 and 9 of the second geounit.
 All words are uint64: [2 i] is the low word of address i and [2 i + 1] its high word.
 """
 
+from typing import NamedTuple
+
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from tallyveil.arrays import Integers, Words
+from tallyveil.arrays import Integers, Uint16s, Words
+
+
+class Blocks(NamedTuple):
+    """A run of encrypted blocks.
+
+    Attributes:
+        first: The first block, counted through all blocks of the request.
+        lanes: The blocks, 8 lanes each.
+    """
+
+    first: int
+    lanes: Uint16s
+
+
+class Refinement(NamedTuple):
+    """Where the next digits of undecided draws are found, and the digits they begin with.
+
+    Attributes:
+        addresses: The first refinement address of each draw, two words each. [at least 2 m]
+        cells: The first 16 digits of each draw. [at least m]
+    """
+
+    addresses: Words
+    cells: Uint16s
 
 
 @njit(nogil=True, cache=True)
@@ -86,11 +111,9 @@ def dense_refinement(
     high: np.uint64,
     geounits: Integers,
     n_answers: int,
-    first: int,
-    lanes: npt.NDArray[np.uint16],
+    blocks: Blocks,
     positions: Integers,
-    addresses: Words,
-    cells: npt.NDArray[np.uint16],
+    out: Refinement,
 ) -> None:
     """Write the first refinement address of each undecided draw of a dense array, and its 16-bit cell.
 
@@ -98,12 +121,12 @@ def dense_refinement(
         high: High word without geounit, of the refinement kind.
         geounits: [rows].
         n_answers: Answers in a row.
-        first: First block in `lanes`, counted through all rows.
-        lanes: The encrypted blocks, 8 lanes each.
+        blocks: Encrypted blocks, among them those of the draws.
         positions: [m], places of the draws in the flat dense array.
-        addresses: Output, [at least 2 m].
-        cells: Output, [at least m].
+        out: Output.
     """
+    first, lanes = blocks
+    addresses, cells = out
     per_geounit = (n_answers + 7) // 8
     for i in range(positions.size):
         row = positions[i] // n_answers
@@ -118,18 +141,16 @@ def dense_refinement_reference(
     high: np.uint64,
     geounits: Integers,
     n_answers: int,
-    first: int,
-    lanes: npt.NDArray[np.uint16],
+    blocks: Blocks,
     positions: Integers,
-    addresses: Words,
-    cells: npt.NDArray[np.uint16],
+    out: Refinement,
 ) -> None:
     """Specification of `dense_refinement`."""
     rows, answers = np.divmod(positions, n_answers)
-    blocks = rows * -(-n_answers // 8) + answers // 8 - first
-    cells[: positions.size] = lanes[8 * blocks + answers % 8]
-    addresses[0 : 2 * positions.size : 2] = (answers << 16).astype(np.uint64)
-    addresses[1 : 2 * positions.size : 2] = high | geounits[rows].astype(np.uint64)
+    own = rows * -(-n_answers // 8) + answers // 8 - blocks.first
+    out.cells[: positions.size] = blocks.lanes[8 * own + answers % 8]
+    out.addresses[0 : 2 * positions.size : 2] = (answers << 16).astype(np.uint64)
+    out.addresses[1 : 2 * positions.size : 2] = high | geounits[rows].astype(np.uint64)
 
 
 @njit(nogil=True, cache=True)
@@ -137,11 +158,9 @@ def scattered_refinement(
     high: np.uint64,
     geounits: Integers,
     answers: Integers,
-    first: int,
-    lanes: npt.NDArray[np.uint16],
+    blocks: Blocks,
     positions: Integers,
-    addresses: Words,
-    cells: npt.NDArray[np.uint16],
+    out: Refinement,
 ) -> None:
     """Write the first refinement address of each undecided scattered draw, and its 16-bit cell.
 
@@ -149,12 +168,12 @@ def scattered_refinement(
         high: High word without geounit, of the refinement kind.
         geounits: [n].
         answers: [n].
-        first: Answer whose block is the first in `lanes`.
-        lanes: The encrypted blocks, 8 lanes each.
+        blocks: Encrypted blocks, one a draw, among them those of the draws at `positions`.
         positions: [m], places of the draws among the n.
-        addresses: Output, [at least 2 m].
-        cells: Output, [at least m].
+        out: Output.
     """
+    first, lanes = blocks
+    addresses, cells = out
     for i in range(positions.size):
         position = positions[i]
         cells[i] = lanes[8 * (position - first) + (answers[position] & 7)]
@@ -166,14 +185,12 @@ def scattered_refinement_reference(
     high: np.uint64,
     geounits: Integers,
     answers: Integers,
-    first: int,
-    lanes: npt.NDArray[np.uint16],
+    blocks: Blocks,
     positions: Integers,
-    addresses: Words,
-    cells: npt.NDArray[np.uint16],
+    out: Refinement,
 ) -> None:
     """Specification of `scattered_refinement`."""
     drawn = answers[positions]
-    cells[: positions.size] = lanes[8 * (positions - first) + drawn % 8]
-    addresses[0 : 2 * positions.size : 2] = (drawn << 16).astype(np.uint64)
-    addresses[1 : 2 * positions.size : 2] = high | geounits[positions].astype(np.uint64)
+    out.cells[: positions.size] = blocks.lanes[8 * (positions - blocks.first) + drawn % 8]
+    out.addresses[0 : 2 * positions.size : 2] = (drawn << 16).astype(np.uint64)
+    out.addresses[1 : 2 * positions.size : 2] = high | geounits[positions].astype(np.uint64)

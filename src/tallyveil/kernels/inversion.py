@@ -7,32 +7,71 @@ compares them with the law's cumulative probabilities.
 Integers only: no floating-point number lies between the bits and the outcome.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from tallyveil.arrays import Integers, Uint16s, Words
+from tallyveil.kernels.address import Blocks
+from tallyveil.kernels.compiled import inlined
 
 
-@njit(nogil=True, cache=True)
+class Direct(NamedTuple):
+    """The first part of a table.
+
+    Attributes:
+        outcomes: [65536], outcome of each cell or `open_mark`.
+        open_mark: Marks an undecided cell.
+    """
+
+    outcomes: npt.NDArray[Any]
+    open_mark: int
+
+
+class Boundaries(NamedTuple):
+    """The second part of a table: cumulative probabilities inside the undecided cells.
+
+    Attributes:
+        starts: [65537], where each cell's boundaries begin in `fractions`.
+        fractions: Digits of the boundaries after the first 16, ascending in each cell.
+        mask: The digits of a word that count.
+        lowest: Outcome below all boundaries.
+        tail_word: Largest word of cell 0 that stays undecided; mirrored in cell 65535.
+    """
+
+    starts: npt.NDArray[np.int32]
+    fractions: Words
+    mask: np.uint64
+    lowest: int
+    tail_word: np.uint64
+
+
+class _Run(NamedTuple):
+    """Neighbouring lanes of one row, from `lane` on, whose draws go to `place` and the places after it."""
+
+    lane: np.uint64
+    place: np.uint64
+    width: np.uint64
+
+
+@inlined
 def _look_up_run(
     lanes: Uint16s,
-    lane: np.uint64,
-    direct: npt.NDArray[Any],
-    open_mark: int,
+    table: Direct,
+    run: _Run,
     add: bool,
     out: npt.NDArray[Any],
-    place: np.uint64,
-    width: np.uint64,
     positions: Integers,
     n_open: int,
 ) -> int:
-    """Look `width` lanes from `lane` on up, into `out` from `place` on; see `look_up_dense`.
+    """Look the lanes of one run up; see `look_up_dense`.
 
     Indices are unsigned, which spares the compiled code a test for negative ones.
     """
+    direct, open_mark = table
+    lane, place, width = run
     # Eight draws at a time with one branch: a group without an undecided draw, nearly all of them, pays
     # nothing for the bookkeeping of the others. A last group that is not whole is looked up one by one.
     one, eight = np.uint64(1), np.uint64(8)
@@ -67,31 +106,27 @@ def _look_up_run(
 
 @njit(nogil=True, cache=True)
 def look_up_dense(
-    lanes: Uint16s,
-    direct: npt.NDArray[Any],
-    open_mark: int,
-    first: int,
-    n_blocks: int,
+    blocks: Blocks,
+    table: Direct,
     n_answers: int,
     add: bool,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Look up the draws of `n_blocks` blocks of a dense array.
+    """Look up the draws of a run of blocks of a dense array.
 
     Args:
-        lanes: The encrypted blocks, 8 lanes each. Lanes beyond the end of a row are skipped.
-        direct: [65536], outcome of each cell or `open_mark`.
-        open_mark: Marks an undecided cell.
-        first: Block to begin with, counted through all rows.
-        n_blocks: Blocks.
+        blocks: Encrypted blocks, counted through all rows. Lanes beyond the end of a row are skipped.
+        table: The law's table.
         n_answers: Answers in a row.
         add: Add the outcome to `out` (undecided: nothing) instead of storing it.
         out: Flat dense array, changed in place.
-        positions: Output, places in `out` of the undecided draws. [at least 8 n_blocks]
+        positions: Output, places in `out` of the undecided draws. [as long as the lanes]
     Returns:
         How many draws are undecided.
     """
+    first, lanes = blocks
+    n_blocks = lanes.size // 8
     per_geounit = (n_answers + 7) // 8
     row = first // per_geounit
     block = first - row * per_geounit
@@ -101,18 +136,8 @@ def look_up_dense(
         run = min(per_geounit - block, n_blocks - done)
         place = row * n_answers + 8 * block
         width = min(8 * run, n_answers - 8 * block)
-        n_open = _look_up_run(
-            lanes,
-            np.uint64(8 * done),
-            direct,
-            open_mark,
-            add,
-            out,
-            np.uint64(place),
-            np.uint64(width),
-            positions,
-            n_open,
-        )
+        own = _Run(np.uint64(8 * done), np.uint64(place), np.uint64(width))
+        n_open = _look_up_run(lanes, table, own, add, out, positions, n_open)
         done += run
         row += 1
         block = 0
@@ -120,23 +145,21 @@ def look_up_dense(
 
 
 def look_up_dense_reference(
-    lanes: Uint16s,
-    direct: npt.NDArray[Any],
-    open_mark: int,
-    first: int,
-    n_blocks: int,
+    blocks: Blocks,
+    table: Direct,
     n_answers: int,
     add: bool,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
     """Specification of `look_up_dense`."""
-    rows, blocks = np.divmod(np.arange(first, first + n_blocks), -(-n_answers // 8))
-    answers = 8 * blocks[:, None] + np.arange(8)
+    lanes = blocks.lanes.reshape(-1, 8)
+    rows, places_in_row = np.divmod(np.arange(blocks.first, blocks.first + len(lanes)), -(-n_answers // 8))
+    answers = 8 * places_in_row[:, None] + np.arange(8)
     real = answers < n_answers
     places = (rows[:, None] * n_answers + answers)[real]
-    outcomes = direct[lanes[: 8 * n_blocks].reshape(-1, 8)[real]]
-    undecided = outcomes == open_mark
+    outcomes = table.outcomes[lanes[real]]
+    undecided = outcomes == table.open_mark
     if add:
         out[places] += np.where(undecided, 0, outcomes)
     else:
@@ -148,31 +171,27 @@ def look_up_dense_reference(
 
 @njit(nogil=True, cache=True)
 def look_up_scattered(
-    lanes: Uint16s,
-    direct: npt.NDArray[Any],
-    open_mark: int,
+    blocks: Blocks,
+    table: Direct,
     answers: Integers,
-    first: int,
-    n_blocks: int,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Look up scattered draws first..first + n_blocks, each in a block of its own.
+    """Look up a run of scattered draws, each in a block of its own.
 
     Args:
-        lanes: The encrypted blocks, 8 lanes each.
-        direct: [65536], outcome of each cell or `open_mark`.
-        open_mark: Marks an undecided cell.
+        blocks: Encrypted blocks, one a draw.
+        table: The law's table.
         answers: [n], which choose the lane.
-        first: Draw to begin with.
-        n_blocks: Draws.
         out: [n], changed in place.
-        positions: Output, places in `out` of the undecided draws. [at least n_blocks]
+        positions: Output, places in `out` of the undecided draws. [at least one a block]
     Returns:
         How many draws are undecided.
     """
+    first, lanes = blocks
+    direct, open_mark = table
     n_open = 0
-    for i in range(n_blocks):
+    for i in range(lanes.size // 8):
         outcome = direct[lanes[8 * i + (answers[first + i] & 7)]]
         out[first + i] = outcome
         positions[n_open] = first + i
@@ -181,21 +200,19 @@ def look_up_scattered(
 
 
 def look_up_scattered_reference(
-    lanes: Uint16s,
-    direct: npt.NDArray[Any],
-    open_mark: int,
+    blocks: Blocks,
+    table: Direct,
     answers: Integers,
-    first: int,
-    n_blocks: int,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
     """Specification of `look_up_scattered`."""
-    part = slice(first, first + n_blocks)
-    outcomes = direct[lanes[8 * np.arange(n_blocks) + answers[part] % 8]]
+    lanes = blocks.lanes.reshape(-1, 8)
+    part = slice(blocks.first, blocks.first + len(lanes))
+    outcomes = table.outcomes[lanes[np.arange(len(lanes)), answers[part] % 8]]
     out[part] = outcomes
-    (undecided,) = np.nonzero(outcomes == open_mark)
-    positions[: undecided.size] = first + undecided
+    (undecided,) = np.nonzero(outcomes == table.open_mark)
+    positions[: undecided.size] = blocks.first + undecided
     return int(undecided.size)
 
 
@@ -203,11 +220,7 @@ def look_up_scattered_reference(
 def refine(
     cells: Uint16s,
     words: Words,
-    mask: np.uint64,
-    starts: npt.NDArray[np.int32],
-    fractions: Words,
-    lowest: int,
-    tail_word: np.uint64,
+    boundaries: Boundaries,
     positions: Integers,
     add: bool,
     out: npt.NDArray[Any],
@@ -218,11 +231,7 @@ def refine(
     Args:
         cells: [m], the first 16 digits of each draw.
         words: [2 m], word 2 i holds the next digits of draw i.
-        mask: The digits of a word that count.
-        starts: [65537], where each cell's boundaries begin in `fractions`.
-        fractions: Digits of the boundaries after the first 16, ascending in each cell.
-        lowest: Outcome below all boundaries.
-        tail_word: Largest word of cell 0 that stays undecided; mirrored in cell 65535.
+        boundaries: The second part of the law's table.
         positions: [m], places of the draws in `out`.
         add: Add the outcome to `out` instead of storing it.
         out: Changed in place.
@@ -230,6 +239,7 @@ def refine(
     Returns:
         How many draws stay undecided.
     """
+    starts, fractions, mask, lowest, tail_word = boundaries
     n_open = 0
     for i in range(positions.size):
         cell = np.int64(cells[i])
@@ -260,17 +270,14 @@ def refine(
 def refine_reference(
     cells: Uint16s,
     words: Words,
-    mask: np.uint64,
-    starts: npt.NDArray[np.int32],
-    fractions: Words,
-    lowest: int,
-    tail_word: np.uint64,
+    boundaries: Boundaries,
     positions: Integers,
     add: bool,
     out: npt.NDArray[Any],
     still_open: Integers,
 ) -> int:
     """Specification of `refine`."""
+    starts, fractions, mask, lowest, tail_word = boundaries
     n_open = 0
     for i, position in enumerate(positions):
         cell = int(cells[i])

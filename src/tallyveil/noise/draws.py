@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Integers
 from tallyveil.kernels.address import (
+    Blocks,
+    Refinement,
     dense_addresses,
     dense_refinement,
     scattered_addresses,
@@ -83,30 +85,14 @@ class DenseDraws:
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        return look_up_dense(
-            work.cells.lanes,
-            table.direct,
-            table.open_mark,
-            first,
-            n_blocks,
-            self.n_answers,
-            self.add,
-            self.out,
-            work.positions,
-        )
+        blocks = Blocks(first, work.cells.lanes[: LANES * n_blocks])
+        return look_up_dense(blocks, table.first_part, self.n_answers, self.add, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
-        dense_refinement(
-            self.refined_high,
-            self.geounits,
-            self.n_answers,
-            first,
-            work.cells.lanes,
-            places,
-            work.refinement.addresses,
-            work.refined_cells,
-        )
+        blocks = Blocks(first, work.cells.lanes)
+        out = Refinement(work.refinement.addresses, work.refined_cells)
+        dense_refinement(self.refined_high, self.geounits, self.n_answers, blocks, places, out)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -143,26 +129,11 @@ class ScatteredDraws:
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        return look_up_scattered(
-            work.cells.lanes,
-            table.direct,
-            table.open_mark,
-            self.answers,
-            first,
-            n_blocks,
-            self.out,
-            work.positions,
-        )
+        blocks = Blocks(first, work.cells.lanes[: LANES * n_blocks])
+        return look_up_scattered(blocks, table.first_part, self.answers, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
-        scattered_refinement(
-            self.refined_high,
-            self.geounits,
-            self.answers,
-            first,
-            work.cells.lanes,
-            places,
-            work.refinement.addresses,
-            work.refined_cells,
-        )
+        blocks = Blocks(first, work.cells.lanes)
+        out = Refinement(work.refinement.addresses, work.refined_cells)
+        scattered_refinement(self.refined_high, self.geounits, self.answers, blocks, places, out)

@@ -291,11 +291,7 @@ def _refine(table: InversionTable, work: Workspace, places: npt.NDArray[np.int64
     n_still_open = refine(
         work.refined_cells,
         stream.words,
-        table.mask,
-        table.starts,
-        table.fractions,
-        table.lowest,
-        table.tail_word,
+        table.second_part,
         places,
         draws.add,
         draws.out,

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
+from tallyveil.kernels.inversion import Boundaries, Direct
 from tallyveil.noise.laws import Law
 
 CELL_BITS: Final = 16
@@ -95,6 +96,16 @@ class InversionTable:
             lowest=-len(kept),
             tail_word=np.uint64(beyond << (WORD_BITS - word_bits)),
         )
+
+    @property
+    def first_part(self) -> Direct:
+        """What the first step reads."""
+        return Direct(self.direct, self.open_mark)
+
+    @property
+    def second_part(self) -> Boundaries:
+        """What the second step reads."""
+        return Boundaries(self.starts, self.fractions, self.mask, self.lowest, self.tail_word)
 
     def resolve(self, cell: int, words: Iterator[int]) -> int:
         """Third step: the outcome of U = 0.cell.word.word..., which reads as many words as necessary.

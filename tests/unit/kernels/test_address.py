@@ -41,10 +41,11 @@ def test_dense_refinement(n_answers: int) -> None:
     first_row = 10
     per_geounit = -(-n_answers // 8)
     places = np.sort(RNG.choice(np.arange(first_row * n_answers, 40 * n_answers), 25, replace=False))
+    blocks = kernels.Blocks(first_row * per_geounit, LANES)
     results = []
     for kernel in (kernels.dense_refinement, kernels.dense_refinement_reference):
         addresses, cells = unwritten(60), np.zeros(30, dtype=np.uint16)
-        kernel(HIGH, GEOUNITS, n_answers, first_row * per_geounit, LANES, places, addresses, cells)
+        kernel(HIGH, GEOUNITS, n_answers, blocks, places, kernels.Refinement(addresses, cells))
         results.append((addresses, cells))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
@@ -55,7 +56,9 @@ def test_scattered_refinement() -> None:
     results = []
     for kernel in (kernels.scattered_refinement, kernels.scattered_refinement_reference):
         addresses, cells = unwritten(10), np.zeros(6, dtype=np.uint16)
-        kernel(HIGH, GEOUNITS, ANSWERS, 10, LANES, places, addresses, cells)
+        kernel(
+            HIGH, GEOUNITS, ANSWERS, kernels.Blocks(10, LANES), places, kernels.Refinement(addresses, cells)
+        )
         results.append((addresses, cells))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tallyveil.kernels import inversion as kernels
+from tallyveil.kernels.address import Blocks
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.noise.table import InversionTable
 
@@ -32,7 +33,9 @@ def test_look_up_dense(
     for kernel in (kernels.look_up_dense, kernels.look_up_dense_reference):
         out = np.arange(rows * n_answers, dtype=dtype)
         positions = np.zeros(8 * n_blocks, dtype=np.int64)
-        n_open = kernel(LANES, table.direct, table.open_mark, first, n_blocks, n_answers, add, out, positions)
+        n_open = kernel(
+            Blocks(first, LANES[: 8 * n_blocks]), table.first_part, n_answers, add, out, positions
+        )
         results.append((out, positions[:n_open]))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
@@ -44,7 +47,7 @@ def test_look_up_scattered(table: InversionTable) -> None:
     results = []
     for kernel in (kernels.look_up_scattered, kernels.look_up_scattered_reference):
         out, positions = np.zeros(600, dtype=np.int64), np.zeros(500, dtype=np.int64)
-        n_open = kernel(LANES, table.direct, table.open_mark, answers, 80, 500, out, positions)
+        n_open = kernel(Blocks(80, LANES), table.first_part, answers, out, positions)
         results.append((out, positions[:n_open]))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
@@ -68,11 +71,7 @@ def test_refine(table: InversionTable, add: bool) -> None:
         n_open = kernel(
             cells,
             words,
-            table.mask,
-            table.starts,
-            table.fractions,
-            table.lowest,
-            table.tail_word,
+            table.second_part,
             places,
             add,
             out,

@@ -30,11 +30,7 @@ def first_two_steps(table: InversionTable, cell: int, word: int) -> int | None:
     undecided = refine_reference(
         np.array([cell], dtype=np.uint16),
         np.array([word, 0], dtype=np.uint64),
-        table.mask,
-        table.starts,
-        table.fractions,
-        table.lowest,
-        table.tail_word,
+        table.second_part,
         np.array([0]),
         False,
         out,
