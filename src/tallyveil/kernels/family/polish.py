@@ -181,7 +181,9 @@ def _turn(program: Program, walk: Walk, softness: Softness, n_wrong: int) -> tup
 def _leave_search(program: Program, face: Face, walk: Walk, softness: Softness) -> tuple[int, Softness]:
     """Where nothing is wrong by much: once more with stiff rows if they were soft, else on to exact answers."""
     now, _ = violation(program, walk.point.x, walk.costs, walk.activity, walk.point.row_price)
-    if softness.compliance == softness.soft and face.rows.size > 0 and now <= softness.near:
+    # where rounding errors allow nothing stiffer than the soft rows, they are not solved again
+    soft = softness.stiffest < softness.compliance == softness.soft
+    if soft and face.rows.size > 0 and now <= softness.near:
         centre_on_point(walk, 1.0)
         return SEARCH, stiffen(walk, softness)
     return REFINE, softness
