@@ -35,7 +35,14 @@ def synth(
             help="Number of states. Default: one for every 400,000 blocks. A geolevel US is above several states.",
         ),
     ] = None,
-    schema: Annotated[str, typer.Option("--schema", help='"pl94-persons" or "race-age".')] = DEFAULT_SCHEMA,
+    schema: Annotated[
+        str,
+        typer.Option(
+            "--schema",
+            help='"pl94-persons", "pl94-units" (the housing units of the same people: keep all other flags) or '
+            '"race-age".',
+        ),
+    ] = DEFAULT_SCHEMA,
     like: Annotated[
         Path | None,
         typer.Option(

@@ -13,8 +13,11 @@ ENTITY_COLUMNS = ("place", "county_subdivision", "school_district", "tribal_area
 
 
 # Number of blocks of an area, about as in the fifty states.
-BLOCKS_PER_PLACE, BLOCKS_PER_SUBDIVISION, BLOCKS_PER_DISTRICT, BLOCKS_PER_TRIBAL_AREA = 330, 320, 840, 60_000
-SHARE_IN_PLACES, SHARE_IN_TRIBAL_AREAS = 0.3, 0.002
+BLOCKS_PER_PLACE, BLOCKS_PER_SUBDIVISION, BLOCKS_PER_DISTRICT = 330, 320, 840
+SHARE_IN_PLACES = 0.3
+TRIBAL_AREAS = ((60_000, 1, 0.002), (6_000, 3, 0.1), None)
+"""Tribal areas of the first state, the second, the third, and so on in turn: blocks of the state for each area, the
+least number of areas, and the share of the state in them; None for a state without tribal areas."""
 SPREAD = 0.3
 """Standard deviation of a block's distance from the curve, in widths of a block. It makes every border irregular."""
 _STREAM = 0x656E74  # a separate random stream from those that make people
@@ -26,7 +29,8 @@ def make_entities(geography: pl.DataFrame, seed: int) -> Iterator[pl.DataFrame]:
 
     In the order of their geocodes, blocks lie along a space-filling curve, so tracts and block groups are compact.
     County subdivisions are cells within counties, school districts are cells of the state, and places and tribal areas
-    are discs. They do not depend on tracts. So their borders cross tracts and block groups, as real ones do.
+    are discs, which can cross counties. Areas do not depend on tracts. So their borders cross tracts and block groups,
+    as real ones do. Every third state has no tribal area.
 
     Args:
         geography: Columns geocode, state and county, sorted by geocode.
@@ -50,7 +54,7 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
     parts = np.unique(np.stack([county, subdivision]), axis=1, return_inverse=True)[1].reshape(-1)
     place = _discs(points, _some(n, BLOCKS_PER_PLACE), SHARE_IN_PLACES, 1.0, generator)
     district = _cells(points, _some(n, BLOCKS_PER_DISTRICT), generator)
-    tribal = _discs(points, _some(n, BLOCKS_PER_TRIBAL_AREA), SHARE_IN_TRIBAL_AREAS, 0.3, generator)
+    tribal = _tribal_areas(points, number, generator)
     # States lie next to each other, and each is one degree wide.
     return pl.DataFrame(
         [
@@ -63,6 +67,15 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
             pl.Series("longitude", np.round(-120 + 1.1 * number + points[:, 0], 6)),
         ]
     )
+
+
+def _tribal_areas(points: Floats, number: int, generator: np.random.Generator) -> Integers:
+    """For each point, its tribal area, or -1. The state's number says how many areas there are, and how large."""
+    kind = TRIBAL_AREAS[number % len(TRIBAL_AREAS)]
+    if kind is None:
+        return np.full(len(points), -1, dtype=np.int64)
+    blocks_each, fewest, share = kind
+    return _discs(points, max(_some(len(points), blocks_each), fewest), share, 0.3, generator)
 
 
 def hilbert_points(n: int) -> Floats:

@@ -46,7 +46,7 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
         directory: Folder to write to. It is made if it does not exist. Files of an earlier population are replaced.
     Returns:
         Paths by name: "records", "geography", "entities" (for every block, its off-spine entities, its kinds of group
-        quarters, and its point) and, if the preset has group quarters, "facilities".
+        quarters, and its point) and, except for preset "race-age", "facilities".
     Raises:
         StoreError: a file cannot be written.
     """

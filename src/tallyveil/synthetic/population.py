@@ -1,7 +1,7 @@
 """A made-up population: records, geography and facilities of a country that does not exist."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,10 +14,11 @@ from tallyveil.synthetic.group_quarters import HOUSEHOLD, Dwellings, settle
 from tallyveil.synthetic.people import RACES, make_people, make_totals
 from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
 from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE, draw_sets, tilt_races
+from tallyveil.synthetic.units import make_units
 from tallyveil.universe import Schema, load_preset
 from tallyveil.universe.names import closest_hint
 
-PRESETS = ("pl94-persons", "race-age")
+PRESETS = ("pl94-persons", "pl94-units", "race-age")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +33,8 @@ class SyntheticPopulation:
         geography: One row for each block, including empty ones, sorted: geocode, state, county, tract, block_group.
         facilities: Bounds on the people of each (geocode, hhgq) pair that can have any: geocode, hhgq, lower (the
             number of facilities; 0 for households), upper (null for no bound). A missing pair means upper 0: there is
-            no housing unit or facility of that type. None if the preset has no hhgq.
+            no housing unit or facility of that type. None for preset "race-age". The facilities of "pl94-units" are
+            those of the people who live in the units.
     """
 
     preset: str
@@ -48,7 +50,7 @@ class SyntheticPopulation:
 
     @property
     def n_persons(self) -> int:
-        """Number of people."""
+        """Number of people, or of housing units if the records are housing units."""
         return int(self.records["count"].sum())
 
 
@@ -65,7 +67,6 @@ def make_population(
     Args:
         preset, n_blocks, seed, like, n_people, n_states: As in `make_states`.
     Returns:
-        The population.
         The population.
     """
     states = list(make_states(preset, n_blocks, seed, like, n_people, n_states))
@@ -93,7 +94,8 @@ def make_states(
     pseudo-random generator. They have nothing to do with privacy noise, and no privacy depends on them.
 
     Args:
-        preset: "pl94-persons" or "race-age".
+        preset: "pl94-persons", "pl94-units" or "race-age". The units are those of the people that the same other
+            arguments give with "pl94-persons", in the same blocks.
         n_blocks: Number of blocks; None with `like`.
         seed: Seed of numpy's PCG64, zero or more.
         like: Published counts that the population must agree with. Geocodes, and every block's counts by voting age and
@@ -121,8 +123,20 @@ def make_states(
             code="bad-flag",
         )
     generator = np.random.Generator(np.random.PCG64(seed))
-    for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
-        yield _populate(preset, seed, geography, people, generator)
+    states = _geography_and_people(n_blocks, like, n_people, n_states, generator)
+    for number, (geography, people) in enumerate(states):
+        if preset == "pl94-units":
+            # The people are made up first, and in the same way, so that every state's units are those of its people.
+            yield _with_units(_populate("pl94-persons", seed, geography, people, generator), number)
+        else:
+            yield _populate(preset, seed, geography, people, generator)
+
+
+def _with_units(persons: SyntheticPopulation, number: int) -> SyntheticPopulation:
+    """The state's housing units in the place of its people."""
+    assert persons.facilities is not None
+    units = make_units(persons.records, persons.geography, persons.facilities, persons.seed, number)
+    return replace(persons, preset="pl94-units", records=units)
 
 
 def _geography_and_people(

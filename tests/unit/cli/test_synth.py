@@ -3,9 +3,53 @@
 import polars as pl
 import pytest
 
+from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms, read_spine
+
+
+def test_persons_and_units_share_every_public_file(tmp_path):
+    for schema in ("pl94-persons", "pl94-units"):
+        write_country(tmp_path / schema, blocks=600, states=3, schema=schema, seed=9)
+    for name in ("geography", "entities", "facilities"):
+        persons, units = (
+            pl.read_parquet(tmp_path / schema / f"{name}.parquet")
+            for schema in ("pl94-persons", "pl94-units")
+        )
+        assert units.equals(persons)
+
+
+@pytest.mark.parametrize(("states", "root"), [(1, "State"), (3, "US")])
+def test_the_release_file_of_units_publishes_their_totals_exactly(tmp_path, states, root):
+    *_, release = write_country(tmp_path, blocks=600, states=states, schema="pl94-units")
+    plan = load_plan(release)
+    assert plan.geography.geolevels[0] == root
+    assert plan.schema.unit.many == "housing units"
+    assert plan.declared == plan.strategy.total
+    assert [(item.query, item.geolevels) for item in plan.invariants] == [("total", ("Block",))]
+    records = pl.read_parquet(tmp_path / "records.parquet")
+    histograms = read_histograms(plan, read_spine(plan.geography))
+    assert histograms[-1].counts.sum() == records["count"].sum()
+
+
+@pytest.mark.parametrize("preset", [name for name in spine_preset_names() if "redistricting" in name])
+def test_the_entity_table_fits_the_spines_of_the_redistricting_data(tmp_path, preset):
+    schema = "pl94-units" if "units" in preset else "pl94-persons"
+    *_, release = write_country(tmp_path, blocks=900, states=3 if preset.endswith("us") else 1, schema=schema)
+    parts = 'parts = "State_Part"\n' if preset == "redistricting-persons-us" else ""
+    made = load_spine_preset(preset).made
+    made = (*made[:2], "State_Part", *made[2:]) if parts else made
+    shares = "".join(f'{level} = "1/{len(made)}"\n' for level in made)
+    text = release.read_text()
+    start, stop = text.index("[strategy]"), text.index("[[invariants]]")
+    strategy = (
+        f'[strategy]\nrho = "1/20"\n[strategy.geolevels]\n{shares}[strategy.queries."*"]\ndetailed = "1"\n\n'
+    )
+    spine = f'\n[spine]\nentities = "entities.parquet"\npreset = "{preset}"\n{parts}'
+    release.write_text(text[:start] + strategy + text[stop:] + spine)
+    hierarchies = read_hierarchies(load_plan(release))
+    assert hierarchies.spine.geolevels == made
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,25 @@ def test_they_cross_tracts_and_block_groups(country):
         assert off_spine_distances(spine, family).mean > 5
 
 
+def test_tribal_areas_are_small_large_and_absent_in_turn():
+    geography = make_geography(9_000, np.random.default_rng(5), 3)
+    both = geography.join(pl.concat(make_entities(geography, 5)), on="geocode")
+    shares = both.group_by("state").agg(pl.col("tribal_area").is_not_null().mean()).sort("state")
+    small, large, none = shares["tribal_area"]
+    assert 0 < small < 0.02
+    assert 0.05 < large < 0.2
+    assert none == 0
+    crossed = both.drop_nulls("tribal_area").group_by("tribal_area").agg(pl.col("county").n_unique())
+    assert crossed["county"].max() > 1
+
+
+def test_places_cross_counties():
+    geography = make_geography(9_000, np.random.default_rng(5), 3)
+    both = geography.join(pl.concat(make_entities(geography, 5)), on="geocode")
+    crossed = both.drop_nulls("place").group_by("place").agg(pl.col("county").n_unique())
+    assert 0 < (crossed["county"] > 1).mean() < 1
+
+
 def test_the_curve_is_compact():
     points = hilbert_points(4_096)
     assert len(np.unique(points, axis=0)) == 4_096

@@ -173,7 +173,7 @@ def test_country_without_people() -> None:
 @pytest.mark.parametrize(
     ("preset", "n_blocks", "seed", "like", "message"),
     [
-        ("pl94", 10, 1, None, "Known: pl94-persons, race-age"),
+        ("pl94", 10, 1, None, "Known: pl94-persons, pl94-units, race-age"),
         ("race-age", 10, -1, None, "seed is -1"),
         ("race-age", None, 1, None, "neither was given"),
         ("race-age", 3, 1, published(), "both were given"),
