@@ -78,6 +78,25 @@ def test_calibrate(account):
     assert answer["event"]["multiplicity"] == 10
 
 
+def test_calibrate_to_a_whole_curve(account):
+    flags = ("calibrate", "--delta", "1e-11", "--gaussian", "5:10", "--json")
+    answer = json.loads(account(*flags, "--curve", "textbook"))
+    one = json.loads(account(*flags, "--epsilon", "11.0654729"))
+    assert answer["log_delta_above_the_curve"]["upper"] <= 0
+    assert one["factor"]["decimal"] < answer["factor"]["decimal"] == 0.8513171421
+    explicit = json.loads(account(*flags, "--curve", "textbook", "--rho", "1"))
+    assert explicit == answer
+    best = json.loads(account(*flags, "--curve", "best"))
+    assert best["factor"]["decimal"] > answer["factor"]["decimal"]
+
+
+@pytest.mark.parametrize(
+    "target", [(), ("--epsilon", "1", "--curve", "best"), ("--epsilon", "1", "--rho", "1"), ("--curve", "x")]
+)
+def test_calibrate_wants_one_target(account, target):
+    assert "error [bad-flag]" in account("calibrate", "--delta", "1e-9", "--gaussian", "5", *target, code=2)
+
+
 def test_a_release_file_can_be_accounted_for(account, small_release):
     answer = json.loads(account("epsilon", "--delta", "1e-10", "--plan", small_release, "--json"))
     assert answer["neighbours"] == "bounded"
