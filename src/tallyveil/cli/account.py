@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.account_inputs import calibrated, exact_of, guarantee_of
+from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
 from tallyveil.cli.show.account import about, exact_epsilon, print_answer, upper_bound
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -43,12 +43,20 @@ Laplace = Annotated[
 Plan = Annotated[
     Path | None, typer.Option("--plan", metavar="RELEASE.TOML", help="Account for a release file instead.")
 ]
+Product = Annotated[
+    str | None,
+    typer.Option(
+        "--product",
+        metavar="NAME",
+        help="Account for a released product of the 2020 Census instead; `tallyveil account products` names them.",
+    ),
+]
 Relation = Annotated[
     str,
     typer.Option(
         "--neighbours",
         help="unbounded: one record is added or removed. bounded: one changes its value, which moves two answers "
-        "of every query. A release file brings its own.",
+        "of every query. A release file and a product bring their own.",
     ),
 ]
 Proved = Annotated[
@@ -69,13 +77,14 @@ def epsilon(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     proved: Proved = False,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
-    guarantee = guarantee_of(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
@@ -86,13 +95,14 @@ def delta(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     proved: Proved = False,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Delta at an epsilon, from both sides, and its logarithm where it is too small for a float."""
-    guarantee = guarantee_of(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     answer = {
         "delta": guarantee.delta(exact_of(epsilon, "--epsilon")).to_mapping(),
         "log_delta": guarantee.log_delta(exact_of(epsilon, "--epsilon")).to_mapping(),
@@ -107,6 +117,7 @@ def profile(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     points: Points = 21,
     largest: Annotated[str | None, typer.Option("--largest", help="Largest epsilon of the curve.")] = None,
@@ -115,7 +126,7 @@ def profile(
     plot: Plot = None,
 ) -> None:
     """The privacy profile: delta as a function of epsilon."""
-    guarantee = guarantee_of(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
     curve = [
@@ -131,6 +142,7 @@ def tradeoff(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     points: Points = 21,
     proved: Proved = False,
@@ -138,7 +150,7 @@ def tradeoff(
     plot: Plot = None,
 ) -> None:
     """The trade-off function: least false negatives beta of any test with false positives alpha."""
-    guarantee = guarantee_of(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]
     answer = {
@@ -175,6 +187,7 @@ def calibrate(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     as_json: AsJson = False,
     plot: Plot = None,
@@ -184,7 +197,7 @@ def calibrate(
     With --epsilon the target holds at --delta. With --curve epsilon is at most the curve's at every delta of --delta
     or more; this computes about a hundred points for each amount of noise that is tried.
     """
-    before = guarantee_of(gaussian, laplace, plan, neighbours, proved=False)
+    before = guarantee_of(gaussian, laplace, plan, product, neighbours, proved=False)
     found, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
     answer = {
         **_factor(found.factor),
@@ -202,12 +215,21 @@ def calibrate(
 def savings(
     plan: Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")],
     delta: Delta = "1e-10",
+    conversion: Annotated[
+        str,
+        typer.Option(
+            "--conversion",
+            metavar="textbook|best",
+            help="How zCDP gives epsilon: rho + 2 sqrt(rho ln(1 / delta)), or by the best known proof.",
+        ),
+    ] = "best",
     as_json: AsJson = False,
 ) -> None:
     """For each geolevel of a release file, the noise that would keep the epsilon zCDP allows it to claim."""
     from tallyveil.budget.target import geolevel_savings
     from tallyveil.config.load import load_plan
 
+    by = conversion_of(conversion, "--conversion")
     strategy = load_plan(plan).strategy
     found = [
         {
@@ -215,9 +237,21 @@ def savings(
             **_factor(item.factor),
             "epsilon": item.guarantee.epsilon(exact_of(delta)).to_mapping(),
         }
-        for geolevel, item in geolevel_savings(strategy, exact_of(delta))
+        for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
     ]
-    print_answer({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
+    answer = {"delta": delta, "conversion": by.value, "geolevels": found}
+    print_answer(answer | {"neighbours": strategy.neighbours.value}, as_json)
+
+
+@account.command()
+def products(as_json: AsJson = False) -> None:
+    """The released products of the 2020 Census whose noise `--product` stands for, and their cost by zCDP.
+
+    The exact epsilon of one is `tallyveil account epsilon --delta 1e-10 --product NAME`.
+    """
+    from tallyveil.cli.show.account import show_products
+
+    show_products(as_json)
 
 
 @account.command()

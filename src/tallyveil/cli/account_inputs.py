@@ -10,9 +10,14 @@ if TYPE_CHECKING:
 
 
 def guarantee_of(
-    gaussian: list[str] | None, laplace: list[str] | None, plan: Path | None, neighbours: str, proved: bool
+    gaussian: list[str] | None,
+    laplace: list[str] | None,
+    plan: Path | None,
+    product: str | None,
+    neighbours: str,
+    proved: bool,
 ) -> "Guarantee":
-    """The guarantee of the noise that was given, or of a release file.
+    """The guarantee of the noise that was given, of a release file or of a released product.
 
     Raises:
         ConfigError: a flag that cannot be understood, or flags that do not go together.
@@ -21,9 +26,15 @@ def guarantee_of(
     from tallyveil.errors import ConfigError
 
     engine = "proved" if proved else "auto"
+    if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
+        raise ConfigError(
+            "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
+        )
+    if product is not None:
+        from tallyveil.budget.products import NEIGHBOURS, load_product
+
+        return compose(load_product(product).event, neighbours=NEIGHBOURS, engine=engine)
     if plan is not None:
-        if gaussian or laplace:
-            raise ConfigError("give --plan, or --gaussian and --laplace, not both.", code="bad-flag")
         from tallyveil.config.load import load_plan
 
         loaded = load_plan(plan)
@@ -41,7 +52,7 @@ def guarantee_of(
     if not gaussian and not laplace:
         raise ConfigError(
             "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
-            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML.",
+            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML, or --product NAME.",
             code="bad-flag",
         )
     relation = Neighbours(neighbours)

@@ -110,6 +110,28 @@ def test_savings_by_geolevel(account, small_release):
         assert 0 < item["saving_percent"] < 40
 
 
+def test_savings_by_either_conversion(account, small_release):
+    savings = {
+        name: json.loads(account("savings", small_release, "--conversion", name, "--json"))
+        for name in ("textbook", "best")
+    }
+    assert json.loads(account("savings", small_release, "--json")) == savings["best"]
+    pairs = zip(savings["textbook"]["geolevels"], savings["best"]["geolevels"], strict=True)
+    assert all(textbook["saving_percent"] > best["saving_percent"] for textbook, best in pairs)
+    assert "wanted one of textbook, best" in account("savings", small_release, "--conversion", "x", code=2)
+
+
+def test_released_products(account):
+    answer = json.loads(account("epsilon", "--delta", "1e-10", "--product", "dhc-units-us", "--json"))
+    assert answer["epsilon"]["upper"] == pytest.approx(32.071984965157, abs=1e-11)
+    assert (answer["neighbours"], len(answer["invariants"])) == ("bounded", 1)
+    listed = json.loads(account("products", "--json"))
+    assert [row["product"] for row in listed][-1] == "all-pr"
+    assert {row["rho"] for row in listed if row["product"].startswith("dhc-units")} == {"7.7005"}
+    both = ("--product", "dhc-units-us", "--gaussian", "5")
+    assert "give one of these" in account("epsilon", "--delta", "1e-10", *both, code=2)
+
+
 def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_path):
     from tallyveil.config.load import load_plan
     from tallyveil.execution.topdown.run import run_release

@@ -4,14 +4,16 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 import pytest
 
-from tallyveil.accounting import Neighbours, rho_of, zcdp_to_epsilon_textbook
+from tallyveil.accounting import DiscreteGaussian as DiscreteGaussianEvent
+from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon_textbook
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.studies.comparison import Verdict
 from tallyveil.studies.exhibit import MissingDataError, StudyInputs
-from tallyveil.studies.fdp_census import allocation, epsilons, profiles, released, table_1
+from tallyveil.studies.fdp_census import allocation, epsilons, products, profiles, table_1
 from tallyveil.studies.fdp_census.catalogue import EXHIBITS
 from tallyveil.studies.fdp_census.education import slope, slope_errors
 from tallyveil.studies.fdp_census.education_data import Places, alameda_tracts, counties_and_states
@@ -165,12 +167,16 @@ def test_bureau_tradeoff_is_convex_and_below_the_exact_one():
     assert (bureau <= np.array(exact) + 1e-12).all()
 
 
-def test_dhc_allocation_is_exact():
-    strategy = released.dhc_persons_strategy()
-    assert strategy.neighbours is Neighbours.BOUNDED
-    assert rho_of(strategy.event()) == Fraction(24811, 5000)
-    assert sum(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels) == 80
-    assert strategy.law("State", "gq_constr_groups*age_10_groups").variance == Fraction(10000, 3996)
+def test_replacement_counts_every_query_twice():
+    table = products.replacement(NOTHING).tables["replacement"]
+    row = table.row(by_predicate=(pl.col("geolevel") == "State") & (pl.col("delta") == "1e-11"), named=True)
+    event = DiscreteGaussianEvent(allocation.variances()["State"], multiplicity=20)
+    exact = compose(event, neighbours=Neighbours.BOUNDED).epsilon("1e-11")
+    assert (row["exact_replaced_lower"], row["exact_replaced_upper"]) == (exact.lower, exact.upper)
+    assert row["exact_replaced_upper"] < row["textbook_replaced"]
+    everything = table.filter(geolevel="all eight geolevels", delta="1e-10")
+    assert everything["rho_replaced"].item() == pytest.approx(7.3)
+    assert everything["exact_replaced_upper"].item() == pytest.approx(31.019315326174, abs=1e-9)
 
 
 def test_expected_errors_are_the_laws():
