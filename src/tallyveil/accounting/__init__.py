@@ -29,12 +29,14 @@ from tallyveil.accounting.renyi import Conversion, RenyiBound, renyi_delta, reny
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.translation import group_privacy, translate
 from tallyveil.accounting.zcdp import zcdp_to_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.accounting.zcdp_curve import ZcdpConversion, ZcdpCurve
 
 if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration, calibrate
     from tallyveil.accounting.composition import compose
     from tallyveil.accounting.guarantee import Guarantee
     from tallyveil.accounting.ledger.file import Ledger, read_ledger
+    from tallyveil.accounting.whole_curve import calibrate_to_curve, curve_excess
 
 # Engines bring compilers and transforms along, files a table reader; describing an event should start at once.
 _HEAVY = {
@@ -43,7 +45,9 @@ _HEAVY = {
     "Ledger": "ledger.file",
     "read_ledger": "ledger.file",
     "calibrate": "calibration",
+    "calibrate_to_curve": "whole_curve",
     "compose": "composition",
+    "curve_excess": "whole_curve",
 }
 
 __all__ = [
@@ -67,9 +71,13 @@ __all__ = [
     "RenyiBound",
     "SequentialEvent",
     "WorstEvent",
+    "ZcdpConversion",
+    "ZcdpCurve",
     "alternatives_of",
     "calibrate",
+    "calibrate_to_curve",
     "compose",
+    "curve_excess",
     "delta_with_total_variation",
     "epsilon_of",
     "event_from_mapping",

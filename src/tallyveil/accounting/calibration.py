@@ -98,20 +98,20 @@ def calibrate(
     def excess(log_factor: float) -> float:
         """Above 0 where the noise is too small."""
         noisier = scaled(event, Fraction(math.exp(log_factor)))
-        return _finite(compose(noisier, neighbours=neighbours).log_delta(target).upper - log_delta)
+        return finite(compose(noisier, neighbours=neighbours).log_delta(target).upper - log_delta)
 
     def approximate_excess(log_factor: float) -> float:
         laws = alternatives_of(scaled(event, Fraction(math.exp(log_factor))), neighbours)
-        return _finite(max(approximate_log_delta(law, float(target)) for law in laws) - log_delta)
+        return finite(max(approximate_log_delta(law, float(target)) for law in laws) - log_delta)
 
-    low, high = _bracket(excess, *_first_guess(approximate_excess))
+    low, high = bracket(excess, *_first_guess(approximate_excess))
     root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
-    factor = _round_up(Fraction(math.exp(root)), digits)
+    factor = rounded_up(Fraction(math.exp(root)), digits)
     for nudge in range(MAX_STEPS):
         found = compose(scaled(event, factor), neighbours=neighbours)
         if found.log_delta(target).upper <= log_delta:
             return Calibration(factor, scaled(event, factor), found)
-        factor = _round_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
+        factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
     raise BudgetError(
         f"the noise for epsilon {float(target):.6g} could not be certified; ask for fewer digits."
     )
@@ -150,19 +150,19 @@ def _target(epsilon: Fraction | float | str, delta: Fraction | float | str) -> t
     return target, math.nextafter(math.log(allowed.numerator) - math.log(allowed.denominator), -math.inf)
 
 
-def _finite(excess: float) -> float:
+def finite(excess: float) -> float:
     """For root finders, which take no infinity."""
     return min(max(excess, -_LARGEST_EXCESS), _LARGEST_EXCESS)
 
 
 def _first_guess(excess: Callable[[float], float]) -> tuple[float, float]:
     """Where an approximate excess changes its sign, and its slope there."""
-    low, high = _bracket(excess, 0.0, -1.0)
+    low, high = bracket(excess, 0.0, -1.0)
     root = brentq(excess, low, high, xtol=1e-9)
     return root, (excess(root + _NEAR) - excess(root - _NEAR)) / (2 * _NEAR)
 
 
-def _bracket(excess: Callable[[float], float], guess: float, slope: float) -> tuple[float, float]:
+def bracket(excess: Callable[[float], float], guess: float, slope: float) -> tuple[float, float]:
     """Logarithms of a factor that fails and of one that meets the target.
 
     Args:
@@ -189,7 +189,7 @@ def _bracket(excess: Callable[[float], float], guess: float, slope: float) -> tu
     )
 
 
-def _round_up(value: Fraction, digits: int) -> Fraction:
+def rounded_up(value: Fraction, digits: int) -> Fraction:
     """The least number of that many significant decimal digits that is not below the value."""
     exponent = digits - 1 - math.floor(math.log10(float(value)))
     scale = Fraction(10) ** exponent

@@ -3,15 +3,19 @@
 from tallyveil.budget.expected import ExpectedError, expected_errors
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset, strategy_preset_names
+from tallyveil.budget.products import Product, load_product, product_names
 from tallyveil.budget.strategy import Mechanism, Strategy
 
 __all__ = [
     "ExpectedError",
     "Mechanism",
+    "Product",
     "Strategy",
     "StrategyPreset",
     "expected_errors",
+    "load_product",
     "load_strategy_preset",
     "parse_fraction",
+    "product_names",
     "strategy_preset_names",
 ]

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tallyveil.accounting.costs import rho_of
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.zcdp_curve import ZcdpConversion
 from tallyveil.budget.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -36,12 +36,15 @@ def rho_for_target(shape: Strategy, epsilon: Fraction, delta: Fraction) -> Fract
     return Fraction(math.floor(Fraction(10) ** exponent / found.factor)) / Fraction(10) ** exponent
 
 
-def geolevel_savings(strategy: Strategy, delta: Fraction) -> "tuple[tuple[str, Calibration], ...]":
+def geolevel_savings(
+    strategy: Strategy, delta: Fraction, conversion: ZcdpConversion = ZcdpConversion.BEST
+) -> "tuple[tuple[str, Calibration], ...]":
     """For each geolevel, the smallest noise whose exact epsilon is at most what zCDP alone gives for the present noise.
 
     Args:
         strategy: Gaussian strategy.
         delta: Delta of the epsilons compared.
+        conversion: The conversion of rho that the present noise is accounted for by.
     Returns:
         For each geolevel, its name and a calibration. Its variances are the present ones times `factor`.
     Raises:
@@ -52,7 +55,7 @@ def geolevel_savings(strategy: Strategy, delta: Fraction) -> "tuple[tuple[str, C
     found = []
     for geolevel in strategy.geolevels:
         event = strategy.geolevel_event(geolevel)
-        claimed = zcdp_to_epsilon(rho_of(event), delta)
+        claimed = conversion.epsilon(rho_of(event), delta)
         found.append(
             (geolevel, calibrate(event, epsilon=claimed, delta=delta, neighbours=strategy.neighbours))
         )

@@ -1,17 +1,17 @@
 """`tallyveil account`: what noise costs, exactly, and the least noise for a stated guarantee."""
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
 from tallyveil.cli.show.account import about, exact_epsilon, print_answer, upper_bound
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Guarantee, PrivacyEvent
+    from tallyveil.accounting import Guarantee
     from tallyveil.errors import BudgetError
 
 LARGEST_EPSILON = 10**6
@@ -43,12 +43,20 @@ Laplace = Annotated[
 Plan = Annotated[
     Path | None, typer.Option("--plan", metavar="RELEASE.TOML", help="Account for a release file instead.")
 ]
+Product = Annotated[
+    str | None,
+    typer.Option(
+        "--product",
+        metavar="NAME",
+        help="Account for a released product of the 2020 Census instead; `tallyveil account products` names them.",
+    ),
+]
 Relation = Annotated[
     str,
     typer.Option(
         "--neighbours",
         help="unbounded: one record is added or removed. bounded: one changes its value, which moves two answers "
-        "of every query. A release file brings its own.",
+        "of every query. A release file and a product bring their own.",
     ),
 ]
 Proved = Annotated[
@@ -69,14 +77,15 @@ def epsilon(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     proved: Proved = False,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
-    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
-    print_answer({**exact_epsilon(guarantee, delta, _exact(delta)), **about(guarantee)}, as_json)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
+    print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
 
@@ -86,16 +95,17 @@ def delta(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     proved: Proved = False,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Delta at an epsilon, from both sides, and its logarithm where it is too small for a float."""
-    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     answer = {
-        "delta": guarantee.delta(_exact(epsilon, "--epsilon")).to_mapping(),
-        "log_delta": guarantee.log_delta(_exact(epsilon, "--epsilon")).to_mapping(),
+        "delta": guarantee.delta(exact_of(epsilon, "--epsilon")).to_mapping(),
+        "log_delta": guarantee.log_delta(exact_of(epsilon, "--epsilon")).to_mapping(),
         "epsilon": epsilon,
     }
     print_answer({**answer, **about(guarantee)}, as_json)
@@ -107,6 +117,7 @@ def profile(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     points: Points = 21,
     largest: Annotated[str | None, typer.Option("--largest", help="Largest epsilon of the curve.")] = None,
@@ -115,7 +126,7 @@ def profile(
     plot: Plot = None,
 ) -> None:
     """The privacy profile: delta as a function of epsilon."""
-    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
     curve = [
@@ -131,6 +142,7 @@ def tradeoff(
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     points: Points = 21,
     proved: Proved = False,
@@ -138,7 +150,7 @@ def tradeoff(
     plot: Plot = None,
 ) -> None:
     """The trade-off function: least false negatives beta of any test with false positives alpha."""
-    guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]
     answer = {
@@ -155,25 +167,43 @@ def tradeoff(
 
 @account.command()
 def calibrate(
-    epsilon: Epsilon,
     delta: Delta,
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", help="The target: an exact number, such as 0.5.")
+    ] = None,
+    curve: Annotated[
+        str | None,
+        typer.Option(
+            "--curve",
+            metavar="textbook|best",
+            help="In the place of --epsilon: keep to what this conversion of zCDP gives at every delta of --delta or "
+            "more.",
+        ),
+    ] = None,
+    rho: Annotated[
+        str | None,
+        typer.Option("--rho", help="The rho of that curve; without it, the rho of the noise that was given."),
+    ] = None,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
+    product: Product = None,
     neighbours: Relation = "unbounded",
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The least noise, in the given proportions, that keeps epsilon at delta within a target."""
-    from tallyveil.accounting import calibrate as find
+    """The least noise, in the given proportions, that keeps epsilon within a target at one delta or at many.
 
-    before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
-    target = _exact(epsilon, "--epsilon")
-    found = find(before.event, epsilon=target, delta=_exact(delta), neighbours=before.neighbours)
+    With --epsilon the target holds at --delta. With --curve epsilon is at most the curve's at every delta of --delta
+    or more; this computes about a hundred points for each amount of noise that is tried.
+    """
+    before = guarantee_of(gaussian, laplace, plan, product, neighbours, proved=False)
+    found, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
     answer = {
         **_factor(found.factor),
-        "epsilon": found.guarantee.epsilon(_exact(delta)).to_mapping(),
+        "epsilon": found.guarantee.epsilon(exact_of(delta)).to_mapping(),
         "delta": delta,
+        **target,
         "event": found.event.to_mapping(),
         **about(found.guarantee),
     }
@@ -185,22 +215,43 @@ def calibrate(
 def savings(
     plan: Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")],
     delta: Delta = "1e-10",
+    conversion: Annotated[
+        str,
+        typer.Option(
+            "--conversion",
+            metavar="textbook|best",
+            help="How zCDP gives epsilon: rho + 2 sqrt(rho ln(1 / delta)), or by the best known proof.",
+        ),
+    ] = "best",
     as_json: AsJson = False,
 ) -> None:
     """For each geolevel of a release file, the noise that would keep the epsilon zCDP allows it to claim."""
     from tallyveil.budget.target import geolevel_savings
     from tallyveil.config.load import load_plan
 
+    by = conversion_of(conversion, "--conversion")
     strategy = load_plan(plan).strategy
     found = [
         {
             "geolevel": geolevel,
             **_factor(item.factor),
-            "epsilon": item.guarantee.epsilon(_exact(delta)).to_mapping(),
+            "epsilon": item.guarantee.epsilon(exact_of(delta)).to_mapping(),
         }
-        for geolevel, item in geolevel_savings(strategy, _exact(delta))
+        for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
     ]
-    print_answer({"delta": delta, "geolevels": found, "neighbours": strategy.neighbours.value}, as_json)
+    answer = {"delta": delta, "conversion": by.value, "geolevels": found}
+    print_answer(answer | {"neighbours": strategy.neighbours.value}, as_json)
+
+
+@account.command()
+def products(as_json: AsJson = False) -> None:
+    """The released products of the 2020 Census whose noise `--product` stands for, and their cost by zCDP.
+
+    The exact epsilon of one is `tallyveil account epsilon --delta 1e-10 --product NAME`.
+    """
+    from tallyveil.cli.show.account import show_products
+
+    show_products(as_json)
 
 
 @account.command()
@@ -250,9 +301,9 @@ def total(
         raise _no_curve()
     answer: dict[str, Any] = {"runs": [str(run) for run in ledgers]}
     if guarantee is None:
-        answer |= upper_bound(joint, delta, _exact(delta))
+        answer |= upper_bound(joint, delta, exact_of(delta))
     else:
-        answer |= exact_epsilon(guarantee, delta, _exact(delta)) | about(guarantee)
+        answer |= exact_epsilon(guarantee, delta, exact_of(delta)) | about(guarantee)
     if joint.non_private:
         answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
     print_answer(answer, as_json)
@@ -260,79 +311,10 @@ def total(
         _plot_profile(guarantee, plot)
 
 
-def _guarantee(
-    gaussian: list[str] | None, laplace: list[str] | None, plan: Path | None, neighbours: str, proved: bool
-) -> "Guarantee":
-    from tallyveil.accounting import Neighbours, compose
-    from tallyveil.errors import ConfigError
-
-    engine = "proved" if proved else "auto"
-    if plan is not None:
-        if gaussian or laplace:
-            raise ConfigError("give --plan, or --gaussian and --laplace, not both.", code="bad-flag")
-        from tallyveil.config.load import load_plan
-
-        loaded = load_plan(plan)
-        event = loaded.event()
-        if loaded.spine is not None and loaded.spine.bypassing is not None:
-            from tallyveil.execution.topdown.inputs import read_allocation
-
-            # What bypassing does follows from the geography, which is public.
-            event = loaded.event(read_allocation(loaded).event())
-        return compose(event, neighbours=loaded.strategy.neighbours, engine=engine)
-    if neighbours not in list(Neighbours):
-        raise ConfigError(
-            f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
-        )
-    if not gaussian and not laplace:
-        raise ConfigError(
-            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
-            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML.",
-            code="bad-flag",
-        )
-    relation = Neighbours(neighbours)
-    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, engine=engine)
-
-
-def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":
-    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace
-
-    kinds: list[tuple[list[str], Callable[[Fraction, int, int], PrivacyEvent], str]] = [
-        (gaussian, DiscreteGaussian, "--gaussian"),
-        (laplace, DiscreteLaplace, "--laplace"),
-    ]
-    return [
-        kind(*_parsed(text, flag, relation.answers_moved)) for texts, kind, flag in kinds for text in texts
-    ]
-
-
-def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
-    """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
-    from tallyveil.errors import ConfigError
-    from tallyveil.exact import whole_number_of
-
-    parts = text.split(":")
-    counts = [whole_number_of(part) or 0 for part in parts[1:]]
-    if len(parts) > 3 or not all(counts):
-        raise ConfigError(
-            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
-            "such as 68.49:10.",
-            code="bad-flag",
-        )
-    count, sensitivity = [*counts, 1, 1][:2]
-    return _exact(parts[0], flag), sensitivity, count * answers_moved
-
-
-def _exact(text: str, flag: str = "--delta") -> Fraction:
-    from tallyveil.budget.fractions import parse_fraction
-
-    return parse_fraction(text, flag)
-
-
 def _largest(text: str) -> Fraction:
     from tallyveil.errors import ConfigError
 
-    value = _exact(text, "--largest")
+    value = exact_of(text, "--largest")
     if not 0 < value <= LARGEST_EPSILON:
         raise ConfigError(
             f"--largest is {text:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",

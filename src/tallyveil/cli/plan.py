@@ -197,6 +197,12 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
         f"(by {', '.join(exact['engines'])})",
         soft_wrap=True,
     )
+    if "textbook_epsilon" in guarantee:
+        console.print(
+            f"textbook    epsilon <= {at_most(guarantee['textbook_epsilon'], places=3)} by "
+            "rho + 2 sqrt(rho ln(1 / delta)), as published tables have it",
+            soft_wrap=True,
+        )
     console.print(f"neighbours  {guarantee['neighbours_in_words']}")
     console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}")
     for invariant in guarantee["invariants"]:
@@ -249,17 +255,21 @@ def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
     from tallyveil.accounting.decimals import at_most
 
     unit = loaded.strategy.budget_unit
-    classical = "epsilon, zCDP" if unit == "rho" else "epsilon, pure"
+    others = ("epsilon, zCDP", "textbook") if unit == "rho" else ("epsilon, pure",)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("each geolevel alone", no_wrap=True)
-    for heading in (unit, "epsilon <=", classical):
+    for heading in (unit, "epsilon <=", *others):
         table.add_column(heading, justify="right", no_wrap=True)
     for level in exact["geolevels"]:
         table.add_row(
             level["geolevel"],
             at_most(Fraction(level["spent"]), places=5),
             at_most(level["epsilon"]["upper"], places=6),
-            at_most(level["classical_epsilon"], places=3),
+            *(
+                at_most(level[key], places=3)
+                for key in ("classical_epsilon", "textbook_epsilon")
+                if key in level
+            ),
         )
     return table
 

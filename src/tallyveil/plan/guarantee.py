@@ -9,6 +9,7 @@ from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.zcdp_curve import ZcdpConversion
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.plan.release import ReleasePlan
@@ -43,7 +44,8 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
     Returns:
         Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
         delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, which follows from the cost
-        alone; both sides of the exact epsilon; the invariants; and one sentence.
+        alone, by the best known proof; with Gaussian noise `textbook_epsilon`, which published tables have for the
+        same cost; both sides of the exact epsilon; the invariants; and one sentence.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
     strategy = plan.strategy
@@ -63,6 +65,7 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
         "delta": str(delta),
         "epsilon": exact["epsilon"]["upper"] if gaussian else classical,
         "classical_epsilon": classical,
+        **_textbook(strategy, plan.spent, plan.delta),
         "exact": exact,
         "post_processing": POST_PROCESSING,
         **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
@@ -88,6 +91,7 @@ def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
                 "geolevel": geolevel,
                 "spent": str(budget),
                 "classical_epsilon": _classical(strategy, budget, plan.delta),
+                **_textbook(strategy, budget, plan.delta),
                 "epsilon": found.to_mapping(),
             }
         )
@@ -159,6 +163,13 @@ def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
     if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return zcdp_to_epsilon(budget, delta)
     return fraction_bounds(budget).upper
+
+
+def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str, float]:
+    """Epsilon as published tables have it, rho + 2 sqrt(rho ln(1 / delta)), for Gaussian noise."""
+    if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        return {}
+    return {"textbook_epsilon": ZcdpConversion.TEXTBOOK.epsilon(budget, delta)}
 
 
 def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:

@@ -83,7 +83,7 @@ def test_a_target_that_cannot_be_certified_is_refused(monkeypatch):
     from tallyveil.accounting import calibration
 
     monkeypatch.setattr(calibration, "MAX_STEPS", 0)
-    monkeypatch.setattr(calibration, "_bracket", lambda excess, guess, slope: (-3.0, 3.0))
+    monkeypatch.setattr(calibration, "bracket", lambda excess, guess, slope: (-3.0, 3.0))
     with pytest.raises(BudgetError, match="fewer digits"):
         calibrate(GAUSSIAN, epsilon=1, delta="1e-9", neighbours=Neighbours.BOUNDED)
 

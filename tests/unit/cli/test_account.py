@@ -78,6 +78,25 @@ def test_calibrate(account):
     assert answer["event"]["multiplicity"] == 10
 
 
+def test_calibrate_to_a_whole_curve(account):
+    flags = ("calibrate", "--delta", "1e-11", "--gaussian", "5:10", "--json")
+    answer = json.loads(account(*flags, "--curve", "textbook"))
+    one = json.loads(account(*flags, "--epsilon", "11.0654729"))
+    assert answer["log_delta_above_the_curve"]["upper"] <= 0
+    assert one["factor"]["decimal"] < answer["factor"]["decimal"] == 0.8513171421
+    explicit = json.loads(account(*flags, "--curve", "textbook", "--rho", "1"))
+    assert explicit == answer
+    best = json.loads(account(*flags, "--curve", "best"))
+    assert best["factor"]["decimal"] > answer["factor"]["decimal"]
+
+
+@pytest.mark.parametrize(
+    "target", [(), ("--epsilon", "1", "--curve", "best"), ("--epsilon", "1", "--rho", "1"), ("--curve", "x")]
+)
+def test_calibrate_wants_one_target(account, target):
+    assert "error [bad-flag]" in account("calibrate", "--delta", "1e-9", "--gaussian", "5", *target, code=2)
+
+
 def test_a_release_file_can_be_accounted_for(account, small_release):
     answer = json.loads(account("epsilon", "--delta", "1e-10", "--plan", small_release, "--json"))
     assert answer["neighbours"] == "bounded"
@@ -89,6 +108,28 @@ def test_savings_by_geolevel(account, small_release):
     assert [item["geolevel"] for item in answer["geolevels"]] == ["Region", "Town", "Block"]
     for item in answer["geolevels"]:
         assert 0 < item["saving_percent"] < 40
+
+
+def test_savings_by_either_conversion(account, small_release):
+    savings = {
+        name: json.loads(account("savings", small_release, "--conversion", name, "--json"))
+        for name in ("textbook", "best")
+    }
+    assert json.loads(account("savings", small_release, "--json")) == savings["best"]
+    pairs = zip(savings["textbook"]["geolevels"], savings["best"]["geolevels"], strict=True)
+    assert all(textbook["saving_percent"] > best["saving_percent"] for textbook, best in pairs)
+    assert "wanted one of textbook, best" in account("savings", small_release, "--conversion", "x", code=2)
+
+
+def test_released_products(account):
+    answer = json.loads(account("epsilon", "--delta", "1e-10", "--product", "dhc-units-us", "--json"))
+    assert answer["epsilon"]["upper"] == pytest.approx(32.071984965157, abs=1e-11)
+    assert (answer["neighbours"], len(answer["invariants"])) == ("bounded", 1)
+    listed = json.loads(account("products", "--json"))
+    assert [row["product"] for row in listed][-1] == "all-pr"
+    assert {row["rho"] for row in listed if row["product"].startswith("dhc-units")} == {"7.7005"}
+    both = ("--product", "dhc-units-us", "--gaussian", "5")
+    assert "give one of these" in account("epsilon", "--delta", "1e-10", *both, code=2)
 
 
 def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_path):

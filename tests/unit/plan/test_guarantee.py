@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from tallyveil.accounting import zcdp_to_epsilon_textbook
 from tallyveil.config.load import load_plan
 from tallyveil.plan.guarantee import guarantee_of
 
@@ -22,3 +23,11 @@ def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, bud
     ):
         assert Fraction(value) <= Fraction(text) <= Fraction(value) * Fraction(1003, 1000)
     assert least != other
+
+
+def test_the_textbook_epsilon_stands_beside_the_exact_one(small_release):
+    plan = load_plan(small_release)
+    found = guarantee_of(plan, None)
+    assert found["textbook_epsilon"] == zcdp_to_epsilon_textbook(plan.spent, plan.delta)
+    for one in (found, *found["exact"]["geolevels"]):
+        assert one["textbook_epsilon"] > one["classical_epsilon"]

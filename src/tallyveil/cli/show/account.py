@@ -87,3 +87,28 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     if isinstance(value, float):
         return at_most(value)
     return short_decimal(value) if isinstance(value, Fraction) else str(value)
+
+
+def show_products(as_json: bool) -> None:
+    """Print the released products, what their record is, and what they cost by zCDP at the published delta."""
+    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.zcdp_curve import ZcdpConversion
+    from tallyveil.budget.products import DELTA, load_product, product_names
+    from tallyveil.cli.show.number_table import show_table
+
+    rows = []
+    for product in map(load_product, product_names()):
+        rho, published = product.rho, product.published_epsilon
+        rows.append(
+            [
+                product.name,
+                product.record,
+                product.n_budgets,
+                at_most(rho, places=4),
+                None if published is None else at_most(published),
+                *(at_most(conversion.epsilon(rho, DELTA), places=3) for conversion in ZcdpConversion),
+            ]
+        )
+    show_table(
+        ["product", "record", "budgets", "rho", "published epsilon", "textbook", "best zCDP"], rows, as_json
+    )

@@ -7,6 +7,7 @@ from tallyveil.studies.fdp_census import (
     education,
     epsilons,
     noisy_counts,
+    products,
     profiles,
     released,
     residuals,
@@ -35,4 +36,7 @@ EXHIBITS: Final = (
     ),
     Exhibit("redistricting", "Redistricting data 2021 as released, exactly", released.redistricting),
     Exhibit("dhc-persons", "DHC persons 2023 as released, exactly", released.dhc_persons),
+    Exhibit("dhc-units", "DHC housing units 2023 as released, exactly", released.dhc_units),
+    Exhibit("products", "All released products, one by one and together", products.products),
+    Exhibit("replacement", "Appendix A.1: a record replaced, not added", products.replacement),
 )

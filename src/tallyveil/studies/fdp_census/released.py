@@ -1,16 +1,12 @@
 """Not in the paper: the allocations of the released data products, query by query."""
 
-import tomllib
 from fractions import Fraction
-from functools import cache
-from importlib import resources
 
 import numpy as np
 import polars as pl
 
 from tallyveil.accounting import (
     Guarantee,
-    Neighbours,
     calibrate,
     compose,
     rho_of,
@@ -18,7 +14,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon_textbook,
 )
 from tallyveil.accounting.decimals import at_most
-from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
+from tallyveil.budget import Strategy, load_product
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.epsilons import BEST_ZCDP
@@ -33,35 +29,17 @@ PUBLISHED_DELTA = "1e-10"
 
 def redistricting(_: StudyInputs) -> Findings:
     """The redistricting data of 2021, persons: six geolevels, 65 query budgets, published epsilon 17.14."""
-    return _released("redistricting", load_strategy_preset("redistricting-us").strategy)
+    return _released("redistricting", load_product("redistricting-persons-us").strategies[0])
 
 
 def dhc_persons(_: StudyInputs) -> Findings:
     """The Demographic and Housing Characteristics of 2023, persons: eight geolevels, 80 query budgets."""
-    return _released("dhc-persons", dhc_persons_strategy())
+    return _released("dhc-persons", load_product("dhc-persons-us").strategies[0])
 
 
-@cache
-def dhc_persons_strategy() -> Strategy:
-    """The released allocation as exact shares of its total."""
-    text = (resources.files("tallyveil.studies.fdp_census") / "dhc-persons.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
-    unit, total, geolevels = Fraction(table["unit"]), Fraction(table["total"]), table["geolevels"]
-    rho = {
-        geolevel: {query: unit * row[place] for query, row in table["queries"].items()}
-        for place, geolevel in enumerate(geolevels)
-    }
-    sums = {geolevel: sum(queries.values(), Fraction(0)) for geolevel, queries in rho.items()}
-    return Strategy(
-        mechanism=Mechanism.DISCRETE_GAUSSIAN,
-        neighbours=Neighbours.BOUNDED,
-        total=total,
-        geolevel_shares=tuple((geolevel, sums[geolevel] / total) for geolevel in geolevels),
-        query_shares=tuple(
-            (geolevel, tuple((query, cost / sums[geolevel]) for query, cost in rho[geolevel].items()))
-            for geolevel in geolevels
-        ),
-    )
+def dhc_units(_: StudyInputs) -> Findings:
+    """The Demographic and Housing Characteristics of 2023, housing units: eight geolevels, 80 query budgets."""
+    return _released("dhc-units", load_product("dhc-units-us").strategies[0])
 
 
 def _released(name: str, strategy: Strategy) -> Findings:

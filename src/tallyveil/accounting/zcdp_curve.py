@@ -1,0 +1,107 @@
+"""The whole curve that zCDP promises: epsilon at every delta, by the textbook's conversion or by the best one.
+
+Variables: rho; epsilon; alpha, the order of a Renyi divergence; x = alpha - 1 > 0.
+
+Textbook: ln delta = -(epsilon - rho)^2 / (4 rho) where epsilon > rho, otherwise 0. Best: ln delta is the minimum over
+x of
+
+    F(x) = x ((1 + x) rho - epsilon) + x ln x - (1 + x) ln(1 + x).
+
+Both are concave functions of epsilon: the second is a minimum of linear ones. A search over the whole curve
+(`accounting/whole_curve.py`) needs this, and values that are never above the true ones. F is convex in x, because
+F'' = 2 rho + 1 / (x (1 + x)). So two tangents on either side of its minimum bound it from below where they meet.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import flint
+
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.zcdp import best_order_for_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.errors import BudgetError
+from tallyveil.noise.balls import precision, rational
+
+_BITS = 256
+_ASIDE = Fraction(1, 10**6)
+"""Distance of the two tangents from the best order found, relative to it."""
+
+
+class ZcdpConversion(StrEnum):
+    """A way from rho to epsilon at a delta.
+
+    TEXTBOOK: rho + 2 sqrt(rho ln(1 / delta)), which the Census Bureau published.
+    BEST: the smallest epsilon that follows from rho-zCDP by the best known proof.
+    """
+
+    TEXTBOOK = "textbook"
+    BEST = "best"
+
+    def epsilon(self, rho: Fraction, delta: Fraction) -> float:
+        """Epsilon at a delta, rounded up.
+
+        Raises:
+            BudgetError: rho or delta out of range.
+        """
+        convert = zcdp_to_epsilon_textbook if self is ZcdpConversion.TEXTBOOK else zcdp_to_epsilon
+        return convert(rho, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpCurve:
+    """What rho promises at every delta.
+
+    Attributes:
+        rho: zCDP cost, above 0.
+        conversion: The conversion of rho.
+    """
+
+    rho: Fraction
+    conversion: ZcdpConversion = ZcdpConversion.TEXTBOOK
+
+    def __post_init__(self) -> None:
+        if not self.rho > 0:
+            raise BudgetError(
+                f"a curve of zCDP needs rho above 0, got {exact_text(self.rho)}. Give the rho that was published."
+            )
+
+    def epsilon(self, delta: Fraction) -> float:
+        """Epsilon at a delta, rounded up.
+
+        Raises:
+            BudgetError: delta does not lie between 0 and 1.
+        """
+        return self.conversion.epsilon(self.rho, delta)
+
+    def log_delta_below(self, epsilon: float) -> float:
+        """Natural logarithm of delta at an epsilon of 0 or more, rounded down; a concave function but for rounding."""
+        exact = Fraction(epsilon)
+        if self.conversion is ZcdpConversion.TEXTBOOK:
+            excess = max(exact - self.rho, Fraction(0))
+            return -math.nextafter(float(excess * excess / (4 * self.rho)), math.inf) if excess else 0.0
+        return self._best_log_delta_below(exact)
+
+    def _best_log_delta_below(self, epsilon: Fraction) -> float:
+        best = best_order_for_delta(self.rho, epsilon)
+        with precision(_BITS):
+            r, e = rational(self.rho), rational(epsilon)
+            left, right = rational(best * (1 - _ASIDE)), rational(best * (1 + _ASIDE))
+
+            def height(x: flint.arb) -> flint.arb:
+                return x * ((1 + x) * r - e) + x * x.log() - (1 + x) * x.log1p()
+
+            def slope(x: flint.arb) -> flint.arb:
+                return (1 + 2 * x) * r - e - (1 / x).log1p()
+
+            if (
+                not slope(left) < 0 < slope(right)
+            ):  # the minimum may lie anywhere: nothing is known from below
+                return -math.inf
+            # The tangent at the left end, where the tangent at the right end meets it.
+            reach = (height(left) - height(right) + slope(right) * (right - left)) / (
+                slope(right) - slope(left)
+            )
+            return -round_up(-(height(left) + slope(left) * reach))

@@ -1,0 +1,111 @@
+"""Noise held against a whole curve: the bound between points, the least factor, what a match at one delta misses."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.accounting import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Neighbours,
+    SequentialEvent,
+    ZcdpConversion,
+    ZcdpCurve,
+    calibrate,
+    calibrate_to_curve,
+    compose,
+    curve_excess,
+    rho_of,
+)
+from tallyveil.accounting.calibration import scaled
+from tallyveil.errors import BudgetError
+
+ADD_REMOVE = Neighbours.UNBOUNDED
+DELTA = "1e-11"
+STATE = DiscreteGaussian(Fraction(10) / (2 * Fraction("0.274") * Fraction("3.65")), multiplicity=10)
+
+
+def held(event, curve):
+    return calibrate_to_curve(event, reference=curve, smallest_delta=DELTA, neighbours=ADD_REMOVE)
+
+
+@pytest.fixture(scope="module")
+def state():
+    curve = ZcdpCurve(rho_of(STATE))
+    return curve, held(STATE, curve)
+
+
+def test_a_match_at_one_delta_misses_the_curve_at_a_larger_one():
+    curve = ZcdpCurve(rho_of(STATE))
+    matched = calibrate(STATE, epsilon=curve.epsilon(Fraction(DELTA)), delta=DELTA, neighbours=ADD_REMOVE)
+    proved = compose(matched.event, neighbours=ADD_REMOVE, engine="proved")
+    assert proved.epsilon("2.16e-11").lower > curve.epsilon(Fraction("2.16e-11"))
+    assert proved.epsilon("2.17e-11").upper < curve.epsilon(Fraction("2.17e-11"))
+
+
+def test_the_least_noise_of_the_state(state):
+    curve, found = state
+    assert float(found.factor * STATE.variance) == pytest.approx(4.2562112, abs=1e-7)
+    assert curve_excess(found.guarantee, curve, curve.epsilon(Fraction(DELTA))).bound <= 0
+
+
+def test_no_point_of_a_dense_grid_misses_the_curve(state):
+    curve, found = state
+    for epsilon in np.linspace(0, curve.epsilon(Fraction(DELTA)), 3001).tolist():
+        assert found.guarantee.log_delta(epsilon).upper <= curve.log_delta_below(epsilon)
+
+
+def test_a_hair_less_noise_misses_the_curve(state):
+    curve, found = state
+    less = compose(scaled(STATE, found.factor * (1 - Fraction(1, 10**8))), neighbours=ADD_REMOVE)
+    excess = curve_excess(less, curve, curve.epsilon(Fraction(DELTA)))
+    assert excess.found > 0
+    assert less.log_delta(excess.epsilon).lower > curve.log_delta_below(excess.epsilon)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    variances=st.lists(st.sampled_from([Fraction(1, 2), 1, 3, 5, 12]), min_size=1, max_size=3),
+    multiplicity=st.integers(1, 4),
+    laplace=st.booleans(),
+    conversion=st.sampled_from(ZcdpConversion),
+    scale=st.floats(0.3, 3),
+)
+def test_the_bound_holds_between_all_points(variances, multiplicity, laplace, conversion, scale):
+    parts = [DiscreteGaussian(variance, multiplicity=multiplicity) for variance in variances]
+    event = SequentialEvent((*parts, DiscreteLaplace(2)) if laplace else tuple(parts))
+    guarantee = compose(event, neighbours=ADD_REMOVE)
+    curve = ZcdpCurve(rho_of(event, laplace_as_zcdp=True) * Fraction(scale), conversion)
+    end = curve.epsilon(Fraction(1, 10**6))
+    excess = curve_excess(guarantee, curve, end)
+    assert excess.found <= excess.bound <= excess.found + 1e-9
+    for epsilon in np.linspace(0, end, 97).tolist():
+        assert guarantee.log_delta(epsilon).upper - curve.log_delta_below(epsilon) <= excess.bound + 1e-12
+
+
+def test_pure_noise_ends_below_every_curve():
+    event = DiscreteLaplace(4, multiplicity=2)
+    curve = ZcdpCurve(Fraction(1, 4))
+    found = held(event, curve)
+    assert found.guarantee.epsilon(DELTA).upper <= curve.epsilon(Fraction(DELTA))
+    assert curve_excess(found.guarantee, curve, curve.epsilon(Fraction(DELTA))).bound <= 0
+
+
+@pytest.mark.parametrize("delta", [0, 1, "2"])
+def test_impossible_deltas_are_refused(delta):
+    with pytest.raises(BudgetError, match="smallest delta"):
+        calibrate_to_curve(
+            STATE, reference=ZcdpCurve(Fraction(1)), smallest_delta=delta, neighbours=ADD_REMOVE
+        )
+
+
+def test_the_textbook_curve_by_hand():
+    curve = ZcdpCurve(Fraction(1))
+    assert curve.log_delta_below(0.5) == 0
+    assert curve.log_delta_below(5.0) == pytest.approx(-4, abs=1e-12)
+    assert curve.log_delta_below(5.0) <= -4
+    assert curve.epsilon(Fraction(DELTA)) == pytest.approx(1 + 2 * math.sqrt(math.log(1e11)))

@@ -1,0 +1,34 @@
+"""The curve of zCDP from below: the inverse of the published epsilon, concave, and never above what is proved."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting import ZcdpConversion, ZcdpCurve, zcdp_to_delta
+from tallyveil.errors import BudgetError
+
+
+@pytest.mark.parametrize("conversion", ZcdpConversion)
+@pytest.mark.parametrize("rho", ["1e-6", "0.073", "3.65", "40"])
+def test_it_is_the_inverse_of_epsilon(conversion, rho):
+    curve = ZcdpCurve(Fraction(rho), conversion)
+    for exponent in (1, 5, 11, 40):
+        delta = Fraction(1, 10**exponent)
+        if not curve.epsilon(delta):  # epsilon 0 holds at a smaller delta too
+            continue
+        found = curve.log_delta_below(curve.epsilon(delta))
+        assert found <= math.log(delta)
+        assert found == pytest.approx(math.log(delta), rel=1e-8)
+
+
+def test_the_best_conversion_is_never_above_what_is_proved():
+    for epsilon in (0.0, 0.1, 1.0, 5.0, 20.0):
+        proved = math.log(zcdp_to_delta(Fraction("3.65"), Fraction(epsilon)))
+        found = ZcdpCurve(Fraction("3.65"), ZcdpConversion.BEST).log_delta_below(epsilon)
+        assert proved - 1e-9 <= found <= math.nextafter(proved, math.inf)
+
+
+def test_a_curve_needs_a_cost():
+    with pytest.raises(BudgetError, match="rho above 0"):
+        ZcdpCurve(Fraction(0))
