@@ -43,7 +43,7 @@ from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import BlockProgram
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
 from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.solver import Answer, solve_arrays, solve_pass
+from tallyveil.kernels.family.solver import Answer, solve_pass
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 SAME_PERSONS = 0.01
@@ -189,19 +189,7 @@ def solve_repeatedly(one: PassArrays, n: int) -> float:
     """Solve a pass n times, without coming back to Python; returns the residuals' sum."""
     total = 0.0
     for _ in range(n):
-        total += solve_arrays(
-            one.allowed,
-            one.inhabitants,
-            one.has_sums,
-            one.labels,
-            one.widths,
-            one.values,
-            one.weights,
-            one.bound_labels,
-            one.bound_widths,
-            one.lower,
-            one.upper,
-        )[1]
+        total += solve_pass(one).residual
     return total
 
 

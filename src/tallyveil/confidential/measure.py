@@ -9,7 +9,7 @@ from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import BudgetError
-from tallyveil.kernels.family.answers import add_counts
+from tallyveil.kernels.family.answers import SparseCounts, add_counts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law
@@ -122,7 +122,7 @@ class Measurer:
         level = allocation.spine.level_index(wanted.geolevel)
         first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         truth = self.histograms[level]
-        offsets, cells, counts = rows_between(truth.offsets, truth.cells, truth.counts, first, last)
+        sparse = SparseCounts(*rows_between(truth.offsets, truth.cells, truth.counts, first, last))
         tables = answer_tables(wanted.queries, self.schema.size)
         names = allocation.strategy.queries(wanted.geolevel)
         position = allocation.positions(wanted.geolevel)
@@ -136,9 +136,7 @@ class Measurer:
                 wanted.child_begin - first,
                 tables[q],
                 group.size,
-                offsets,
-                cells,
-                counts,
+                sparse,
                 own,
             )
         return values

@@ -24,7 +24,7 @@ from tallyveil.intervals.fit import (
 )
 from tallyveil.intervals.questions import Questions
 from tallyveil.intervals.regions import Region, region_covariance, region_unknown
-from tallyveil.kernels.tree.sweep import add_measured, add_products
+from tallyveil.kernels.tree.sweep import NoisyAnswers, SharedRows, add_measured, add_products
 
 PAIRS_AT_ONCE = 1024
 
@@ -246,17 +246,16 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
     shape = len(signatures), covariance.inner[-1].n
     weights = sparse.csr_matrix((rest.weights, (own, parents)), shape=shape)
     target = np.zeros(len(signatures), np.int64)
-    _add_all(estimate, finest.filtered, signatures, weights @ estimate.pull, target, out)
+    _add_all(estimate, SharedRows(finest.filtered, signatures), weights @ estimate.pull, target, out)
     if finest.unknown is not None and estimate.shift is not None:
-        _add_all(estimate, finest.unknown, signatures, weights @ estimate.shift, target, out)
+        _add_all(estimate, SharedRows(finest.unknown, signatures), weights @ estimate.shift, target, out)
 
 
-def _add_all(
-    estimate: TreeEstimate, blocks: Floats, blocks_row: Integers, x: Floats, target: Integers, out: Floats
-) -> None:
+def _add_all(estimate: TreeEstimate, blocks: SharedRows, x: Floats, target: Integers, out: Floats) -> None:
     made = np.zeros(x.shape)
     basis = estimate.covariance.algebra.basis
-    add_products(basis, blocks, blocks_row, x, np.arange(len(x), dtype=np.int64), 0, len(x), made)
+    each = np.arange(len(x), dtype=np.int64)
+    add_products(basis, blocks, SharedRows(x, each), 0, len(x), made)
     np.add.at(out[None], target, made)
 
 
@@ -269,10 +268,11 @@ def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.nda
     groups = groups._replace(order=(own.geounits - start)[groups.order])
     basis, n = covariance.algebra.basis, len(groups.target)
     cascade = measured_cascade(covariance, last)
-    add_measured(basis, cascade, values, finest.precisions, finest.filtered, groups, 0, n, out)
+    answers = NoisyAnswers(cascade, values, finest.precisions)
+    add_measured(basis, answers, finest.filtered, groups, 0, n, out)
     if finest.pin is not None:
         exact = estimate.invariants[covariance.model.levels[-1].geolevel]
         groups = groups._replace(order=groups.order + start)
         pinned = invariant_cascade(covariance, last)
         ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
-        add_measured(basis, pinned, exact, ones, finest.pin, groups, 0, n, out)
+        add_measured(basis, NoisyAnswers(pinned, exact, ones), finest.pin, groups, 0, n, out)

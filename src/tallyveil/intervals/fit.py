@@ -27,7 +27,15 @@ from tallyveil.errors import ConstraintError
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.intervals.rows import AnswerRows
-from tallyveil.kernels.tree.sweep import Groups, add_measured, add_products, answer_rows, finest_rows
+from tallyveil.kernels.tree.sweep import (
+    Groups,
+    NoisyAnswers,
+    SharedRows,
+    add_measured,
+    add_products,
+    answer_rows,
+    finest_rows,
+)
 from tallyveil.kernels.tree.transform import Cascade
 
 FINEST_PER_CHUNK = 2048
@@ -171,16 +179,15 @@ def _sum_finest(
     for start, stop, values in chunks_of(covariance, rows):
         groups = grouped(parents[start:stop], finest.signature[start:stop])
         cuts = _cuts(groups.target, workers)
-        steps = [(cascades[0], values, finest.precisions, finest.filtered)]
+        steps = [(NoisyAnswers(cascades[0], values, finest.precisions), finest.filtered)]
         if finest.pin is not None:
             own = exact[covariance.model.levels[-1].geolevel][start:stop]
             ones = np.ones((len(finest.pin), len(cascades[1].begin) - 1))
-            steps.append((cascades[1], own, ones, finest.pin))
+            steps.append((NoisyAnswers(cascades[1], own, ones), finest.pin))
         for step in steps:
 
-            def work(cut: tuple[int, int], step: tuple[Cascade, Numbers, Floats, Floats] = step) -> None:
-                cascade, own, weights, blocks = step
-                add_measured(algebra.basis, cascade, own, weights, blocks, groups, *cut, out)  # noqa: B023
+            def work(cut: tuple[int, int], step: tuple[NoisyAnswers, Floats] = step) -> None:
+                add_measured(algebra.basis, *step, groups, *cut, out)  # noqa: B023
 
             list(pool.map(work, cuts))
     return out
@@ -219,7 +226,7 @@ def _up(
     inner, algebra = covariance.inner[level], covariance.algebra
     everyone = np.arange(inner.n, dtype=np.int64)
     out = np.zeros((inner.n, algebra.n_cells))
-    _multiply(covariance, inner.carry, everyone, below, everyone, out, pool)
+    _multiply(covariance, SharedRows(inner.carry, everyone), SharedRows(below, everyone), out, pool)
     if level == 0:
         return out
     own = covariance.model.levels[level - 1]
@@ -227,48 +234,36 @@ def _up(
     for start in range(0, inner.n, FINEST_PER_CHUNK):
         run = np.arange(start, min(start + FINEST_PER_CHUNK, inner.n), dtype=np.int64)
         values = rows.rows(level - 1, own.measured, start, start + len(run))
-        _add_rows(
-            covariance, cascade, values, own.precisions_of(run), inner.filtered[run], out[run[0] :], pool
-        )
+        answers = NoisyAnswers(cascade, values, own.precisions_of(run))
+        _add_rows(covariance, answers, inner.filtered[run], out[run[0] :], pool)
     if inner.pin is not None:
         cascade = invariant_cascade(covariance, level - 1)
         ones = np.ones((inner.n, len(own.invariants)))
-        _add_rows(covariance, cascade, exact[own.geolevel], ones, inner.pin, out, pool)
+        _add_rows(covariance, NoisyAnswers(cascade, exact[own.geolevel], ones), inner.pin, out, pool)
     return out
 
 
 def _add_rows(
-    covariance: TreeCovariance,
-    cascade: Cascade,
-    values: Numbers,
-    weights: Floats,
-    blocks: Floats,
-    out: Floats,
-    pool: ThreadPoolExecutor,
+    covariance: TreeCovariance, answers: NoisyAnswers, blocks: Floats, out: Floats, pool: ThreadPoolExecutor
 ) -> None:
-    each = np.arange(len(values), dtype=np.int64)
-    groups = Groups(each, np.arange(len(values) + 1, dtype=np.int64), np.ones(len(values)), each, each)
+    n = len(answers.values)
+    each = np.arange(n, dtype=np.int64)
+    groups = Groups(each, np.arange(n + 1, dtype=np.int64), np.ones(n), each, each)
     basis = covariance.algebra.basis
 
     def work(first: int, last: int) -> None:
-        add_measured(basis, cascade, values, weights, blocks, groups, first, last, out)
+        add_measured(basis, answers, blocks, groups, first, last, out)
 
-    share(pool, len(values), GEOUNITS_PER_CALL, work)
+    share(pool, n, GEOUNITS_PER_CALL, work)
 
 
 def _multiply(
-    covariance: TreeCovariance,
-    blocks: Floats,
-    blocks_row: Integers,
-    x: Floats,
-    x_row: Integers,
-    out: Floats,
-    pool: ThreadPoolExecutor,
+    covariance: TreeCovariance, blocks: SharedRows, x: SharedRows, out: Floats, pool: ThreadPoolExecutor
 ) -> None:
     basis = covariance.algebra.basis
 
     def work(first: int, last: int) -> None:
-        add_products(basis, blocks, blocks_row, x, x_row, first, last, out)
+        add_products(basis, blocks, x, first, last, out)
 
     share(pool, len(out), GEOUNITS_PER_CALL, work)
 
@@ -285,10 +280,11 @@ def _down(
         if level + 1 < len(covariance.inner):
             children = covariance.inner[level + 1]
             everyone, parents = np.arange(children.n, dtype=np.int64), inner.parents
-            _multiply(covariance, children.filtered, everyone, pull, parents, estimates[level + 1], pool)
+            filtered, handed = SharedRows(children.filtered, everyone), SharedRows(pull, parents)
+            _multiply(covariance, filtered, handed, estimates[level + 1], pool)
             if shift is not None and children.unknown is not None:
-                own = children.unknown.own
-                _multiply(covariance, own, everyone, shift, parents, estimates[level + 1], pool)
+                own, handed = SharedRows(children.unknown.own, everyone), SharedRows(shift, parents)
+                _multiply(covariance, own, handed, estimates[level + 1], pool)
     return pull, shift
 
 
@@ -296,12 +292,13 @@ def _handed_down(
     covariance: TreeCovariance, inner: InnerLevel, news: Floats, pool: ThreadPoolExecutor
 ) -> tuple[Floats, Floats | None]:
     everyone = np.arange(inner.n, dtype=np.int64)
+    learned = SharedRows(news, everyone)
     pull = np.zeros(news.shape)
-    _multiply(covariance, inner.gain, everyone, news, everyone, pull, pool)
+    _multiply(covariance, SharedRows(inner.gain, everyone), learned, pull, pool)
     if inner.unknown is None:
         return pull, None
     shift = np.zeros(news.shape)
-    _multiply(covariance, inner.unknown.slope, everyone, news, everyone, shift, pool)
+    _multiply(covariance, SharedRows(inner.unknown.slope, everyone), learned, shift, pool)
     return pull, shift
 
 
@@ -313,20 +310,23 @@ def finest_coefficients(
     finest, basis = covariance.finest, covariance.algebra.basis
     out = np.zeros((stop - start, covariance.algebra.n_cells))
     cascade = measured_cascade(covariance, covariance.model.spine.finest)
+    answers = NoisyAnswers(cascade, values, finest.precisions)
     signature, parents = finest.signature[start:stop], covariance.inner[-1].parents[start:stop]
 
+    filtered, pull = SharedRows(finest.filtered, signature), SharedRows(estimate.pull, parents)
+
     def work(first: int, last: int) -> None:
-        own = (finest.precisions, finest.filtered, signature, estimate.pull, parents)
-        finest_rows(basis, cascade, values, *own, first, last, out)
+        finest_rows(basis, answers, filtered, pull, first, last, out)
 
     share(pool, stop - start, GEOUNITS_PER_CALL, work)
     if finest.unknown is not None and estimate.shift is not None:
-        _multiply(covariance, finest.unknown, signature, estimate.shift, parents, out, pool)
+        unknown, shift = SharedRows(finest.unknown, signature), SharedRows(estimate.shift, parents)
+        _multiply(covariance, unknown, shift, out, pool)
     if finest.pin is not None:
         pinned = invariant_cascade(covariance, covariance.model.spine.finest)
         own = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
         ones = np.ones((len(own), len(pinned.begin) - 1))
-        _add_rows(covariance, pinned, own, ones, finest.pin[signature], out, pool)
+        _add_rows(covariance, NoisyAnswers(pinned, own, ones), finest.pin[signature], out, pool)
     return out
 
 

@@ -27,7 +27,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import BlockAlgebra
 from tallyveil.intervals.block_linear import times, transposed
 from tallyveil.intervals.covariance import InnerLevel, TreeCovariance
-from tallyveil.kernels.tree.regions import Entries, Parents, Slopes, step_up
+from tallyveil.kernels.tree.regions import Children, Entries, Packing, Parents, Slopes, step_up
 
 PARENTS_PER_CALL = 512
 
@@ -176,7 +176,8 @@ def _sweep(covariance: TreeCovariance, one: Region, other: Region, workers: int,
         else:
             known = free
             above = Parents(split, parents.gain, parents.unknown.slope, parents.unknown.excess)
-        slopes = _step(algebra, entries, filtered, known, slopes, above, workers, same=one is other)
+        children = Children(entries, filtered, known, slopes)
+        slopes = _step(algebra, children, above, workers, same=one is other)
     root = covariance.inner[0]
     outer = root.smoothed
     if unknown:
@@ -234,28 +235,15 @@ def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, othe
     return Entries(begin, rows[starts], place[starts], *sums)
 
 
-def _step(
-    algebra: BlockAlgebra,
-    entries: Entries,
-    filtered: Floats,
-    unknown: Floats,
-    below: Slopes,
-    parents: Parents,
-    workers: int,
-    *,
-    same: bool,
-) -> Slopes:
+def _step(algebra: BlockAlgebra, children: Children, parents: Parents, workers: int, *, same: bool) -> Slopes:
     n = len(parents.rows)
     shape = n, algebra.n_block_entries
     one, both = np.empty(shape), np.empty(shape)
     above = Slopes(one, one if same else np.empty(shape), both)
-    basis = algebra.basis
+    packing = Packing(algebra.basis.dims, algebra.basis.blocks)
 
     def work(first: int) -> None:
-        last = min(first + PARENTS_PER_CALL, n)
-        step_up(
-            basis.dims, basis.blocks, entries, filtered, unknown, below, parents, same, first, last, above
-        )
+        step_up(packing, children, parents, same, first, min(first + PARENTS_PER_CALL, n), above)
 
     if workers <= 1 or n <= PARENTS_PER_CALL:  # most areas are so small that threads would only cost time
         for first in range(0, n, PARENTS_PER_CALL):

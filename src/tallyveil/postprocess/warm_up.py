@@ -11,7 +11,7 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.kernels.family.answers import add_counts
+from tallyveil.kernels.family.answers import SparseCounts, add_counts
 from tallyveil.kernels.family.chunk import Chunk, Rules, estimate_chunk
 from tallyveil.measurements.family_answers import answer_tables, answers_on_support
 from tallyveil.universe.presets import load_preset
@@ -47,9 +47,7 @@ def _compile_chunk() -> None:
         child_begin,
         tables[0],
         1,
-        np.zeros(3, dtype=np.int64),
-        nobody,
-        nobody,
+        SparseCounts(np.zeros(3, dtype=np.int64), nobody, nobody),
         values,
     )
     rules = Rules(

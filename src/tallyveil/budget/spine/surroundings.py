@@ -21,7 +21,7 @@ Together with its own measurement, the child's variance is 1 / (1 + 1/2) = 2/3.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,20 @@ class Surroundings:
     precision: Floats
     weight: Floats
     outside_slope: Floats
+
+
+class _Weights(NamedTuple):
+    """Weights of the variances whose sum is wanted.
+
+    Attributes:
+        geounits: For each geolevel, weight of each geounit's variance.
+        carried: For each geolevel, weight of each geounit's variance and of all below it, from `carried_weights`.
+        entities: Weight of each entity's variance.
+    """
+
+    geounits: tuple[Floats, ...]
+    carried: tuple[Floats, ...]
+    entities: Floats
 
 
 def carried_weights(found: SpineVariances, weights: tuple[Floats, ...]) -> tuple[Floats, ...]:
@@ -79,14 +93,14 @@ def outside_of(
         weights: For each geolevel, weight of each geounit's variance.
         level: The wanted geolevel.
     """
-    carried = carried_weights(found, weights)
+    weighing = _Weights(weights, carried_weights(found, weights), entity_weights)
     n_roots = found.spine.n_geounits(0)
     here = Surroundings(np.zeros(n_roots), np.zeros(n_roots), np.zeros(len(levels[0][0].geounit)))
     for upper in range(level):
         entries, above = levels[upper + 1]
         if above is None:
             break
-        here = _down(found, levels[upper][0], entries, above, entity_weights, (weights, carried), upper, here)
+        here = _down(found, levels[upper][0], entries, above, weighing, upper, here)
     return here
 
 
@@ -95,14 +109,13 @@ def _down(
     parents: "Parts",
     children: "Parts",
     above: Integers,
-    entity_weights: Floats,
-    weighing: tuple[tuple[Floats, ...], tuple[Floats, ...]],
+    weighing: _Weights,
     level: int,
     here: Surroundings,
 ) -> Surroundings:
     """One step of the recursion in the head of this module: from the parents of a geolevel to their children."""
     family = found.family(level)
-    weights, carried = weighing
+    weights, carried, entity_weights = weighing
     pi = found.precisions[level] + here.precision
     known = np.isinf(pi)
     finite = np.where(known, 1.0, pi)

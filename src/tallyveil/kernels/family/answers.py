@@ -10,11 +10,27 @@ children in each family there are 4 values of the first family and then 2 of the
 Specifications: the functions `..._reference` below.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.vectors import sort_first
+
+
+class SparseCounts(NamedTuple):
+    """Counts of people in children, without the zeros.
+
+    Attributes:
+        offsets: Where each child's counts begin. [children + 1]
+        cells: Cells of the counts.
+        counts: Persons.
+    """
+
+    offsets: Integers
+    cells: Integers
+    counts: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -153,9 +169,7 @@ def add_counts(
     child_begin: Integers,
     answer_of_cell: Int32s,
     n_answers: int,
-    offsets: Integers,
-    cells: Integers,
-    counts: Integers,
+    sparse: SparseCounts,
     values: Integers,
 ) -> None:
     """Add the answers of sparse counts to the values of one query; answers not listed are passed over.
@@ -166,11 +180,10 @@ def add_counts(
         child_begin: First child of each family, counted from the chunk's first child. [F + 1]
         answer_of_cell: Answer of each cell of the schema, -1: none.
         n_answers: Answers of the query.
-        offsets: Where each child's counts begin. [children + 1]
-        cells: Cells of the counts.
-        counts: Persons.
+        sparse: Counts of the children.
         values: Values of this query, changed.
     """
+    offsets, cells, counts = sparse
     column = np.full(n_answers, -1, np.int64)
     place = 0
     for f in range(child_begin.size - 1):
@@ -192,12 +205,11 @@ def add_counts_reference(
     child_begin: Integers,
     answer_of_cell: Int32s,
     n_answers: int,
-    offsets: Integers,
-    cells: Integers,
-    counts: Integers,
+    sparse: SparseCounts,
     values: Integers,
 ) -> None:
     """Specification of `add_counts`, with every child's answers in full."""
+    offsets, cells, counts = sparse
     place = 0
     for f in range(child_begin.size - 1):
         listed = answers[begin[f] : begin[f + 1]]

@@ -20,7 +20,8 @@ from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
-from tallyveil.kernels.family.solver import solve_arrays
+from tallyveil.kernels.family.program import PassArrays
+from tallyveil.kernels.family.solver import solve_pass
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import SETTLED, attained, round_by_flow
 from tallyveil.kernels.rounding.network_simplex import OPTIMAL
@@ -273,7 +274,7 @@ def _solve_passes(
             return LEFT, worst, estimate
         own = marked(rules.pass_queries[p])
         own_labels, own_widths, values, weights = _measured(chunk, f, own)
-        estimate, residual, rounds, _, _ = solve_arrays(
+        current = PassArrays(
             allowed,
             inhabitants,
             has_sums,
@@ -286,6 +287,7 @@ def _solve_passes(
             lower,
             upper,
         )
+        estimate, residual, rounds, _, _ = solve_pass(current)
         worst = max(worst, residual)
         if not residual <= CERTIFIED_PERSONS:
             return LEFT, worst, estimate

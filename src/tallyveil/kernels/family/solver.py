@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import inlined
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
@@ -56,49 +56,18 @@ class Answer(NamedTuple):
     steps: int
 
 
+@njit(nogil=True, cache=True)
 def solve_pass(one: PassArrays) -> Answer:
     """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
-    return Answer(*solve_arrays(*one))
-
-
-@njit(nogil=True, cache=True)
-def solve_arrays(
-    allowed: Bools,
-    inhabitants: Floats,
-    has_sums: bool,
-    labels: Int32s,
-    widths: Integers,
-    values: Integers,
-    weights: Floats,
-    bound_labels: Int32s,
-    bound_widths: Integers,
-    lower: Floats,
-    upper: Floats,
-) -> tuple[Floats, float, int, int, int]:
-    """`solve_pass`, array by array: from Python, passing a whole tuple costs more than solving a small family."""
-    program, group, share = reduce_arrays(
-        PassArrays(
-            allowed,
-            inhabitants,
-            has_sums,
-            labels,
-            widths,
-            values,
-            weights,
-            bound_labels,
-            bound_widths,
-            lower,
-            upper,
-        )
-    )
+    program, group, share = reduce_arrays(one)
     state = new_state(program)
     worst, rounds, sweeps, steps = solve_program(program, state)
-    n_children, n_cells = allowed.shape
+    n_children, n_cells = one.allowed.shape
     estimate = np.empty((n_children, n_cells))
     for c in range(n_children):
         for i in range(n_cells):
             estimate[c, i] = state.x[c, group[i]] * share[i]
-    return estimate, worst, rounds, sweeps, steps
+    return Answer(estimate, worst, rounds, sweeps, steps)
 
 
 @inlined

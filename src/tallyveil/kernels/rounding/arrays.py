@@ -38,7 +38,18 @@ class Bounds(NamedTuple):
 
 
 class Network(NamedTuple):
-    """What `minimum_cost_flow` takes; see there."""
+    """A network of n nodes and a arcs, and hints where to start.
+
+    Attributes:
+        tail, head: [a], nodes of each arc.
+        capacity: [a], above zero; flows lie between 0 and it.
+        costs: [K, a], cost of one unit, most important first; K at least 1.
+        supply: [n], what each node sends out (negative: takes in); sums to zero.
+        useful: [a], arcs to try first; the others are priced when these are done.
+        begin: [a], a flow to start from: at zero or at capacity on every arc but the first arcs.
+        first_arc: [n], an arc with room left that leads from the node to one of smaller number, to start the
+            tree with; or -1. Where `begin` does not balance at a node, its first arc must be at zero.
+    """
 
     tail: Integers
     head: Integers

@@ -21,7 +21,7 @@ from numba import njit
 from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.laminar_forest import laminar_forest
-from tallyveil.kernels.rounding.network import aim, rounding_network
+from tallyveil.kernels.rounding.network import Stages, aim, rounding_network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
     OPTIMAL,
@@ -70,12 +70,10 @@ def round_by_flow(
     if left.size:
         for e in range(up.size):
             left[entries.cell[e]] -= entries.floor[e]
-    feasible, arc_of, net = rounding_network(forest, weight, nearest, bounds, entries, left, up)
+    feasible, arc_of, net = rounding_network(forest, Stages(weight, nearest), bounds, entries, left, up)
     if not feasible:
         return INFEASIBLE, up
-    status, flow, potentials = minimum_cost_flow(
-        net.tail, net.head, net.capacity, net.costs, net.supply, net.useful, net.begin, net.first_arc
-    )
+    status, flow, potentials = minimum_cost_flow(net)
     if status != OPTIMAL:
         return status, up
     if not proves_least_cost(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):

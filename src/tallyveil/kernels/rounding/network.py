@@ -28,6 +28,34 @@ from tallyveil.kernels.rounding.start import first_flow
 from tallyveil.kernels.vectors import set_rows
 
 
+class Stages(NamedTuple):
+    """The stages of a rounding, most important first.
+
+    Attributes:
+        weight: [K, sets], how many queries of a stage have each set as an answer.
+        nearest: [K], whether a stage aims at the nearest whole number instead of the estimate.
+    """
+
+    weight: Integers
+    nearest: Bools
+
+
+class _Leftover(NamedTuple):
+    """Persons left over when every estimate goes down, and who may get them.
+
+    Attributes:
+        left: [s], parent minus floors; or empty where the children need not sum to anything.
+        forced: [s], how many of them bounds give away.
+        up: [n], 1 where a bound leaves an entry no choice but up.
+        arc_of: [n], each entry's arc, or -1 where there is no choice.
+    """
+
+    left: Integers
+    forced: Integers
+    up: Integers
+    arc_of: Integers
+
+
 class _Sets(NamedTuple):
     """Sets of one child; the last one is for answers that no cell is in.
 
@@ -67,20 +95,13 @@ def aim(target: int, nearest: bool) -> int:
 
 @inlined
 def rounding_network(
-    forest: Forest,
-    weight: Integers,
-    nearest: Bools,
-    bounds: Bounds,
-    entries: Entries,
-    left: Integers,
-    up: Integers,
+    forest: Forest, stages: Stages, bounds: Bounds, entries: Entries, left: Integers, up: Integers
 ) -> tuple[bool, Integers, Network]:
     """The network of one family.
 
     Args:
         forest: The sets.
-        weight: [K, sets], how many queries of a stage have this set as an answer.
-        nearest: [K], whether a stage aims at the nearest whole number instead of the estimate.
+        stages: The stages.
         bounds: Constraints.
         entries: Estimates.
         left: [s], parent minus floors; or empty where the children need not sum to anything.
@@ -95,7 +116,7 @@ def rounding_network(
         np.empty(most_arcs, dtype=np.int64),
         np.empty(most_arcs, dtype=np.int64),
         np.empty(most_arcs, dtype=np.int64),
-        np.empty((nearest.size, most_arcs), dtype=np.int64),
+        np.empty((stages.nearest.size, most_arcs), dtype=np.int64),
         np.zeros(most_nodes, dtype=np.int64),
         np.empty(most_arcs, dtype=np.bool_),
         np.empty(most_arcs, dtype=np.int64),
@@ -103,25 +124,25 @@ def rounding_network(
     )
     out = np.empty(most_nodes + 1, dtype=np.int64)  # where the arcs out of each set's node begin; at most 3
     arc_of = np.full(cell.size, -1, dtype=np.int64)
-    forced = np.zeros(left.size, dtype=np.int64)
+    leftover = _Leftover(left, np.zeros(left.size, dtype=np.int64), up, arc_of)
     n, a, feasible = int(np.int64(1)), int(np.int64(0)), True
-    sets = _no_sets(n_sets, nearest.size)
+    sets = _no_sets(n_sets, stages.nearest.size)
     for c in range(n_children):
-        _load_child(sets, forest, weight, bounds, entries, left, c)
+        _load_child(sets, forest, stages.weight, bounds, entries, left, c)
         _share_nodes(forest, sets)
         for z in range(n_sets + 1):
             feasible &= sets.low[z] <= sets.high[z]
         if not feasible:
             break
-        n, a = _add_sets(n, a, forest, sets, weight, nearest, net, out)
-        a = _add_entries(c, a, forest, sets, entries, left, net, arc_of, forced, up)
+        n, a = _add_sets(n, a, forest, sets, stages, net, out)
+        a = _add_entries(c, a, forest, sets, entries, leftover, net)
     n_inner = n
     n_open = n
     for i in range(left.size):
         n_open += left[i] != 0
     net = _trim(net, n_open, a)
     if feasible:
-        _add_cells(n_inner, left, forced, entries, arc_of, net)
+        _add_cells(n_inner, leftover, entries, net)
         first_flow(net, out, n_inner, entries, arc_of)
     return feasible, arc_of, net
 
@@ -221,19 +242,13 @@ def _share_nodes(forest: Forest, sets: _Sets) -> None:
 
 @internal
 def _add_sets(
-    n: int,
-    a: int,
-    forest: Forest,
-    sets: _Sets,
-    weight: Integers,
-    nearest: Bools,
-    net: Network,
-    out: Integers,
+    n: int, a: int, forest: Forest, sets: _Sets, stages: Stages, net: Network, out: Integers
 ) -> tuple[int, int]:
     """Number the nodes of a child's sets from n on, add the arcs out of them from a on, and sum up what is passed.
 
     A lower bound is sent on beforehand. Returns the next node and the next arc.
     """
+    weight, nearest = stages
     for z in range(forest.above.size):
         above = forest.above[z]  # -1 is the last set, which is passed at no cost
         if sets.alias[z] >= 0 or sets.number[z] == 0:
@@ -284,18 +299,10 @@ def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools
 
 @internal
 def _add_entries(
-    c: int,
-    a: int,
-    forest: Forest,
-    sets: _Sets,
-    entries: Entries,
-    left: Integers,
-    net: Network,
-    arc_of: Integers,
-    forced: Integers,
-    up: Integers,
+    c: int, a: int, forest: Forest, sets: _Sets, entries: Entries, leftover: _Leftover, net: Network
 ) -> int:
     """Add the arcs of a child's open entries from a on; their tails are cells for now. Returns the next arc."""
+    left, forced, up, arc_of = leftover
     for e in range(entries.start[c], entries.start[c + 1]):
         i = entries.cell[e]
         if left.size and left[i] == 0:
@@ -316,10 +323,9 @@ def _add_entries(
 
 
 @internal
-def _add_cells(
-    n: int, left: Integers, forced: Integers, entries: Entries, arc_of: Integers, net: Network
-) -> None:
+def _add_cells(n: int, leftover: _Leftover, entries: Entries, net: Network) -> None:
     """Number the cells with people left over from n on and make them the tails of their entries."""
+    left, forced, _, arc_of = leftover
     node = np.zeros(max(left.size, 1), dtype=np.int64)
     for i in range(left.size):
         if left[i] != 0:

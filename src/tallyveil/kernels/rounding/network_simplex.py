@@ -25,11 +25,14 @@ Oracle: `minimum_cost_flow_reference`, by shortest augmenting paths under costs 
 Source: Cunningham 1976, A network simplex method; Ahuja, Magnanti, Orlin 1993, Network Flows, chapter 11.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from tallyveil.arrays import Bools, Int8s, Integers
+from tallyveil.arrays import Int8s, Integers
 from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.spanning_tree import (
     ABOVE,
     ARC,
@@ -56,32 +59,46 @@ BLEND = 2**12
 """Weight of a cost against the next one where all are minimised at once to begin with; no answer depends on it."""
 
 
+class _Arcs(NamedTuple):
+    """All arcs, the artificial ones last; these have no tail and head here.
+
+    Attributes:
+        tail, head: [a], nodes of each real arc.
+        room: [a + n], capacity.
+        cost: [a + n], the cost that is minimised now.
+    """
+
+    tail: Integers
+    head: Integers
+    room: Integers
+    cost: Integers
+
+
+class _Basis(NamedTuple):
+    """A flow and the spanning tree that goes with it.
+
+    Attributes:
+        flow: [a + n].
+        state: [a + n], 1: at zero; -1: at capacity; 0: in the tree, or frozen.
+        tree: See `spanning_tree`.
+    """
+
+    flow: Integers
+    state: Int8s
+    tree: Integers
+
+
 @njit(nogil=True, cache=True)
-def minimum_cost_flow(
-    tail: Integers,
-    head: Integers,
-    capacity: Integers,
-    costs: Integers,
-    supply: Integers,
-    useful: Bools,
-    begin: Integers,
-    first_arc: Integers,
-) -> tuple[int, Integers, Integers]:
+def minimum_cost_flow(net: Network) -> tuple[int, Integers, Integers]:
     """A flow of least first cost, among those of least second cost, and so on.
 
     Args:
-        tail, head: [a], nodes of each arc.
-        capacity: [a], above zero; flows lie between 0 and it.
-        costs: [K, a], cost of one unit, most important first; K at least 1.
-        supply: [n], what each node sends out (negative: takes in); sums to zero.
-        useful: [a], arcs to try first; the others are priced when these are done.
-        begin: [a], a flow to start from: at zero or at capacity on every arc but the first arcs.
-        first_arc: [n], an arc with room left that leads from the node to one of smaller number, to start the
-            tree with; or -1. Where `begin` does not balance at a node, its first arc must be at zero.
+        net: The network.
     Returns:
         OPTIMAL, INFEASIBLE, TOO_LARGE (costs could overflow) or STOPPED (too many pivots); the flow, [a]; and
         potentials, [K, n], that prove it optimal.
     """
+    tail, head, capacity, costs, supply, useful, begin, first_arc = net
     n, n_arcs = supply.size, tail.size
     flow = np.zeros(n_arcs + n, dtype=np.int64)
     set_to(flow, begin)
@@ -94,20 +111,21 @@ def minimum_cost_flow(
         return TOO_LARGE, flow[:n_arcs], potentials
     room = np.full(n_arcs + n, NO_LIMIT, dtype=np.int64)
     set_to(room, capacity)
-    state = np.ones(n_arcs + n, dtype=np.int8)  # 1: at zero; -1: at capacity; 0: in the tree, or frozen
+    state = np.ones(n_arcs + n, dtype=np.int8)
     tree = first_tree(tail, head, supply, first_arc, flow, state)
     mark = np.empty(n_arcs, dtype=np.int8)
     set_to(mark, useful)
     cost = np.empty(n_arcs + n, dtype=np.int64)
+    arcs, basis = _Arcs(tail, head, room, cost), _Basis(flow, state, tree)
     budget = PIVOTS_PER_ARC * (n_arcs + n)
     if _blend(costs, largest, cost, n):  # only to begin the exact stages near their end
-        budget = _minimise(tail, head, room, cost, flow, state, tree, mark, potentials[0], budget)
+        budget = _minimise(arcs, basis, mark, potentials[0], budget)
     for k in range(costs.shape[0]):
         if budget < 0:
             return STOPPED, flow[:n_arcs], potentials
         set_to(cost, costs[k])
         cost[n_arcs:] = (largest + 1) * (n + 1) if k == 0 else 0
-        budget = _minimise(tail, head, room, cost, flow, state, tree, mark, potentials[k], budget)
+        budget = _minimise(arcs, basis, mark, potentials[k], budget)
         if budget < 0:
             return STOPPED, flow[:n_arcs], potentials
         for arc in range(n_arcs, n_arcs + n):
@@ -135,23 +153,14 @@ def _blend(costs: Integers, largest: int, cost: Integers, n: int) -> bool:
 
 
 @internal
-def _minimise(
-    tail: Integers,
-    head: Integers,
-    room: Integers,
-    cost: Integers,
-    flow: Integers,
-    state: Int8s,
-    tree: Integers,
-    mark: Int8s,
-    potential: Integers,
-    budget: int,
-) -> int:
+def _minimise(arcs: _Arcs, basis: _Basis, mark: Int8s, potential: Integers, budget: int) -> int:
     """Pivot to the least cost. Returns the pivots left, or -1 when they ran out.
 
     Only awake arcs are searched, in blocks that go round; when none of them helps, every other arc is priced
     and those that help are woken.
     """
+    tail, head, _, cost = arcs
+    _, state, tree = basis
     ring = np.empty(tail.size, dtype=np.int64)
     n_ring = int(np.int64(0))
     for arc in range(tail.size):
@@ -161,7 +170,7 @@ def _minimise(
     reprice(tree, cost, potential)
     place = int(np.int64(0))
     while True:
-        entering, place = _search(tail, head, cost, potential, state, ring, n_ring, place)
+        entering, place = _search(arcs, potential, state, ring, n_ring, place)
         if entering < 0:
             woken = n_ring
             for arc in range(tail.size):
@@ -177,21 +186,15 @@ def _minimise(
         if budget == 0:
             return -1
         budget -= 1
-        _pivot(tail[entering], head[entering], entering, room, cost, flow, state, tree, potential)
+        _pivot(arcs, entering, basis, potential)
 
 
 @internal
 def _search(
-    tail: Integers,
-    head: Integers,
-    cost: Integers,
-    potential: Integers,
-    state: Int8s,
-    ring: Integers,
-    n_ring: int,
-    place: int,
+    arcs: _Arcs, potential: Integers, state: Int8s, ring: Integers, n_ring: int, place: int
 ) -> tuple[int, int]:
     """The arc that helps most in the first block that has one, or -1; and where to go on."""
+    tail, head, _, cost = arcs
     block = max(int(np.sqrt(n_ring)), 10)
     best, found, left = 0, -1, block
     for _ in range(n_ring):
@@ -211,21 +214,14 @@ def _search(
 
 
 @internal
-def _pivot(
-    tail: int,
-    head: int,
-    entering: int,
-    room: Integers,
-    cost: Integers,
-    flow: Integers,
-    state: Int8s,
-    tree: Integers,
-    potential: Integers,
-) -> None:
+def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> None:
     """Send as much as possible round the cycle of the entering arc; the last arc that stops it leaves the tree.
 
     Last along the cycle, which is walked in its direction from the apex on: that keeps the tree strongly feasible.
     """
+    tail, head = arcs.tail[entering], arcs.head[entering]
+    room, cost = arcs.room, arcs.cost
+    flow, state, tree = basis
     forward = state[entering] == 1
     first, second = (tail, head) if forward else (head, tail)
     u, v = first, second
@@ -297,7 +293,7 @@ def proves_least_cost(
     An arc's first reduced cost that is not zero must hold it at zero (positive) or at capacity (negative).
 
     Args:
-        tail, head, capacity, costs, supply: As for `minimum_cost_flow`.
+        tail, head, capacity, costs, supply: Of the network, see `Network`.
         flow: [a].
         potentials: [K, n].
     """

@@ -43,6 +43,34 @@ class Slopes(NamedTuple):
     covariance: Floats
 
 
+class Packing(NamedTuple):
+    """How a block-diagonal matrix is packed into one row.
+
+    Attributes:
+        dims: Size of the blocks of each class.
+        begin: Where each class begins among the packed blocks.
+    """
+
+    dims: Integers
+    begin: Integers
+
+
+class Children(NamedTuple):
+    """What the step needs of the children.
+
+    Attributes:
+        entries: Children that the sets touch.
+        filtered: P of the children.
+        unknown: U of the children, or an empty array.
+        slopes: Of the children with slopes of their own.
+    """
+
+    entries: Entries
+    filtered: Floats
+    unknown: Floats
+    slopes: Slopes
+
+
 class Parents(NamedTuple):
     """What the step needs of the parents: rows in the level's arrays, G, and X and Y or empty arrays."""
 
@@ -76,12 +104,8 @@ def _transpose(dims: Integers, begin: Integers, a: Floats, out: Floats) -> None:
 
 @njit(nogil=True, cache=True)
 def step_up(
-    dims: Integers,
-    begin: Integers,
-    entries: Entries,
-    filtered: Floats,
-    unknown: Floats,
-    below: Slopes,
+    packing: Packing,
+    children: Children,
     parents: Parents,
     same: bool,
     first: int,
@@ -91,18 +115,16 @@ def step_up(
     """Slopes and conditional covariance of parents first..last from those of their children.
 
     Args:
-        dims: Size of the blocks of each class.
-        begin: Where each class begins among the packed blocks.
-        entries: Children that the sets touch.
-        filtered: P of the children.
-        unknown: U of the children, or an empty array.
-        below: Of the children.
+        packing: How the blocks are packed.
+        children: The children.
         parents: The parents.
         same: Whether the two sets are one, whose slopes are then written once, as `one`.
         first: First parent to treat.
         last: One past the last.
         above: Output, one row a parent.
     """
+    dims, begin = packing
+    entries, filtered, unknown, below = children
     n = filtered.shape[1]
     with_unknown = len(unknown) > 0
     a1, b1, both = np.empty(n), np.empty(n), np.empty(n)
@@ -174,12 +196,8 @@ def step_up(
 
 
 def step_up_reference(
-    dims: Integers,
-    begin: Integers,
-    entries: Entries,
-    filtered: Floats,
-    unknown: Floats,
-    below: Slopes,
+    packing: Packing,
+    children: Children,
     parents: Parents,
     same: bool,
     first: int,
@@ -187,6 +205,8 @@ def step_up_reference(
     above: Slopes,
 ) -> None:
     """Specification of `step_up`: the formulas with numpy's matrices, class by class."""
+    dims, begin = packing
+    entries, filtered, unknown, below = children
     for i in range(first, last):
         for k, d in enumerate(dims):
             own = slice(int(begin[k]), int(begin[k + 1]))

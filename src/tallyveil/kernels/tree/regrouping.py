@@ -65,6 +65,33 @@ class Container(NamedTuple):
     limit: int
 
 
+class _Groups(NamedTuple):
+    """Sums over each group of the container; groups without children hold zeros.
+
+    Attributes:
+        size: Children of the group.
+        sums: s and t.
+        x, y: [groups, entities].
+    """
+
+    size: Integers
+    sums: Floats
+    x: Floats
+    y: Floats
+
+
+class _Totals(NamedTuple):
+    """Sums over the groups of a container.
+
+    Attributes:
+        scalars: s, t and the constant.
+        terms: x and y. [2, entities]
+    """
+
+    scalars: Floats
+    terms: Floats
+
+
 @njit(nogil=True, cache=True)
 def regroup(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:
     """Change the groups of a container's children while that lowers the objective.
@@ -81,13 +108,15 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
     """
     n, k = container.below.size, container.weight.size
     size = np.zeros(n, dtype=np.int64)
-    sums = np.zeros((n, 2))  # s, t
+    sums = np.zeros((n, 2))
     x, y = np.zeros((n, k)), np.zeros((n, k))
     for c in range(n):
         g = group_of[c]
         size[g] += 1
         _add(container, c, 1.0, sums[g], x[g], y[g])
-    scalars, terms = np.zeros(3), np.zeros((2, k))  # s, t, constant; x, y of the container
+    groups = _Groups(size, sums, x, y)
+    scalars, terms = np.zeros(3), np.zeros((2, k))
+    totals = _Totals(scalars, terms)
     for g in range(n):
         if size[g] > 0:
             _contribute(container, sums[g], x[g], y[g], 1.0, scalars, terms)
@@ -127,7 +156,7 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
                 continue
             group_of[c] = chosen
             changes += 1
-            current = _afresh(container, group_of, size, sums, x, y, g, chosen, scalars, terms)
+            current = _afresh(container, group_of, groups, g, chosen, totals)
         for g in range(n):
             for h in range(g + 1, n):
                 if size[g] == 0 or size[h] == 0 or size[g] + size[h] > container.limit:
@@ -143,7 +172,7 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
                         if group_of[c] == h:
                             group_of[c] = g
                     changes += 1
-                    current = _afresh(container, group_of, size, sums, x, y, g, h, scalars, terms)
+                    current = _afresh(container, group_of, groups, g, h, totals)
         if changes == before:
             break
     return start, current
@@ -151,18 +180,11 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
 
 @njit(nogil=True, cache=True)
 def _afresh(
-    container: Container,
-    group_of: Integers,
-    size: Integers,
-    sums: Floats,
-    x: Floats,
-    y: Floats,
-    g: int,
-    h: int,
-    scalars: Floats,
-    terms: Floats,
+    container: Container, group_of: Integers, groups: _Groups, g: int, h: int, totals: _Totals
 ) -> float:
     """Sum two changed groups and the container from scratch, because differences would gather rounding errors."""
+    size, sums, x, y = groups
+    scalars, terms = totals
     for one in (g, h):
         size[one] = 0
         sums[one], x[one], y[one] = 0.0, 0.0, 0.0

@@ -64,6 +64,26 @@ class Siblings(NamedTuple):
     list_outer: Integers
 
 
+class _Group(NamedTuple):
+    """Merged siblings: where their list of touching entities starts in the pool, how long it is, and their number."""
+
+    start: int
+    length: int
+    n_siblings: int
+
+
+class _Difference(NamedTuple):
+    """Room to compare two lists of distances.
+
+    Attributes:
+        excess: How much oftener the first list holds each value; left at 0.
+        values: The values that may occur a different number of times.
+    """
+
+    excess: Integers
+    values: Integers
+
+
 @njit(nogil=True, cache=True)
 def merge_siblings(
     siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
@@ -95,7 +115,7 @@ def merge_siblings(
     merged = np.empty((list_entry.size + 1, 5), dtype=np.int64)
     full, mark = np.empty(entry.size + 1, dtype=np.int64), np.full(entries.inner.size, -1, dtype=np.int64)
     excess = np.zeros(_most(siblings, entries, distance) + 2, dtype=np.int64)
-    values = np.empty(2 * entries.inner.size + 2, dtype=np.int64)
+    difference = _Difference(excess, np.empty(2 * entries.inner.size + 2, dtype=np.int64))
     alive = np.ones(n, dtype=np.bool_)
     trial, rounds, changed, strict = 0, 0, True, gains_first
     while changed or strict:
@@ -113,11 +133,11 @@ def merge_siblings(
                     if not alive[v] or n_tracts[u] + n_tracts[v] > limit[p]:
                         continue
                     trial += 1
-                    n_merged = _merge_lists(
-                        pool, start[u], length[u], n_tracts[u], start[v], length[v], n_tracts[v], merged
-                    )
+                    one = _Group(start[u], length[u], n_tracts[u])
+                    other = _Group(start[v], length[v], n_tracts[v])
+                    n_merged = _merge_lists(pool, one, other, merged)
                     sign = _compare(
-                        merged[:n_merged], full[:n_full], entries, distance, mark, trial, excess, values
+                        merged[:n_merged], full[:n_full], entries, distance, mark, trial, difference
                     )
                     if sign > 0 or (strict and sign == 0):
                         continue
@@ -168,10 +188,10 @@ def _filling(here: Integers, entries: Entries, full: Integers) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _merge_lists(
-    pool: Integers, start_u: int, size_u: int, n_u: int, start_v: int, size_v: int, n_v: int, merged: Integers
-) -> int:
+def _merge_lists(pool: Integers, one: _Group, other: _Group, merged: Integers) -> int:
     """Columns of `merged`: entry, inner, outer, change of the parent's inner, change of its outer."""
+    start_u, size_u, n_u = one
+    start_v, size_v, n_v = other
     i, j, n = 0, 0, 0
     while i < size_u or j < size_v:
         a = pool[start_u + i, 0] if i < size_u else np.int64(1) << 62
@@ -217,13 +237,10 @@ def _compare(
     distance: Integers,
     mark: Integers,
     trial: int,
-    excess: Integers,
-    values: Integers,
+    difference: _Difference,
 ) -> int:
-    """Above 0 if the sorted distances would be greater, below 0 if less, 0 if equal.
-
-    `excess`: how much oftener each value occurs; left at 0.
-    """
+    """Above 0 if the sorted distances would be greater, below 0 if less, 0 if equal."""
+    excess, values = difference
     n = 0
     for i in range(merged.shape[0] + full.size):
         if i < merged.shape[0]:

@@ -28,6 +28,32 @@ from tallyveil.kernels.tree.transform import (
 )
 
 
+class NoisyAnswers(NamedTuple):
+    """Noisy answers to some queries.
+
+    Attributes:
+        cascade: The queries whose answers are in a row.
+        values: Rows of answers; shape (n_rows, n_answers).
+        weights: Factor of every query, one row a set of blocks.
+    """
+
+    cascade: Cascade
+    values: Numbers
+    weights: Floats
+
+
+class SharedRows(NamedTuple):
+    """Rows that several geounits share.
+
+    Attributes:
+        rows: The rows: packed blocks, or coefficients.
+        row_of: Row of each geounit.
+    """
+
+    rows: Floats
+    row_of: Integers
+
+
 class Groups(NamedTuple):
     """Rows of answers that are summed before anything else, because they share their blocks.
 
@@ -49,9 +75,7 @@ class Groups(NamedTuple):
 @njit(nogil=True, cache=True)
 def add_measured(
     basis: Basis,
-    cascade: Cascade,
-    values: Numbers,
-    weights: Floats,
+    answers: NoisyAnswers,
     blocks: Floats,
     groups: Groups,
     first: int,
@@ -62,15 +86,14 @@ def add_measured(
 
     Args:
         basis: The basis.
-        cascade: The queries whose answers are in a row.
-        values: Rows of answers; shape (n_rows, n_answers).
-        weights: Factor of every query, one row a set of blocks.
+        answers: Noisy answers.
         blocks: Packed blocks.
         groups: Which rows are summed, and where they go.
         first: First group.
         last: One past the last.
         out: Coefficients; shape (n_targets, n_cells).
     """
+    cascade, values, weights = answers
     n_answers, n_cells = len(cascade.scale), len(basis.order)
     total, work = np.empty(n_answers), np.empty(n_answers + 1)
     cells, x = np.empty(n_cells), np.empty(n_cells)
@@ -91,9 +114,7 @@ def add_measured(
 
 def add_measured_reference(
     basis: Basis,
-    cascade: Cascade,
-    values: Numbers,
-    weights: Floats,
+    answers: NoisyAnswers,
     blocks: Floats,
     groups: Groups,
     first: int,
@@ -101,6 +122,7 @@ def add_measured_reference(
     out: Floats,
 ) -> None:
     """Specification of `add_measured`: every row by itself."""
+    cascade, values, weights = answers
     work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
     for g in range(first, last):
         for r in range(int(groups.begin[g]), int(groups.begin[g + 1])):
@@ -114,37 +136,35 @@ def add_measured_reference(
 @njit(nogil=True, cache=True)
 def add_products(
     basis: Basis,
-    blocks: Floats,
-    blocks_row: Integers,
-    x: Floats,
-    x_row: Integers,
+    blocks: SharedRows,
+    x: SharedRows,
     first: int,
     last: int,
     out: Floats,
 ) -> None:
-    """out[i] += blocks[blocks_row[i]] x[x_row[i]] for rows first..last of coefficients."""
+    """out[i] += blocks times x, of geounit i, for rows first..last of coefficients."""
+    matrices, matrix_of = blocks
+    vectors, vector_of = x
     for i in range(first, last):
-        apply_blocks(basis, blocks[blocks_row[i]], x[x_row[i]], out[i])
+        apply_blocks(basis, matrices[matrix_of[i]], vectors[vector_of[i]], out[i])
 
 
 def add_products_reference(
     basis: Basis,
-    blocks: Floats,
-    blocks_row: Integers,
-    x: Floats,
-    x_row: Integers,
+    blocks: SharedRows,
+    x: SharedRows,
     first: int,
     last: int,
     out: Floats,
 ) -> None:
     """Specification of `add_products`."""
     for i in range(first, last):
-        apply_blocks_reference(basis, blocks[blocks_row[i]], x[x_row[i]], out[i])
+        apply_blocks_reference(basis, blocks.rows[blocks.row_of[i]], x.rows[x.row_of[i]], out[i])
 
 
 @njit(nogil=True, cache=True)
 def answer_rows(basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats) -> None:
-    """Answers of queries from rows first..last of coefficients; out has one place more than answers."""
+    """NoisyAnswers of queries from rows first..last of coefficients; out has one place more than answers."""
     cells = np.empty(len(basis.order))
     for i in range(first, last):
         for j in range(len(cells)):
@@ -167,13 +187,9 @@ def answer_rows_reference(
 @njit(nogil=True, cache=True)
 def finest_rows(
     basis: Basis,
-    cascade: Cascade,
-    values: Numbers,
-    weights: Floats,
-    blocks: Floats,
-    signature: Integers,
-    pull: Floats,
-    parent: Integers,
+    answers: NoisyAnswers,
+    blocks: SharedRows,
+    pull: SharedRows,
     first: int,
     last: int,
     out: Floats,
@@ -182,45 +198,43 @@ def finest_rows(
 
     Args:
         basis: The basis.
-        cascade: The queries whose answers are in a row.
-        values: One row of answers a geounit.
-        weights: Factor of every query, one row a signature.
-        blocks: Packed blocks of each signature.
-        signature: Signature of each geounit.
+        answers: Noisy answers, one row a geounit; weights as for `blocks`.
+        blocks: Packed blocks, one row a signature.
         pull: What the rest of the tree adds, one row a parent.
-        parent: Row of `pull` of each geounit.
         first: First geounit.
         last: One past the last.
         out: Coefficients, one row a geounit.
     """
+    cascade, values, weights = answers
+    matrices, signature = blocks
+    pulls, parent = pull
     n_cells = len(basis.order)
     work = np.empty(len(cascade.scale) + 1)
     cells, x = np.empty(n_cells), np.empty(n_cells)
     for i in range(first, last):
         spread_to_cells(cascade, weights[signature[i]], values[i], work, cells)
         reflect(basis, cells)
-        own = pull[parent[i]]
+        own = pulls[parent[i]]
         for j in range(n_cells):
             x[j] = cells[basis.order[j]] + own[j]
-        apply_blocks(basis, blocks[signature[i]], x, out[i])
+        apply_blocks(basis, matrices[signature[i]], x, out[i])
 
 
 def finest_rows_reference(
     basis: Basis,
-    cascade: Cascade,
-    values: Numbers,
-    weights: Floats,
-    blocks: Floats,
-    signature: Integers,
-    pull: Floats,
-    parent: Integers,
+    answers: NoisyAnswers,
+    blocks: SharedRows,
+    pull: SharedRows,
     first: int,
     last: int,
     out: Floats,
 ) -> None:
     """Specification of `finest_rows`."""
+    cascade, values, weights = answers
     work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
     for i in range(first, last):
-        spread_to_cells_reference(cascade, weights[signature[i]], values[i], work, cells)
+        own = blocks.row_of[i]
+        spread_to_cells_reference(cascade, weights[own], values[i], work, cells)
         reflect_reference(basis, cells)
-        apply_blocks_reference(basis, blocks[signature[i]], cells[basis.order] + pull[parent[i]], out[i])
+        x = cells[basis.order] + pull.rows[pull.row_of[i]]
+        apply_blocks_reference(basis, blocks.rows[own], x, out[i])

@@ -52,7 +52,8 @@ def test_values_are_addressed_and_counts_added_as_by_the_twins(seed):
         assert np.array_equal(spread[1], spread[3])
         noisy = rng.integers(-5, 5, n)
         fast, slow = noisy.copy(), noisy.copy()
-        args = answers, begin[q], child_begin, tables[q], int(sizes[q]), truth, members, counts
+        sparse = kernels.SparseCounts(truth, members, counts)
+        args = answers, begin[q], child_begin, tables[q], int(sizes[q]), sparse
         kernels.add_counts(*args, fast)
         kernels.add_counts_reference(*args, slow)
         assert np.array_equal(fast, slow)

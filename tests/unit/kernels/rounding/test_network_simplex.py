@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
     OPTIMAL,
@@ -33,11 +34,11 @@ def random_network(seed, n_costs) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def solve(network, useful=None, begin=None, first_arc=None):
-    tail, _, _, _, supply = network
+    tail, head, capacity, costs, supply = network
     useful = np.ones(tail.size, bool) if useful is None else useful
     begin = np.zeros(tail.size, np.int64) if begin is None else begin
     first_arc = np.full(supply.size, -1) if first_arc is None else first_arc
-    return minimum_cost_flow(*network, useful, begin, first_arc)  # type: ignore[call-arg]
+    return minimum_cost_flow(Network(tail, head, capacity, costs, supply, useful, begin, first_arc))
 
 
 @pytest.mark.parametrize("n_costs", [1, 2, 3])

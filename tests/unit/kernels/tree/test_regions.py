@@ -3,10 +3,17 @@
 import numpy as np
 import pytest
 
-from tallyveil.kernels.tree.regions import Entries, Parents, Slopes, step_up, step_up_reference
+from tallyveil.kernels.tree.regions import (
+    Children,
+    Entries,
+    Packing,
+    Parents,
+    Slopes,
+    step_up,
+    step_up_reference,
+)
 
-DIMS = np.array([1, 3, 2])
-BEGIN = np.array([0, 1, 10, 14])
+PACKING = Packing(dims=np.array([1, 3, 2]), begin=np.array([0, 1, 10, 14]))
 
 
 @pytest.mark.parametrize("same", [False, True])
@@ -34,8 +41,9 @@ def test_step_up(same, with_unknown):
     parents = Parents(np.array([5, 0, 3]), blocks(6), *more)
     one = Slopes(np.zeros((3, 14)), np.zeros((3, 14)), np.zeros((3, 14)))
     other = Slopes(np.zeros((3, 14)), np.zeros((3, 14)), np.zeros((3, 14)))
-    step_up(DIMS, BEGIN, entries, filtered, unknown, below, parents, same, 0, 3, one)
-    step_up_reference(DIMS, BEGIN, entries, filtered, unknown, below, parents, same, 0, 3, other)
+    children = Children(entries, filtered, unknown, below)
+    step_up(PACKING, children, parents, same, 0, 3, one)
+    step_up_reference(PACKING, children, parents, same, 0, 3, other)
     assert np.abs(one.covariance).max() > 0
     for made, wanted in zip(one, other, strict=True):
         np.testing.assert_allclose(made, wanted, rtol=1e-10, atol=1e-10)

@@ -7,6 +7,8 @@ from tallyveil.intervals.algebra import derive_algebra
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.intervals.fit import grouped
 from tallyveil.kernels.tree.sweep import (
+    NoisyAnswers,
+    SharedRows,
     add_measured,
     add_measured_reference,
     add_products,
@@ -28,9 +30,11 @@ def setting():
     n = 9
     return {
         "algebra": algebra,
-        "cascade": cascade_of(groups, algebra.n_cells),
-        "values": rng.integers(-50, 50, (n, sum(group.size for group in groups))).astype(np.int16),
-        "weights": rng.random((3, len(groups))),
+        "answers": NoisyAnswers(
+            cascade_of(groups, algebra.n_cells),
+            rng.integers(-50, 50, (n, sum(group.size for group in groups))).astype(np.int16),
+            rng.random((3, len(groups))),
+        ),
         "blocks": rng.normal(size=(3, algebra.n_block_entries)),
         "signature": rng.integers(0, 3, n),
         "parent": np.sort(rng.integers(0, 4, n)),
@@ -57,9 +61,7 @@ def test_add_measured(setting):
         4,
         algebra,
         algebra.basis,
-        setting["cascade"],
-        setting["values"],
-        setting["weights"],
+        setting["answers"],
         setting["blocks"],
         groups,
         0,
@@ -69,12 +71,15 @@ def test_add_measured(setting):
 
 def test_add_products(setting):
     algebra = setting["algebra"]
-    rows = (setting["blocks"], setting["signature"], setting["pull"], setting["parent"])
+    rows = (
+        SharedRows(setting["blocks"], setting["signature"]),
+        SharedRows(setting["pull"], setting["parent"]),
+    )
     both(add_products, add_products_reference, 9, algebra, algebra.basis, *rows, 1, 8)
 
 
 def test_answer_rows(setting):
-    algebra, cascade = setting["algebra"], setting["cascade"]
+    algebra, cascade = setting["algebra"], setting["answers"].cascade
     one, other = np.zeros((4, len(cascade.scale) + 1)), np.zeros((4, len(cascade.scale) + 1))
     answer_rows(algebra.basis, cascade, setting["pull"], 0, 4, one)
     answer_rows_reference(algebra.basis, cascade, setting["pull"], 0, 4, other)
@@ -83,17 +88,17 @@ def test_answer_rows(setting):
 
 def test_finest_rows(setting):
     algebra = setting["algebra"]
-    rows = (setting["values"], setting["weights"], setting["blocks"], setting["signature"])
-    handed = (setting["pull"], setting["parent"])
+    blocks = SharedRows(setting["blocks"], setting["signature"])
+    pull = SharedRows(setting["pull"], setting["parent"])
     both(
         finest_rows,
         finest_rows_reference,
         9,
         algebra,
         algebra.basis,
-        setting["cascade"],
-        *rows,
-        *handed,
+        setting["answers"],
+        blocks,
+        pull,
         0,
         9,
     )
