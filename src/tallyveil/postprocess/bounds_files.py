@@ -120,5 +120,6 @@ def _read(
             "Restore it, or leave out the public bounds with --without-bounds: intervals stay valid, but wider.",
             code="bounds-missing",
         )
-    rows, answers, frame = read_located(path, query, spine, level, ["lower", "upper"], "bounds")
+    columns = ["lower", "upper"]
+    rows, answers, frame = read_located(path, query, spine, level, columns, "bounds", open_ended=["upper"])
     return rows, answers, frame["lower"].to_numpy(), frame["upper"].fill_null(UNBOUNDED).to_numpy()

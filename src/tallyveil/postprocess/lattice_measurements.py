@@ -24,8 +24,7 @@ from tallyveil.intervals.rows import narrowed
 from tallyveil.measurements.store import drawn_path
 from tallyveil.plan.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
-from tallyveil.release.columns import code_expression
-from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.release.columns import read_located
 from tallyveil.storage.write import write_parquet
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.universe.query_group import QueryGroup
@@ -148,14 +147,12 @@ def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) ->
             f"{path} is not there. Restore it from a copy of the release.", code="measurements-missing"
         )
     group, level = schema.query(item.query), spine.level_index(item.geolevel)
-    wanted = scan_parquet(path).select("geocode", code_expression("answer", group.labels()), "count")
-    frame = collect(wanted, path, "drawn counts")
-    rows = spine.locate(level, frame["geocode"])
+    rows, answers, frame = read_located(path, group, spine, level, ["count"], "drawn counts")
     table = np.zeros((spine.n_geounits(level), group.size), np.int64)
-    if frame["answer"].null_count() or bool((rows < 0).any()) or frame.height != table.size:
+    if frame.height != table.size:
         raise StoreError(
             f"the counts in {path} are of another release than this one. Restore the file from a copy of the release.",
             code="measurements-mismatch",
         )
-    table[rows, frame["answer"].to_numpy()] = frame["count"].to_numpy()
+    table[rows, answers] = frame["count"].to_numpy()
     return table

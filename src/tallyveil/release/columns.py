@@ -24,9 +24,16 @@ def code_expression(name: str, words: Sequence[str]) -> pl.Expr:
 
 
 def read_located(
-    path: Path, query: QueryGroup, spine: Spine, level: int, columns: Sequence[str], what: str
+    path: Path,
+    query: QueryGroup,
+    spine: Spine,
+    level: int,
+    columns: Sequence[str],
+    what: str,
+    *,
+    open_ended: Sequence[str] = (),
 ) -> tuple[Integers, Integers, pl.DataFrame]:
-    """A file of a release with a row for some answers of some geounits.
+    """A file of a release with a row of whole numbers for some answers of some geounits.
 
     Args:
         path: Of the file; its columns `geocode` and `answer` say what a row is about.
@@ -35,18 +42,31 @@ def read_located(
         level: Number of the geolevel of the geocodes.
         columns: The other columns wanted.
         what: What the file holds, for messages.
+        open_ended: Those of the columns that may lack numbers.
     Returns:
         Geounit and answer of every row, and the columns wanted.
     Raises:
-        StoreError: the file cannot be read, or names a geocode or an answer that the release does not have.
+        StoreError: the file cannot be read, names a geocode or an answer that the release does not have, has two rows
+            for one answer of a geounit, or lacks a whole number.
     """
     wanted = scan_parquet(path).select("geocode", code_expression("answer", query.labels()), *columns)
     frame = collect(wanted, path, what)
     rows = spine.locate(level, frame["geocode"])
-    if frame["answer"].null_count() or bool((rows < 0).any()):
-        raise StoreError(
-            f"{path} holds a geocode or an answer that this release does not. It was changed after it was written; "
-            "restore it from a copy of the release.",
-            code="release-damaged",
-        )
-    return rows, frame["answer"].to_numpy(), frame.select(columns)
+    answers = frame["answer"]
+    if answers.null_count() or bool((rows < 0).any()):
+        raise _changed(path, "holds a geocode or an answer that this release does not")
+    places = np.sort(rows * query.size + answers.to_numpy())
+    if bool((places[1:] == places[:-1]).any()):
+        raise _changed(path, "has two rows for one answer of a geounit")
+    numbers = frame.select(columns)
+    whole = all(kind.is_integer() for kind in numbers.dtypes)
+    if not whole or sum(numbers.drop(open_ended).null_count().row(0)):
+        raise _changed(path, "lacks a whole number")
+    return rows, answers.to_numpy(), numbers
+
+
+def _changed(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"{path} {what}. It was changed after it was written; restore it from a copy of the release.",
+        code="release-damaged",
+    )

@@ -191,10 +191,12 @@ def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
         return "body.estimated_from"
     if any(fraction_of(content["spent"][name]) is None for name in ("declared", "spent")):
         return "spent"
-    plan = content["body"].get("plan")
-    if plan is not None and digest_of(plan).hex() != content["plan_digest"]:
+    body = content["body"]
+    if "plan" in body and (
+        misfit(body["plan"], dict) is not None or digest_of(body["plan"]).hex() != content["plan_digest"]
+    ):
         return "body.plan"
-    return _misstated(content["privacy"], plan) if kind in _TOPDOWN else None
+    return _misstated(content["privacy"], body["plan"]) if kind in _TOPDOWN else None
 
 
 def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:

@@ -37,17 +37,16 @@ SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.HOUSEHOLDS: _COMMON | _SAFETAB | shapes.SAFETAB_BODY | {"privacy": shapes.HOUSEHOLDS_PRIVACY},
     ReleaseKind.SUBSPACE: _COMMON | _LISTED | shapes.SUBSPACE_BODY | {"privacy": shapes.SUBSPACE_PRIVACY},
 }
-_BODY: Final = (
-    "name",
-    "plan",
-    "inputs",
-    "sizes",
-    "solver",
-    "spine",
-    "drawn",
-    "noise",
-    "intervals",
-)
+_SAFETABS: Final = (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)
+_MOST_CHECKS: Final = 10_000
+"""A run of SafeTab made a few hundred. The names of many more would only fill the memory."""
+_TOPDOWN_PERHAPS: Final = ("spine", "drawn", "intervals")
+_BODY: Final[Mapping[ReleaseKind, tuple[str, ...]]] = {
+    ReleaseKind.TOPDOWN: (*shapes.TOPDOWN_BODY, *_TOPDOWN_PERHAPS),
+    ReleaseKind.SAFETAB: tuple(shapes.SAFETAB_BODY),
+    ReleaseKind.HOUSEHOLDS: tuple(shapes.SAFETAB_BODY),
+    ReleaseKind.SUBSPACE: (*shapes.SUBSPACE_BODY, "inputs"),
+}
 
 
 def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonObject | str:
@@ -66,20 +65,23 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
     place = misfit(old, SHAPES[kind])
     if place is not None:
         return place
-    spent = _spent(old)
+    spent = _spent(old, kind)
     if spent is None:
         return "privacy"
-    versions = dict(old.get("versions", {}))
-    made_with = versions.pop("tallyveil", old.get("version"))
-    if not isinstance(made_with, str):
+    checks = _checks(old, kind)
+    if isinstance(checks, str):
+        return checks
+    versions = {} if kind in _SAFETABS else dict(old["versions"])
+    made_with = old["version"] if kind in _SAFETABS else versions.pop("tallyveil", None)
+    if made_with is None:
         return "versions"
     return {
         **{name: old[name] for name in _COMMON},
         "kind": kind.value,
         "spent": spent,
-        "privacy": _privacy(root, old, mend),
-        "body": {name: old[name] for name in _BODY if name in old},
-        "checks": _checks(old),
+        "privacy": _privacy_by_run(root, mend) if kind is ReleaseKind.SAFETAB else old["privacy"],
+        "body": {name: old[name] for name in _BODY[kind] if name in old},
+        "checks": checks,
         "files": _files(root, old),
         "tallyveil": [made_with],
         "versions": versions,
@@ -87,9 +89,9 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
     }
 
 
-def _spent(old: JsonObject) -> JsonObject | None:
+def _spent(old: JsonObject, kind: ReleaseKind) -> JsonObject | None:
     """The budget as the manifest gives it; None where a number is none."""
-    if "budgets" in old:  # every person is in one of the runs, so the costliest is what is spent
+    if kind in _SAFETABS:  # every person is in one of the runs, so the costliest is what is spent
         found = [fraction_of(text) for text in old["budgets"].values()]
         budgets = [budget for budget in found if budget is not None]
         most = str(max(budgets, default=Fraction(0)))
@@ -102,19 +104,24 @@ def _spent(old: JsonObject) -> JsonObject | None:
 _BUDGET: Final = {"unit": "budget_unit", "declared": "declared", "spent": "spent"}
 
 
-def _privacy(root: Path, old: JsonObject, mend: str) -> JsonObject:
-    if "privacy" in old:
-        stated: JsonObject = old["privacy"]
-        return stated
+def _privacy_by_run(root: Path, mend: str) -> JsonObject:
+    """The guarantees of a SafeTab release, which format 2 kept in a file beside the manifest."""
     path = inside(root, "privacy.json")
     runs = read_json(path, mend) if path.is_file() else []
     named = isinstance(runs, list) and all(isinstance(one, dict) and "run" in one for one in runs)
     return {str(one["run"]): one for one in runs} if named else {}
 
 
-def _checks(old: JsonObject) -> list[str]:
-    if "checks" in old:
-        return [one["check"] for one in old["checks"]]
+def _checks(old: JsonObject, kind: ReleaseKind) -> list[str] | str:
+    """Names of the checks; the place where they are not those of a finished run."""
+    if kind not in _SAFETABS:
+        return (
+            [one["check"] for one in old["checks"]]
+            if all(one["passed"] for one in old["checks"])
+            else "checks"
+        )
+    if not 0 <= old["checks_passed"] <= _MOST_CHECKS:
+        return "checks_passed"
     return [f"check {number + 1}, which format 2 does not name" for number in range(old["checks_passed"])]
 
 

@@ -210,6 +210,18 @@ def test_a_plan_that_was_edited_is_noticed(tmp_path):
         read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize("kind", list(ReleaseKind))
+@pytest.mark.parametrize("plan", [None, [], "a", 5])
+def test_a_plan_that_is_no_object_is_refused(tmp_path, kind, plan):
+    """Also in the body of a product that writes its plan into another file."""
+    manifest = manifest_of(kind, tmp_path)
+    manifest["body"]["plan"] = plan
+    manifest["plan_digest"] = digest_of(plan).hex()
+    put(tmp_path, manifest)
+    with pytest.raises(StoreError, match=r"body\.plan"):
+        read_manifest(tmp_path)
+
+
 def test_an_empty_folder_holds_no_release(tmp_path):
     with pytest.raises(StoreError) as caught:
         read_manifest(tmp_path / "nothing")
