@@ -21,6 +21,7 @@ from tallyveil.cli.explain import explain
 from tallyveil.cli.intervals import intervals
 from tallyveil.cli.measure import measure
 from tallyveil.cli.plan import plan
+from tallyveil.cli.publish import publish
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
 from tallyveil.cli.safetab import safetab
@@ -50,6 +51,7 @@ app.add_typer(account)
 app.add_typer(spine)
 app.add_typer(safetab)
 app.add_typer(subspace)
+app.add_typer(publish)
 
 
 def _version(value: bool) -> None:

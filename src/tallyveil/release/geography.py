@@ -98,7 +98,7 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
     if not names:
         return (), ()
     frame = read_published(root / GEOGRAPHY, [geolevels[-1], *names])
-    families = [_family_of(spine, frame.select(geolevels[-1], name)) for name in names]
+    families = [family_of_column(spine, frame.select(geolevels[-1], name)) for name in names]
     return (
         tuple(_renamed(one, ORIGINAL) for one in families if one.name.startswith(ORIGINAL)),
         tuple(_renamed(one, ENTITY) for one in families if one.name.startswith(ENTITY)),
@@ -134,8 +134,14 @@ def _entities_of(family: EntityFamily) -> pl.Series:
     return rows.join(lists, on="row", how="left", maintain_order="left")["entity"]
 
 
-def _family_of(spine: Spine, frame: pl.DataFrame) -> EntityFamily:
-    """The family of a table of finest geounits and their entity, or entities."""
+def family_of_column(spine: Spine, frame: pl.DataFrame) -> EntityFamily:
+    """The family of a table of finest geounits and their entity, or entities.
+
+    Args:
+        spine: The spine of the family.
+        frame: Two columns: the finest geocode, and the entity (null: in none), or a list of them where entities
+            overlap. The second column has the name of the family.
+    """
     finest, name = frame.columns
     if isinstance(frame.schema[name], pl.List):
         pairs = frame.drop_nulls(name).explode(name, empty_as_null=False)

@@ -7,7 +7,7 @@ from tallyveil.synthetic import make_states
 
 
 @pytest.fixture(scope="module")
-def country() -> tuple[list, list]:
+def country():
     """The states of one country: with their people, and with their housing units."""
     return tuple(list(make_states(preset, 3_000, 6, n_states=3)) for preset in ("pl94-persons", "pl94-units"))
 

@@ -1,0 +1,69 @@
+"""`tallyveil publish`: the tables that people know, from finished releases."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
+from tallyveil.cli.whole_help import WholeHelp
+
+if TYPE_CHECKING:
+    from tallyveil.release.pl94.publication import Publication
+
+publish = typer.Typer(
+    name="publish",
+    cls=WholeHelp,
+    no_args_is_help=True,
+    help="The tables that people know, from finished releases.",
+)
+
+
+@publish.callback()
+def options() -> None:
+    """The tables that people know, from finished releases. Nothing confidential is read, and nothing is spent."""
+
+
+@publish.command()
+def pl94(
+    persons: Annotated[
+        Path, typer.Argument(help="Folder of a finished release of persons.", metavar="PERSONS")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the tables; new or empty.")],
+    units: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder of a finished release of housing units, with the same geography.", metavar="UNITS"
+        ),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
+    quiet: Quiet = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the content of publication.json.")] = False,
+) -> None:
+    """Publish the redistricting tables (P.L. 94-171): P1 to P5 and, with UNITS, H1.
+
+    They have the identifiers and labels of the Census Bureau and are made for every geolevel of the releases, and for
+    every family of entities that a release publishes tables of.
+    """
+    from tallyveil.release.pl94.publication import publish_pl94
+
+    found = publish_pl94(persons, units, out, csv=csv)
+    if as_json:
+        say(json.dumps(found.content))
+    elif not quiet:
+        _show(found, out)
+
+
+def _show(found: "Publication", out: Path) -> None:
+    from tallyveil.release.pl94.readme import cost_lines
+
+    content = found.content
+    for warning in content["warnings"]:
+        say(warning)
+    say(f"tables: {', '.join(content['tables'])}")
+    say("areas: " + ", ".join(f"{number:,} {name}" for name, number in content["areas"].items()))
+    for line in cost_lines(content):
+        say(line)
+    say(f"checks passed: {len(content['checks'])}; files: {found.files + 1} in {out}")

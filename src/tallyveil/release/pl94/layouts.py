@@ -1,0 +1,215 @@
+"""The tables P1 to P5 and H1 of the redistricting data, with the identifiers and labels of the Census Bureau.
+
+A table is a tree of columns. A column without parts is a *leaf*: it counts records with one combination of levels, or
+with several. Any other column is the sum of its parts. Columns are numbered in the order in which the Bureau prints
+them: each column before its parts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import Final, TypeAlias
+
+import polars as pl
+
+Levels: TypeAlias = tuple[str, ...]
+"""One level of each attribute of a table, in the order of the table's attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        identifier: The Bureau's name, such as "P0010003".
+        label: The Bureau's label, such as "White alone".
+        indent: 0 for the total, 1 for its parts, and so on.
+        counts: The combinations of levels whose records it counts.
+        parts: Positions in the table of the columns that it is the sum of; empty for a leaf.
+    """
+
+    identifier: str
+    label: str
+    indent: int
+    counts: tuple[Levels, ...]
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """One table.
+
+    Attributes:
+        name: The Bureau's number, such as "P1".
+        title: The Bureau's title.
+        universe: Who or what the table counts.
+        attributes: The attributes of the schema that it needs.
+        columns: Its columns, the total first.
+    """
+
+    name: str
+    title: str
+    universe: str
+    attributes: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def identifiers(self) -> list[str]:
+        """The names of its columns."""
+        return [column.identifier for column in self.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A column before it has a number: a leaf with what it counts, or a sum of parts."""
+
+    label: str
+    counts: tuple[Levels, ...] = ()
+    parts: tuple["_Line", ...] = ()
+
+    def all_counts(self) -> tuple[Levels, ...]:
+        return self.counts or tuple(chain.from_iterable(part.all_counts() for part in self.parts))
+
+
+RACES: Final = {
+    "white": "White",
+    "black": "Black or African American",
+    "aian": "American Indian and Alaska Native",
+    "asian": "Asian",
+    "nhopi": "Native Hawaiian and Other Pacific Islander",
+    "sor": "Some Other Race",
+}
+"""Names of the six races in the levels of attribute cenrace, and their labels."""
+
+_NUMBERS: Final = ("one race", "two races", "three races", "four races", "five races", "six races")
+_INSTITUTIONAL: Final = {
+    "adult_correctional": "Correctional facilities for adults",
+    "juvenile": "Juvenile facilities",
+    "nursing": "Nursing facilities/Skilled-nursing facilities",
+    "other_institutional": "Other institutional facilities",
+}
+_NONINSTITUTIONAL: Final = {
+    "college": "College/University student housing",
+    "military": "Military quarters",
+    "other_noninstitutional": "Other noninstitutional facilities",
+}
+HOUSEHOLD: Final = "household"
+"""The level of attribute hhgq that no column counts by itself."""
+
+
+def _sets_of(size: int) -> list[tuple[str, ...]]:
+    """All sets of so many races, in the Bureau's order."""
+    return list(combinations(RACES, size))
+
+
+def _all_sets() -> Iterator[str]:
+    for size in range(1, len(RACES) + 1):
+        yield from ("_".join(one) for one in _sets_of(size))
+
+
+def _race_lines(before: Levels) -> tuple[_Line, ...]:
+    """The parts of a total by race; `before` holds the levels of the attributes before cenrace."""
+
+    def sets(size: int) -> tuple[_Line, ...]:
+        ending = " alone" if size == 1 else ""
+        return tuple(
+            _Line("; ".join(RACES[race] for race in one) + ending, ((*before, "_".join(one)),))
+            for one in _sets_of(size)
+        )
+
+    several = tuple(
+        _Line(f"Population of {_NUMBERS[size - 1]}:", parts=sets(size)) for size in range(2, len(RACES) + 1)
+    )
+    return (
+        _Line("Population of one race:", parts=sets(1)),
+        _Line("Population of two or more races:", parts=several),
+    )
+
+
+def _origin_lines(before: Levels) -> tuple[_Line, ...]:
+    """The parts of a total by Hispanic origin, and by race where the origin is not Hispanic."""
+    return (
+        _Line("Hispanic or Latino", tuple((*before, "hispanic", races) for races in _all_sets())),
+        _Line("Not Hispanic or Latino:", parts=_race_lines((*before, "not_hispanic"))),
+    )
+
+
+def _leaves(labels: dict[str, str]) -> tuple[_Line, ...]:
+    return tuple(_Line(label, ((level,),)) for level, label in labels.items())
+
+
+_QUARTERS: Final = (
+    _Line("Institutionalized population:", parts=_leaves(_INSTITUTIONAL)),
+    _Line("Noninstitutionalized population:", parts=_leaves(_NONINSTITUTIONAL)),
+)
+_OCCUPANCY: Final = _leaves({"occupied": "Occupied", "vacant": "Vacant"})
+
+
+def _columns(prefix: str, line: _Line, first: int, indent: int) -> list[Column]:
+    """The columns of a line and of its parts; `first` is the position of the line in the table."""
+    below: list[Column] = []
+    places = []
+    for part in line.parts:
+        places.append(first + 1 + len(below))
+        below += _columns(prefix, part, places[-1], indent + 1)
+    own = Column(f"{prefix}{first + 1:04d}", line.label, indent, line.all_counts(), tuple(places))
+    return [own, *below]
+
+
+def _layout(
+    name: str, title: str, universe: str, attributes: Levels, parts: tuple[_Line, ...]
+) -> TableLayout:
+    prefix = f"{name[0]}{int(name[1:]):03d}"
+    columns = _columns(prefix, _Line("Total:", parts=parts), 0, 0)
+    return TableLayout(name, title, universe, attributes, tuple(columns))
+
+
+_ADULTS: Final = ("18_plus",)
+_BY_ORIGIN: Final = "Hispanic or Latino, and Not Hispanic or Latino by Race"
+_OF_ADULTS: Final = " for the Population 18 Years and Over"
+
+PERSON_TABLES: Final = (
+    _layout("P1", "Race", "Total population", ("cenrace",), _race_lines(())),
+    _layout("P2", _BY_ORIGIN, "Total population", ("hispanic", "cenrace"), _origin_lines(())),
+    _layout(
+        "P3",
+        f"Race{_OF_ADULTS}",
+        "Total population 18 years and over",
+        ("votingage", "cenrace"),
+        _race_lines(_ADULTS),
+    ),
+    _layout(
+        "P4",
+        f"{_BY_ORIGIN}{_OF_ADULTS}",
+        "Total population 18 years and over",
+        ("votingage", "hispanic", "cenrace"),
+        _origin_lines(_ADULTS),
+    ),
+    _layout(
+        "P5",
+        "Group Quarters Population by Major Group Quarters Type",
+        "Population in group quarters",
+        ("hhgq",),
+        _QUARTERS,
+    ),
+)
+"""The tables of persons."""
+
+UNIT_TABLES: Final = (_layout("H1", "Occupancy Status", "Housing units", ("h1",), _OCCUPANCY),)
+"""The table of housing units."""
+
+
+def label_rows(layouts: tuple[TableLayout, ...]) -> pl.DataFrame:
+    """One row for each column of each table: table, title, universe, column, position, indent, label, path.
+
+    The path is the label with those of all columns above it, such as "Total: > Population of one race: > White alone".
+    """
+    rows = []
+    for layout in layouts:
+        above: list[str] = []
+        for position, column in enumerate(layout.columns, start=1):
+            above = [*above[: column.indent], column.label]
+            about = (layout.name, layout.title, layout.universe)
+            rows.append((*about, column.identifier, position, column.indent, column.label, " > ".join(above)))
+    names = ["table", "title", "universe", "column", "position", "indent", "label", "path"]
+    return pl.DataFrame(rows, schema=names, orient="row")

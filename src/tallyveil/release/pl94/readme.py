@@ -1,0 +1,67 @@
+"""The page for people who open the folder of a publication."""
+
+import textwrap
+from fractions import Fraction
+from typing import Final
+
+from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.exact import exact_text
+from tallyveil.release.pl94.sources import PublishedAreas
+from tallyveil.storage.json_files import JsonObject
+
+_WIDTH: Final = 100
+_FILES: Final = """\
+tables/<areas>/<table>.parquet    one row for each area: geolevel, geocode, and the columns of the table
+geography/<areas>.parquet         one row for each area, in the same order: geocode; finest_geounits, how many
+                                  finest geounits it consists of; for each coarser geolevel the geounit that holds
+                                  the whole area (empty if none does); POP100 and HU100, its people and its housing
+                                  units. For the finest geounits, also the entities that they lie in.
+labels.parquet                    what each column counts: table, title, universe, column, position, indent, label,
+                                  path
+publication.json                  where the numbers come from, what they cost, and the SHA-256 of every file
+*.csv, if there are any           the same rows as the Parquet files of the same name
+"""
+
+
+def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
+    """The text of README.txt.
+
+    Args:
+        content: What `publication.json` says.
+        areas: The areas.
+    """
+    kinds = [f"{name} ({len(areas.codes(name)):,})" for name in areas.names]
+    parts = [
+        *content["warnings"],
+        f"Tables {', '.join(content['tables'])} of the redistricting data (P.L. 94-171), with the identifiers and "
+        "labels of the Census Bureau. They were made by Tallyveil from releases with differential privacy. They are "
+        "no publication of the Census Bureau.",
+        f"Areas: {', '.join(kinds)}.",
+        "All numbers are whole and not negative, and every subtotal is the sum of its parts. They hold the noise of "
+        "the releases. A number of a small area may be far from the truth in relation to its size. Persons and "
+        "housing units have noise of their own, so a block may have people in households and no occupied housing "
+        "unit, or the other way round.",
+        "Geocodes are text and may begin with a zero. Some programs turn them into numbers when they open a CSV "
+        "file. Import these columns as text.",
+        *cost_lines(content),
+    ]
+    return "\n\n".join(textwrap.fill(part, _WIDTH) for part in parts) + f"\n\nFiles\n\n{_FILES}"
+
+
+def cost_lines(content: JsonObject) -> list[str]:
+    """What each release costs, and what two cost together; one text each."""
+    said = [f"Release of {one['counts']}: {one['privacy']['statement']}." for one in content["releases"]]
+    together = content.get("together", {})
+    if "rho" in together:
+        delta, rho = short_decimal(Fraction(together["delta"])), exact_text(Fraction(together["rho"]))
+        said.append(
+            f"{together['statement']} epsilon <= {at_most(_epsilon(together))} at delta = {delta}, "
+            f"{together['neighbours']} neighbours; rho = {rho}."
+        )
+    return said
+
+
+def _epsilon(together: JsonObject) -> float:
+    """The least upper bound of epsilon that is known."""
+    exact = together.get("exact_epsilon", {}).get("upper", together["epsilon"])
+    return float(min(exact, together["epsilon"]))
