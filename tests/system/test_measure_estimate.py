@@ -20,6 +20,7 @@ from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.finished import ledger_record
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.storage.json_files import digest_of
+from tallyveil.storage.write import file_digest
 
 from .test_release_spine import SHARES, SPINE, write_entities
 
@@ -354,3 +355,114 @@ def test_an_estimate_is_reported_evaluated_and_given_intervals_as_a_run(small_re
     both = json.loads(command("account", "total", measured, made, "--json"))
     assert both["epsilon"] == alone["epsilon"]  # what is spent once is counted once
     assert "not_covered" in both
+
+
+def other_epsilon(measured: Path, factor: float) -> None:
+    """State another exact epsilon wherever the manifest states it."""
+    privacy = json.loads((measured / "manifest.json").read_text())["privacy"]
+    exact = privacy["exact"]["epsilon"]
+    exact["upper"] *= factor
+    exact["lower"] = min(exact["lower"], exact["upper"])
+    retold(measured, privacy={**privacy, "epsilon": exact["upper"], "statement": "epsilon is very small"})
+
+
+def test_the_guarantee_of_an_estimate_follows_from_the_ledger(measured, tmp_path):
+    """Another epsilon in the manifest, with a digest that fits: a smaller one is refused, a larger one left."""
+    true = read_manifest(measured).privacy
+    other_epsilon(measured, 2)
+    assert estimate(measured, tmp_path / "made").manifest.privacy == true
+    other_epsilon(measured, 1 / 4)
+    with pytest.raises(StoreError, match="epsilon is at least") as caught:
+        estimate(measured, tmp_path / "other")
+    assert caught.value.code == "release-damaged"
+    assert not (tmp_path / "other").exists()
+
+
+def replanned(measured: Path, change) -> None:
+    """Change the plan of a folder, with digests that fit."""
+    manifest = json.loads((measured / "manifest.json").read_text())
+    plan = manifest["body"]["plan"]
+    change(plan)
+    (measured / "plan.json").write_text(json.dumps(plan))
+    files = [
+        {**file, "sha256": file_digest(measured / "plan.json")} if file["path"] == "plan.json" else file
+        for file in manifest["files"]
+    ]
+    retold(measured, body={**manifest["body"], "plan": plan}, plan_digest=digest_of(plan).hex(), files=files)
+
+
+def other_shares(plan):
+    plan["query_shares"]["Town"] |= {"total": "1/3", "grown": "1/6"}
+
+
+def other_levels(plan):
+    plan["geolevel_shares"] |= {"Region": "1/2", "Block": "1/4"}
+
+
+def fewer_invariants(plan):
+    plan["invariants"] = []
+
+
+def other_zeros(plan):
+    plan["schema"]["structural_zeros"][0]["cells"]["age"] = ["youth"]
+
+
+@pytest.mark.parametrize("change", [other_shares, other_levels, fewer_invariants, other_zeros])
+def test_a_plan_that_does_not_give_the_spend_of_the_ledger_is_refused(measured, change):
+    replanned(measured, change)
+    with pytest.raises(StoreError) as caught:
+        open_measurements(measured)
+    assert caught.value.code == "release-damaged"
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [("lines", 1), ("lines", 4), ("sha256", "0" * 64)],
+)
+def test_what_an_estimate_says_of_its_measurements_is_held_to_the_ledger(measured, tmp_path, key, other):
+    made = estimate(measured, tmp_path / "made").path
+    body = json.loads((made / "manifest.json").read_text())["body"]
+    body["estimated_from"]["ledger"][key] = other
+    retold(made, body=body)
+    with pytest.raises(StoreError, match="estimated_from") as caught:
+        read_manifest(made)
+    assert caught.value.code == "release-damaged"
+
+
+def test_an_estimate_of_itself_is_refused(measured, tmp_path):
+    made = estimate(measured, tmp_path / "made").path
+    manifest = json.loads((made / "manifest.json").read_text())
+    retold(made, run=manifest["body"]["estimated_from"]["run"])
+    with pytest.raises(StoreError, match="estimated_from"):
+        read_manifest(made)
+
+
+@pytest.mark.parametrize("place", ["bounds/00.parquet", "invariants/00.parquet", "geography.parquet"])
+def test_a_file_that_changes_while_the_folder_is_opened_is_refused(measured, monkeypatch, place):
+    import tallyveil.postprocess.measured as module
+
+    def swapped(*given):
+        found = read_constraints(*given)
+        path = measured / place
+        tags = {key: text for key, text in pl.read_parquet_metadata(path).items() if "tallyveil" in key}
+        pl.read_parquet(path).reverse().write_parquet(path, metadata=tags)
+        return found
+
+    read_constraints = module.read_constraints
+    monkeypatch.setattr(module, "read_constraints", swapped)
+    with pytest.raises(StoreError, match="does not have the SHA-256") as caught:
+        open_measurements(measured)
+    assert caught.value.code == "release-damaged"
+
+
+def test_drawn_counts_are_those_that_were_checked(small_release, tmp_path):
+    with_lattice(small_release)
+    measured = measure_release(load_plan(small_release), tmp_path / "measured", test_key=KEY).path
+    whole = estimate(measured, tmp_path / "whole").path
+    opened = open_measurements(measured)
+    name = "measurements/Town/integer-subspace.total.parquet"
+    path = measured / name
+    other = pl.read_parquet(path).with_columns(pl.col("count") + 1)
+    other.write_parquet(path)
+    made = estimate_release(opened, tmp_path / "made", workers=2).path
+    assert pl.read_parquet(made / name).equals(pl.read_parquet(whole / name))

@@ -453,7 +453,7 @@ def test_many_kinds_of_paths_are_bounded_by_what_they_cost(release, outcome, mon
     allocation = allocation_of(plan.strategy, made.spine, made.shares)
     exact = outcome.manifest.privacy["exact"]
     monkeypatch.setattr(module, "MOST_KINDS", 2)
-    found = module.guarantee_of(plan, allocation)
+    found = module.guarantee_of(plan.terms, allocation)
     bounds = found["exact"]["epsilon"]
     assert bounds["lower"] <= exact["epsilon"]["upper"]
     assert exact["epsilon"]["lower"] <= bounds["upper"] == found["epsilon"]

@@ -187,7 +187,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.plan.record import CONFIDENCE
 
     console = Screen()
-    guarantee, units = guarantee_of(loaded, allocation), loaded.schema.unit.many
+    guarantee, units = guarantee_of(loaded.terms, allocation), loaded.schema.unit.many
     what = "only the public geography was opened, no data" if opened else "no data was opened"
     console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
     console.print(f"privacy     {guarantee['statement']}", soft_wrap=True)

@@ -9,7 +9,6 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -73,32 +72,6 @@ class EstimationPlan:
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""
         return self.schema.query(name)
-
-
-def estimation_plan_of(plan: Mapping[str, Any]) -> EstimationPlan:
-    """The estimation plan that `plan.json` describes: that of the release plan it was written from, exactly."""
-    # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
-    queries = {level: tuple(plan["query_shares"][level]) for level in plan["geolevels"]}
-    intervals = plan.get("intervals")
-    return EstimationPlan(
-        schema=schema_from_mapping(plan["schema"]),
-        strategy=strategy_of_plan(plan, queries),
-        estimation=tuple((level, _estimation_of(plan["estimation"][level])) for level in plan["estimation"]),
-        tables=tuple(plan["tables"]),
-        entities=tuple(plan.get("entities", ())),
-        measurements=plan["measurements"],
-        microdata=plan["microdata"],
-        intervals=None if intervals is None else parse_fraction(intervals, "intervals"),
-    )
-
-
-def _estimation_of(item: Mapping[str, Any]) -> GeolevelEstimation:
-    return GeolevelEstimation(
-        passes=tuple(tuple(names) for names in item["passes"]),
-        slack=parse_fraction(item["slack"], "slack"),
-        rounding=tuple(tuple(names) for names in item["rounding"]),
-        target=item["rounding_target"],
-    )
 
 
 def strategy_of_plan(

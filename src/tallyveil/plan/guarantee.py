@@ -12,7 +12,9 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.accounting.zcdp_curve import ZcdpConversion
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.errors import BudgetError
+from tallyveil.geography.shares import path_total
+from tallyveil.plan.terms import PrivacyTerms
 
 MOST_KINDS = 4
 """Kinds of paths whose pairs are composed exactly, a law for each; more are bounded by what they cost together."""
@@ -33,11 +35,11 @@ POST_PROCESSING = (
 )
 
 
-def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dict[str, Any]:
+def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> dict[str, Any]:
     """The privacy guarantee of a plan as plain data.
 
     Args:
-        plan: The plan.
+        terms: Of the plan.
         allocation: What every geounit of its spine is measured with; None while the geography is not opened. Then
             what bypassing will do is not known, and the exact epsilon is told from above only.
 
@@ -48,35 +50,64 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
         same cost; both sides of the exact epsilon; the invariants; and one sentence.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
-    strategy = plan.strategy
+    strategy = terms.strategy
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    classical = _classical(strategy, plan.spent, plan.delta)
-    exact = _exact(plan, allocation)
-    delta = plan.delta if gaussian else 0
+    classical = _classical(strategy, terms.spent, terms.delta)
+    exact = _exact(terms, allocation)
+    delta = terms.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
-        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(
-            unit=plan.schema.unit.one
-        ),
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(unit=terms.unit.one),
         "mechanism": strategy.mechanism.value,
         "budget_unit": strategy.budget_unit,
-        "declared": str(plan.declared),
-        "spent": str(plan.spent),
+        "declared": str(terms.declared),
+        "spent": str(terms.spent),
         "delta": str(delta),
         "epsilon": exact["epsilon"]["upper"] if gaussian else classical,
         "classical_epsilon": classical,
-        **_textbook(strategy, plan.spent, plan.delta),
+        **_textbook(strategy, terms.spent, terms.delta),
         "exact": exact,
         "post_processing": POST_PROCESSING,
-        **({"subspace": [item.to_mapping() for item in plan.subspace]} if plan.subspace else {}),
-        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
-        "statement": _statement(plan, exact["epsilon"]["upper"], classical),
+        **({"subspace": [item.to_mapping() for item in terms.subspace]} if terms.subspace else {}),
+        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in terms.invariants],
+        "statement": _statement(terms, exact["epsilon"]["upper"], classical),
     }
 
 
-def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
+def privacy_of(terms: PrivacyTerms, allocation: Allocation) -> dict[str, Any]:
+    """What a manifest states of privacy: the guarantee on a spine, and that no path of the spine overspends.
+
+    Raises:
+        BudgetError: as `check_paths`, or the event cannot be accounted for.
+    """
+    return {**guarantee_of(terms, allocation), "paths": check_paths(allocation)}
+
+
+def check_paths(allocation: Allocation) -> str:
+    """Refuse a spine on which some path from a root to a finest geounit spends other than the whole, exactly.
+
+    Returns:
+        A sentence for the guarantee.
+    Raises:
+        BudgetError: the shares sum to another number than 1 along some path.
+    Source: Cumings-Menon et al. 2023, Theorem 3.
+    """
+    spine = allocation.spine
+    total = path_total(spine, allocation.shares)
+    if total != 1:
+        raise BudgetError(
+            f"shares sum to {total} along every path from a root to a {spine.geolevels[-1]}; wanted exactly 1, the "
+            "whole of the strategy. Take the shares that the steps of the spine made."
+        )
+    return (
+        f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly {total}, for all "
+        f"{spine.n_geounits(spine.finest):,}; checked in exact fractions before anything was spent"
+    )
+
+
+def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]:
     """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
-    strategy, levels = plan.strategy, []
+    strategy, levels = terms.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
         if allocation is not None:
@@ -84,27 +115,27 @@ def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
         # Shares rise, so that the last is the dearest.
         found, _ = _epsilon(
-            plan, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
+            terms, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
         )
         levels.append(
             {
                 "geolevel": geolevel,
                 "spent": str(budget),
-                "classical_epsilon": _classical(strategy, budget, plan.delta),
-                **_textbook(strategy, budget, plan.delta),
+                "classical_epsilon": _classical(strategy, budget, terms.delta),
+                **_textbook(strategy, budget, terms.delta),
                 "epsilon": found.to_mapping(),
             }
         )
-    epsilon, engines = _overall(plan, allocation)
+    epsilon, engines = _overall(terms, allocation)
     return {
-        "delta": str(plan.delta),
+        "delta": str(terms.delta),
         "epsilon": epsilon.to_mapping(),
         "engines": engines,
         "geolevels": levels,
     }
 
 
-def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
+def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
     """Epsilon of the whole release.
 
     Gaussian noise on a lattice has no one loss law, so a release with it is known from below by its measurements,
@@ -113,15 +144,15 @@ def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds,
     """
     from tallyveil.accounting.bounds import Bounds
 
-    strategy = plan.strategy
-    if allocation is None and plan.spine is not None and plan.spine.bypassing is not None:
-        return Bounds(0.0, _classical(strategy, plan.spent, plan.delta)), [_classical_name(strategy)]
+    strategy = terms.strategy
+    if allocation is None and terms.may_bypass:
+        return Bounds(0.0, _classical(strategy, terms.spent, terms.delta)), [_classical_name(strategy)]
     measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
     # Of many kinds of paths: a record that stays on those of the first.
     composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
-    if plan.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        return _epsilon(plan, composed, plan.spent, None)
-    return _epsilon(plan, plan.event(composed), plan.spent, plan.event(measuring))
+    if terms.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return _epsilon(terms, composed, terms.spent, None)
+    return _epsilon(terms, terms.event(composed), terms.spent, terms.event(measuring))
 
 
 def _is_of_many_kinds(event: PrivacyEvent) -> bool:
@@ -129,12 +160,12 @@ def _is_of_many_kinds(event: PrivacyEvent) -> bool:
 
 
 def _epsilon(
-    plan: ReleasePlan, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
+    terms: PrivacyTerms, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
 ) -> "tuple[Bounds, list[str]]":
     """Epsilon from both sides, and how it was found.
 
     Args:
-        plan: The plan.
+        terms: Of the plan.
         composed: What is composed: all there is, or a part or case of it.
         budget: What all there is costs.
         whole: All there is; where `composed` is something else, its epsilon bounds from below alone.
@@ -142,15 +173,15 @@ def _epsilon(
     from tallyveil.accounting import compose
     from tallyveil.accounting.bounds import Bounds
 
-    guarantee = compose(composed, neighbours=plan.strategy.neighbours)
-    found = guarantee.epsilon(plan.delta)
+    guarantee = compose(composed, neighbours=terms.strategy.neighbours)
+    found = guarantee.epsilon(terms.delta)
     if composed == whole:
         return found, list(guarantee.engines)
     # What the composition proves is below what the budget allows, up to the widths of both.
-    classical = _classical(plan.strategy, budget, plan.delta)
+    classical = _classical(terms.strategy, budget, terms.delta)
     return Bounds(min(found.lower, classical), classical), [
         *guarantee.engines,
-        _classical_name(plan.strategy),
+        _classical_name(terms.strategy),
     ]
 
 
@@ -172,16 +203,16 @@ def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str
     return {"textbook_epsilon": ZcdpConversion.TEXTBOOK.epsilon(budget, delta)}
 
 
-def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
+def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
     """The guarantee in one sentence: the least epsilon that is proved, then what the budget alone would allow."""
-    strategy = plan.strategy
-    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(plan.delta)
+    strategy = terms.strategy
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(terms.delta)
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return (
-            f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
+            f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "
             f"at delta = {delta} epsilon <= {_short(exact, 3)}"
         )
-    rho = f"rho = {plan.spent} ({_short(plan.spent, 4)}) zCDP"
+    rho = f"rho = {terms.spent} ({_short(terms.spent, 4)}) zCDP"
     if exact == classical:
         return f"epsilon <= {_short(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
     least, other = _apart(exact, classical)

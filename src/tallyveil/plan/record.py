@@ -22,7 +22,7 @@ def plan_record(
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
-        "privacy": guarantee_of(loaded, allocation),
+        "privacy": guarantee_of(loaded.terms, allocation),
         "confidence": str(CONFIDENCE),
         "expected": [
             {

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
@@ -13,6 +13,7 @@ from tallyveil.plan.constraints import Bounds, Invariant
 from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
 from tallyveil.plan.inputs import GeographyInput, RecordsInput, SpineInput
 from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.plan.terms import PrivacyTerms
 from tallyveil.storage.json_files import digest_of
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -86,7 +87,20 @@ class ReleasePlan:
     @property
     def spent(self) -> Fraction:
         """What the release costs, in the strategy's unit."""
-        return sum((item.budget for item in self.subspace), self.strategy.total)
+        return self.terms.spent
+
+    @property
+    def terms(self) -> PrivacyTerms:
+        """The part of the plan that its privacy event and its guarantee follow from."""
+        return PrivacyTerms(
+            unit=self.schema.unit,
+            strategy=self.strategy,
+            declared=self.declared,
+            delta=self.delta,
+            invariants=self.invariants,
+            subspace=self.subspace,
+            may_bypass=self.spine is not None and self.spine.bypassing is not None,
+        )
 
     @property
     def estimating(self) -> EstimationPlan:
@@ -107,16 +121,8 @@ class ReleasePlan:
         return self.schema.query(name)
 
     def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
-        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
-
-        Args:
-            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
-                spine on which nothing is bypassed, which cost the same.
-        """
-        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
-        mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
-        drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
-        return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
+        """Everything the release does to privacy (`PrivacyTerms.event`)."""
+        return self.terms.event(measuring)
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""

@@ -1,12 +1,13 @@
 """Counts of a release that the integer-subspace mechanism draws, as data: part of the plan."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.plan.constraints import Invariant
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
@@ -62,3 +63,11 @@ class SubspaceQuery:
             "geolevel": self.geolevel,
             "budget": str(self.budget),
         }
+
+
+def drawn_items(plan: Mapping[str, Any]) -> tuple[SubspaceQuery, ...]:
+    """The queries that `plan.json` says were drawn on a lattice."""
+    return tuple(
+        SubspaceQuery(item["query"], item["geolevel"], parse_fraction(item["budget"], "budget"))
+        for item in plan.get("subspace", [])
+    )

@@ -6,14 +6,16 @@ from pathlib import Path
 from tallyveil.errors import StoreError
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plan.guarantee import privacy_of
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import add_planned_intervals
-from tallyveil.postprocess.lattice_measurements import drawn_items, read_drawn, write_drawn
+from tallyveil.postprocess.lattice_measurements import write_drawn
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
+from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import written_manifest
 from tallyveil.run.key_file import binding_of
@@ -58,6 +60,21 @@ def estimate_release(
     return replace(outcome, manifest=written_manifest(out))
 
 
+def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:
+    """Refuse measurements whose manifest states a smaller epsilon than their noise has.
+
+    Another version may have proved another upper bound. What it proved is never below what is proved here from below.
+    """
+    stated = measured.manifest.privacy["exact"]["epsilon"]["upper"]
+    least = privacy["exact"]["epsilon"]["lower"]
+    if stated < least:
+        raise StoreError(
+            f"{measured.root / MANIFEST} states epsilon <= {stated!r}, and the ledger beside it shows a spend whose "
+            f"epsilon is at least {least!r}. The manifest was changed after the run. Restore the folder from a copy.",
+            code="release-damaged",
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
     """A release of measurements; `workers` threads estimate, and the counts do not depend on them."""
@@ -94,6 +111,8 @@ class Estimate:
         with watch.stage("compile kernels"):
             compile_kernels()
         measured = self.measured
+        privacy = privacy_of(measured.terms, measured.allocation)
+        _refuse_understated(measured, privacy)
         estimation = Estimation(
             plan=self.plan,
             hierarchies=measured.hierarchies,
@@ -105,7 +124,7 @@ class Estimate:
             workers=self.workers,
             writing="copy measurements of",
         )
-        return _Estimate(measured, self.plan, self.stated, estimation)
+        return _Estimate(measured, self.plan, self.stated, privacy, estimation)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +134,7 @@ class _Estimate:
     measured: Measured
     plan: EstimationPlan
     stated: JsonObject
+    privacy: JsonObject
     estimation: Estimation
 
     def job(self) -> Job:
@@ -127,7 +147,7 @@ class _Estimate:
             binding=binding_of(b"estimate", self.measured.digest()),
             declaration=self.measured.declaration,
             event=self.measured.spend.event,
-            privacy=self.measured.manifest.privacy,
+            privacy=self.privacy,
             description=self.measured.spend.description,
             token="release",
             earlier=self.measured.earlier,
@@ -166,11 +186,14 @@ class _Estimate:
     def _write_drawn(self, run: Run) -> None:
         """Copy the counts that were drawn on a lattice."""
         schema, spine = self.plan.schema, self.measured.hierarchies.spine
-        items = drawn_items(self.stated)
+        items = self.measured.terms.subspace
+        # Their constraints come last, and hold the counts as they were read and checked.
+        drawn = self.measured.constraints[len(self.measured.constraints) - len(items) :]
 
         def write() -> None:
-            for item in items:
-                noisy = read_drawn(self.measured.root, item, schema, spine)
+            for item, table in zip(items, drawn, strict=True):
+                level = spine.level_index(item.geolevel)
+                noisy, _ = table.bounds_of(level, 0, spine.n_geounits(level))
                 write_drawn(run.path, item, schema, spine, noisy, run.tags)
 
         run.make([drawn_name(item.geolevel, item.query) for item in items], write)

@@ -13,17 +13,18 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
 from tallyveil.plan.estimating import strategy_of_plan
 from tallyveil.plan.release import ReleasePlan
+from tallyveil.plan.stated import stated_plan
+from tallyveil.plan.subspace_query import drawn_items
 from tallyveil.postprocess.bounds_files import read_zeros
 from tallyveil.postprocess.constraints import public_zeros
-from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_items, drawn_queries
-from tallyveil.release.finished import LEDGER, refuse_unfinished
+from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_queries
+from tallyveil.release.finished import LEDGER, MANIFEST, refuse_unfinished
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest, written_manifest
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
 
@@ -77,9 +78,12 @@ def open_release(root: Path) -> FinishedRelease:
     read = read_manifest if (root / LEDGER).exists() else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
+    stated = stated_plan(root / MANIFEST, plan)
     spine = read_geography(root)
-    schema, strategy = schema_from_mapping(plan["schema"]), strategy_of_plan(plan)
-    return FinishedRelease(root, manifest, schema, spine, strategy, read_shares(root, spine))
+    stated.require_geolevels(root / MANIFEST, spine.geolevels)
+    return FinishedRelease(
+        root, manifest, stated.estimating.schema, spine, strategy_of_plan(plan), read_shares(root, spine)
+    )
 
 
 def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:

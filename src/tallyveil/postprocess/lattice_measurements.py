@@ -8,9 +8,7 @@ lattice is not dense matters to the variance only where it is below a few person
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -87,14 +85,6 @@ class DrawnRows:
 def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
     """The query under a name that no query of the strategy has."""
     return replace(schema.query(item.query), name=f"{INTEGER_SUBSPACE} {item.query}")
-
-
-def drawn_items(plan: Mapping[str, Any]) -> tuple[SubspaceQuery, ...]:
-    """The queries that `plan.json` says were drawn on a lattice."""
-    return tuple(
-        SubspaceQuery(item["query"], item["geolevel"], Fraction(item["budget"]))
-        for item in plan.get("subspace", [])
-    )
 
 
 def drawn_constraint(item: SubspaceQuery, schema: Schema, spine: Spine, noisy: Integers) -> ConstraintTable:

@@ -1,22 +1,22 @@
 """A folder of measurements, opened to estimate counts from it: what the estimate reads is checked."""
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_lines, parse_ledger
 from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.errors import StoreError
+from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
-from tallyveil.plan.estimating import EstimationPlan, estimation_plan_of
+from tallyveil.plan.estimating import EstimationPlan
+from tallyveil.plan.stated import StatedPlan, stated_plan
+from tallyveil.plan.terms import PrivacyTerms
 from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.release.finished import LEDGER
+from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
 from tallyveil.release.geography import GEOGRAPHY, read_areas, read_geography, read_shares
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
@@ -38,6 +38,7 @@ class Measured:
         root: The folder.
         manifest: Content of its `manifest.json`.
         plan: How its own plan estimates counts.
+        terms: What its own plan does to privacy, which is what the ledger shows.
         hierarchies: The spine and the areas beside it.
         allocation: What every geounit was measured with.
         constraints: Invariants, public bounds, and counts drawn on a lattice.
@@ -50,6 +51,7 @@ class Measured:
     root: Path
     manifest: Manifest
     plan: EstimationPlan
+    terms: PrivacyTerms
     hierarchies: Hierarchies
     allocation: Allocation
     constraints: tuple[ConstraintTable, ...]
@@ -64,7 +66,7 @@ class Measured:
         ledger = self.earlier.ledger
         return {
             "run": self.earlier.run,
-            "ledger": {"lines": ledger.count(b"\n"), "sha256": hashlib.sha256(ledger).hexdigest()},
+            "ledger": asdict(record_of(ledger, ledger.count(b"\n"))),
             "statement": (
                 f"The counts are post-processing of the noisy measurements of run {self.earlier.run}. Estimating them "
                 "read no record and spent nothing; the guarantee is that of the run."
@@ -93,38 +95,85 @@ def open_measurements(root: Path) -> Measured:
             "`tallyveil measure`, has them.",
             code="measurements-missing",
         )
-    _require_files(root, manifest.digests)
-    plan = estimation_plan_of(stated)
+    plan = stated_plan(root / MANIFEST, stated)
+    read = {name: digest for name, digest in manifest.digests.items() if _is_read(name)}
+    _require_files(root, read)
+    _refuse_others(root, manifest.digests)
+    try:
+        opened = _opened(root, manifest, plan)
+    except StoreError:
+        raise
+    except TallyveilError as error:
+        raise _bad_folder(root, f"its geography or its constraints do not fit its plan: {error}") from None
+    # Noisy answers are checked again when they are read (`StoredMeasurements`). All else has been read by now.
+    _require_files(root, {name: digest for name, digest in read.items() if not _is_part(name)})
+    return opened
+
+
+def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
+    """The parts of the folder, held to each other; raises TallyveilError."""
     spine = read_geography(root)
     if spine.digest().hex() != manifest.body["inputs"]["geography_sha256"]:
-        raise StoreError(
-            f"{root / GEOGRAPHY} does not give the geography that the manifest names. Restore the folder from a copy.",
-            code="release-damaged",
-        )
+        raise _bad_folder(root, f"{GEOGRAPHY} does not give the geography that the manifest names")
+    plan.require_geolevels(root / MANIFEST, spine.geolevels)
     shares = read_shares(root, spine)
     replaced, families = read_areas(root, spine)
-    declaration, entries = read_ledger(root / LEDGER)
-    spend = next(entry for entry in entries if entry.kind == "spend")
+    hierarchies = Hierarchies(spine, spine, families, replaced, shares)
+    for name in plan.estimating.entities:
+        hierarchies.family(name)
+    allocation = allocation_of(plan.terms.strategy, spine, shares)
+    declaration, spend, earlier = _spent(root, manifest)
+    if plan.terms.event(allocation.event()) != spend.event:
+        raise _bad_folder(
+            root,
+            "its ledger shows another spend than its plan gives on its geography, so the plan was changed",
+        )
     return Measured(
         root=root,
         manifest=manifest,
-        plan=plan,
-        hierarchies=Hierarchies(spine, spine, families, replaced, shares),
-        allocation=allocation_of(plan.strategy, spine, shares),
-        constraints=read_constraints(root, stated, plan.schema, spine),
+        plan=plan.estimating,
+        terms=plan.terms,
+        hierarchies=hierarchies,
+        allocation=allocation,
+        constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, spine),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,
-        earlier=Earlier(spend.run, _lines_to(root, spend), manifest.protected),
+        earlier=earlier,
     )
 
 
-def _require_files(root: Path, listed: Mapping[str, str]) -> None:
-    """Refuse a folder in which a file that will be read is not what the manifest says, or is not in it."""
-    for name, digest in listed.items():
+def _spent(root: Path, manifest: Manifest) -> tuple[Declaration, LedgerEntry, Earlier]:
+    """What the ledger declares, its spend, and the lines to this spend; later ones tell what was done with the results.
+
+    The ledger is read once, and held to the manifest as it was read.
+    """
+    data = ledger_bytes(root)
+    if record_of(data, manifest.ledger.lines) != manifest.ledger:
+        raise _bad_folder(root, f"{LEDGER} was changed while it was read")
+    content = parse_ledger(first_lines(data, manifest.ledger.lines), root / LEDGER)
+    spend = next(one for one in content.entries if one.kind == "spend" and one.run == manifest.spender)
+    earlier = Earlier(spend.run, first_lines(data, spend.sequence + 1), manifest.protected)
+    return content.declaration, spend, earlier
+
+
+def _bad_folder(root: Path, what: str) -> StoreError:
+    return StoreError(
+        f"{root} is damaged: {what}. Restore the folder from a copy.",
+        code="release-damaged",
+    )
+
+
+def _require_files(root: Path, named: Mapping[str, str]) -> None:
+    """Refuse a folder in which a file is missing, or is not what the manifest says; raises StoreError."""
+    for name, digest in named.items():
         path = inside(root, *name.split("/"))
-        if _is_read(name) and not (path.is_file() and file_digest(path) == digest):
+        if not (path.is_file() and file_digest(path) == digest):
             raise _changed(path, "is missing, or does not have the SHA-256 that the manifest lists")
+
+
+def _refuse_others(root: Path, listed: Mapping[str, str]) -> None:
+    """Refuse a file that would be read and is none of the run; raises StoreError."""
     for folder in READ:
         for path in sorted((root / folder).rglob("*")):
             if path.is_file() and path.relative_to(root).as_posix() not in listed:
@@ -135,14 +184,14 @@ def _is_read(name: str) -> bool:
     return name.split("/", maxsplit=1)[0] in READ
 
 
+def _is_part(name: str) -> bool:
+    """Whether a file holds the noisy answers of a query, or a part of them."""
+    return name.startswith(f"{FOLDER}/") and name.rsplit("/", maxsplit=1)[1].startswith("part-")
+
+
 def _changed(path: Path, what: str) -> StoreError:
     return StoreError(
         f"{path} {what}. Counts estimated from this file would not be based on what the run measured. Restore the "
         "folder from a copy; the measurements cannot be drawn again, because their key is gone.",
         code="release-damaged",
     )
-
-
-def _lines_to(root: Path, spend: LedgerEntry) -> bytes:
-    """The lines of a ledger up to that of its spend; later ones tell what was done with that folder's own results."""
-    return b"".join((root / LEDGER).read_bytes().splitlines(keepends=True)[: spend.sequence + 1])

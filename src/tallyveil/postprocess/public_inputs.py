@@ -7,10 +7,11 @@ from typing import Any
 from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
+from tallyveil.plan.subspace_query import drawn_items
 from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS, read_invariant, write_invariant
-from tallyveil.postprocess.lattice_measurements import drawn_constraint, drawn_items, read_drawn
+from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
 from tallyveil.release.geography import GEOGRAPHY, read_geography, write_geography
 from tallyveil.run.folder import PLAN
 from tallyveil.run.product import Run

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tallyveil.accounting.ledger.lines import first_lines
 from tallyveil.errors import StoreError
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
 from tallyveil.storage.write import store_error
@@ -46,8 +47,14 @@ class LedgerRecord:
 
 def ledger_record(root: Path) -> LedgerRecord:
     """The ledger of a folder as it is now."""
-    data = _ledger_bytes(root)
-    return LedgerRecord(data.count(b"\n"), hashlib.sha256(data).hexdigest())
+    data = ledger_bytes(root)
+    return record_of(data, data.count(b"\n"))
+
+
+def record_of(data: bytes, lines: int) -> LedgerRecord:
+    """The first lines of a ledger, all that there are if there are fewer."""
+    begin = first_lines(data, lines)
+    return LedgerRecord(begin.count(b"\n"), hashlib.sha256(begin).hexdigest())
 
 
 def require_ledger(root: Path, stated: LedgerRecord) -> None:
@@ -56,8 +63,7 @@ def require_ledger(root: Path, stated: LedgerRecord) -> None:
     Raises:
         StoreError: the ledger does not begin with the lines that the run wrote.
     """
-    written = b"".join(_ledger_bytes(root).splitlines(keepends=True)[: stated.lines])
-    if stated.lines < _LEAST_LINES or hashlib.sha256(written).hexdigest() != stated.sha256:
+    if stated.lines < _LEAST_LINES or record_of(ledger_bytes(root), stated.lines) != stated:
         raise StoreError(
             f"the ledger {root / LEDGER} does not begin with the lines that the run wrote, so it no longer shows what "
             "was spent. Restore it from a copy of this release.",
@@ -65,7 +71,8 @@ def require_ledger(root: Path, stated: LedgerRecord) -> None:
         )
 
 
-def _ledger_bytes(root: Path) -> bytes:
+def ledger_bytes(root: Path) -> bytes:
+    """Content of the ledger of a folder; raises StoreError."""
     try:
         return (root / LEDGER).read_bytes()
     except OSError as error:

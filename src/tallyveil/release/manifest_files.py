@@ -6,10 +6,19 @@ from typing import Final
 
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import spent
+from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.errors import StoreError
 from tallyveil.exact import fraction_of
-from tallyveil.release.finished import LEDGER, MANIFEST, refuse_unfinished, require_ledger, require_run
+from tallyveil.release.finished import (
+    LEDGER,
+    MANIFEST,
+    LedgerRecord,
+    ledger_bytes,
+    record_of,
+    refuse_unfinished,
+    require_ledger,
+    require_run,
+)
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_from_mapping
 from tallyveil.release.manifest_format_2 import upgraded
@@ -140,6 +149,7 @@ def require_entered(root: Path, manifest: Manifest) -> None:
         for name, agrees in {
             "event": spends == [manifest.event],
             "spent": manifest.spent == shown,
+            "body.estimated_from": _is_of_ledger(root, manifest, own),
             "protected": manifest.protected == all(entry.event != TEST_KEY for entry in own),
             **{
                 f"{place}.{name}": stated.get(name, text) == text
@@ -154,6 +164,16 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     ]
     if wrong:
         raise damaged(root / MANIFEST, wrong[0], f"The ledger beside it shows something else. {RESTORE}")
+
+
+def _is_of_ledger(root: Path, manifest: Manifest, own: Sequence[LedgerEntry]) -> bool:
+    """Whether a release that says which measurements it was estimated from names the ledger's lines to their spend."""
+    stated = manifest.estimated_from
+    if stated is None:
+        return True
+    lines = next((entry.sequence + 1 for entry in own if entry.kind == "spend"), 0)
+    named = LedgerRecord(stated["ledger"]["lines"], stated["ledger"]["sha256"])
+    return stated["run"] != manifest.run and named == record_of(ledger_bytes(root), lines)
 
 
 def read_listed(root: Path, manifest: Manifest, name: str, shape: object) -> Json:

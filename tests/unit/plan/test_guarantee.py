@@ -14,7 +14,7 @@ from tallyveil.plan.guarantee import guarantee_of
 def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, budget):
     release = edit('[strategy]\nrho = "2"', f'[strategy]\nrho = "{budget}"')
     release.write_text(release.read_text().replace('rho = "2"', 'rho = "50"', 1))
-    found = guarantee_of(load_plan(release), None)
+    found = guarantee_of(load_plan(release).terms, None)
     least, rho, other = re.findall(r"(?:<= |\()([0-9.e-]+)", found["statement"])
     for text, value in (
         (least, found["epsilon"]),

@@ -121,7 +121,7 @@ def _without_repeated_copies(
     """Ledgers without the lines they share with another: a copy counts only where what it is a copy of is not there."""
     for path, (_, part) in zip(paths, contents, strict=True):
         _require_an_entry(path, part)
-    data = {path: path.read_bytes().splitlines() for path in paths}
+    data = {path: path.read_bytes().split(b"\n")[:-1] for path in paths}
     originals = [data[path] for path in paths if not copied.get(path)]
     counted: list[list[bytes]] = []
     found = []

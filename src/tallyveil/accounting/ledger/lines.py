@@ -146,6 +146,11 @@ def chained_line(mapping: Mapping[str, Any], previous: str) -> bytes:
     return body[:-1] + _DIGEST_KEY + line_hash(body).encode("ascii") + b'"}'
 
 
+def first_lines(data: bytes, number: int) -> bytes:
+    """The first lines of a ledger with their ends. Only a line feed ends a line, as in `parse_ledger`."""
+    return b"".join(line + b"\n" for line in data.split(b"\n")[:-1][:number])
+
+
 def line_hash(line: bytes) -> str:
     """SHA-256 of a line without its end, in hexadecimal."""
     return hashlib.sha256(line).hexdigest()

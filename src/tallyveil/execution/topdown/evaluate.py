@@ -13,14 +13,14 @@ from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import Evaluation, write_evaluation
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.plan.stated import stated_plan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.declassified import mark_declassified
-from tallyveil.release.finished import LEDGER
+from tallyveil.release.finished import LEDGER, MANIFEST
 from tallyveil.release.geography import read_areas, read_geography
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
-from tallyveil.universe.presets import schema_from_mapping
 
 
 def evaluate_release(root: Path, truth: Path) -> Evaluation:
@@ -41,7 +41,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
-    schema = schema_from_mapping(plan["schema"])
+    schema = stated_plan(root / MANIFEST, plan).estimating.schema
     spine = read_geography(root)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:

@@ -15,13 +15,13 @@ from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.lattice_counts import draw_subspace
 from tallyveil.execution.topdown.lattice_record import drawn_record
 from tallyveil.execution.topdown.spine_changes import warnings_of
-from tallyveil.execution.topdown.spine_record import check_paths, spine_record
+from tallyveil.execution.topdown.spine_record import spine_record
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.guarantee import guarantee_of
+from tallyveil.plan.guarantee import privacy_of
 from tallyveil.plan.lattice_draws import SubspaceDraw, prepare_subspace
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.resources import predict, sizes_of_spine, warn_small_machine
@@ -145,13 +145,12 @@ class _Release:
     watch: Stopwatch
     hierarchies: Hierarchies
     allocation: Allocation
-    paths: str
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
     workers: int
     subspace: tuple[SubspaceDraw, ...]
     geography_digest: bytes
-    guarantee: dict[str, Any]
+    privacy: dict[str, Any]
     measuring_alone: bool
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
     estimation: Estimation | None = None  # once the measurements are drawn
@@ -166,9 +165,8 @@ class _Release:
             hierarchies = read_hierarchies(plan)
             spine = hierarchies.spine
             allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
-            paths = check_paths(allocation)
             certify_noise(allocation, plan.schema)
-            guarantee = guarantee_of(plan, allocation)  # not every event can be accounted for
+            privacy = privacy_of(plan.terms, allocation)  # not every event can be accounted for
         for sentence in warnings_of(hierarchies.changes):
             observer.warned(sentence)
         warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
@@ -189,13 +187,12 @@ class _Release:
             watch,
             hierarchies,
             allocation,
-            paths,
             histograms,
             constraints,
             workers,
             subspace,
             geography_digest=spine.digest(),
-            guarantee=guarantee,
+            privacy=privacy,
             measuring_alone=measuring_alone,
             records_digest=histograms[-1].digest(),
         )
@@ -220,7 +217,7 @@ class _Release:
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
-            privacy={**self.guarantee, "paths": self.paths},
+            privacy=self.privacy,
             description=f"{'measurements of' if alone else 'release'} {self.plan.name}",
             token="release",
         )

@@ -1,41 +1,16 @@
-"""What is said of a release's spine: that no path overspends, how it was made, how far areas are from it."""
+"""What is said of a release's spine: how it was made, and how far areas are from it."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tallyveil.budget.allocation import Allocation
-from tallyveil.errors import BudgetError
 from tallyveil.execution.topdown.spine_changes import warnings_of
 from tallyveil.geography.areas import AreaChange, Deviation, Hierarchies
 from tallyveil.geography.distance import off_spine_distances
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.shares import path_total
 from tallyveil.geography.spine import Spine
 from tallyveil.plan.release import ReleasePlan
-
-
-def check_paths(allocation: Allocation) -> str:
-    """Refuse a spine on which some path from a root to a finest geounit spends other than the whole, exactly.
-
-    Returns:
-        A sentence for the guarantee.
-    Raises:
-        BudgetError: the shares sum to another number than 1 along some path.
-    Source: Cumings-Menon et al. 2023, Theorem 3.
-    """
-    spine = allocation.spine
-    total = path_total(spine, allocation.shares)
-    if total != 1:
-        raise BudgetError(
-            f"shares sum to {total} along every path from a root to a {spine.geolevels[-1]}; wanted exactly 1, the "
-            "whole of the strategy. Take the shares that the steps of the spine made."
-        )
-    return (
-        f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly {total}, for all "
-        f"{spine.n_geounits(spine.finest):,}; checked in exact fractions before anything was spent"
-    )
 
 
 def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] | None:
