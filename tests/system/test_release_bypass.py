@@ -404,7 +404,7 @@ def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(releas
 
 
 def test_bypass_false_or_nothing_asked_is_told(edit, release):
-    with pytest.raises(ConfigError, match="does nothing"):
+    with pytest.raises(ConfigError, match="the table has no effect"):
         load_plan(edit("bypass = true", "bypass = false"))
 
 

@@ -20,7 +20,9 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if math.isnan(self.lower) or math.isnan(self.upper) or self.lower > self.upper:
-            raise BudgetError(f"bounds must have lower <= upper, got [{self.lower!r}, {self.upper!r}]")
+            raise BudgetError(
+                f"a pair of bounds must have lower <= upper, got [{self.lower!r}, {self.upper!r}]"
+            )
 
     @property
     def width(self) -> float:

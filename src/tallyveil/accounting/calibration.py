@@ -113,7 +113,8 @@ def calibrate(
             return Calibration(factor, scaled(event, factor), found)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
     raise BudgetError(
-        f"the noise for epsilon {float(target):.6g} could not be certified; ask for fewer digits."
+        f"the noise that gives epsilon {float(target):.6g} could not be certified to the accuracy asked for. Ask for "
+        "fewer digits."
     )
 
 
@@ -143,9 +144,11 @@ def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0
 def _target(epsilon: Fraction | float | str, delta: Fraction | float | str) -> tuple[Fraction, float]:
     target, allowed = real_number(epsilon, "the target epsilon"), real_number(delta, "the target delta")
     if not target > 0:
-        raise BudgetError(f"the target epsilon is {epsilon}, wanted a number above 0.")
+        raise BudgetError(f"the target epsilon is {epsilon}, wanted a number above 0. Give a positive one.")
     if not 0 < allowed < 1:
-        raise BudgetError(f"the target delta is {delta}, wanted a number between 0 and 1.")
+        raise BudgetError(
+            f"the target delta is {delta}, wanted a number between 0 and 1, both excluded. Give one such as '1e-10'."
+        )
     # Rounded down: a slightly smaller delta is the safe side.
     return target, math.nextafter(math.log(allowed.numerator) - math.log(allowed.denominator), -math.inf)
 
@@ -184,8 +187,9 @@ def bracket(excess: Callable[[float], float], guess: float, slope: float) -> tup
         if abs(here) > LARGEST_LOG_FACTOR:
             break
     raise BudgetError(
-        f"no factor between e^-{LARGEST_LOG_FACTOR} and e^{LARGEST_LOG_FACTOR} on the noise meets the target; check "
-        "that the event releases anything, and that the target is meant."
+        f"no factor between e^-{LARGEST_LOG_FACTOR} and e^{LARGEST_LOG_FACTOR} multiplies the noise so that it meets "
+        "the target. Check that the event releases at least one noisy answer, and that the target is the one you "
+        "mean."
     )
 
 

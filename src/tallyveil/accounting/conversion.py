@@ -158,8 +158,8 @@ def _certified_upper(engine: LossEngine, root: float, slope: float, target: Boun
         if epsilon >= ceiling:
             return ceiling
     raise SolverError(
-        f"the engine {engine.name} bounds delta too widely to enclose this epsilon. "
-        "Ask for a larger delta, or for another engine."
+        f"the bounds that the engine {engine.name} gives on delta are too wide to enclose this epsilon. Ask for a "
+        "larger delta, or for another engine."
     )
 
 

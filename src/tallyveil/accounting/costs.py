@@ -140,8 +140,8 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
             return nothing
         case NonPrivateEvent(reason):
             raise BudgetError(
-                f"a non-private event has no finite cost ({reason}). "
-                "Record it with Ledger.declassify, apart from what is paid for."
+                f"a non-private event has no finite cost ({reason}). Record it with Ledger.declassify, which enters "
+                "it without a cost."
             )
 
 

@@ -111,7 +111,10 @@ class Guarantee:
         """
         exact = real_number(alpha, "alpha")
         if not 0 <= exact <= 1:
-            raise BudgetError(f"alpha must lie between 0 and 1, got {as_given(alpha)}. Give a type I error.")
+            raise BudgetError(
+                f"alpha must lie between 0 and 1, got {as_given(alpha)}. It is the type I error at which the curve "
+                "is asked for."
+            )
         found = [beta_at(engine, law, exact) for law, engine in self._laws()]
         upper = min(beta.upper for _, beta in found)
         if len(found) == 1:
@@ -141,7 +144,7 @@ class Guarantee:
             BudgetError: fewer than two points, or more than 10,000.
         """
         if not 2 <= points <= 10_000:
-            raise BudgetError(f"a curve needs 2 to 10000 points, got {points}.")
+            raise BudgetError(f"a curve needs 2 to 10000 points, got {points}. Give a number in that range.")
         inner = np.sort(knot_at(self.computed_by[0], self.alternatives[0], points - 2))
         alphas = np.concatenate([[0.0], inner, [1.0]])
         alphas.flags.writeable = False

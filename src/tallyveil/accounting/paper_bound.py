@@ -50,7 +50,9 @@ def first_term_epsilon(guarantee: Guarantee, delta: Fraction | int | str) -> Bou
     """
     exact = exact_number(delta, "delta")
     if not 0 < exact < 1:
-        raise BudgetError(f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}.")
+        raise BudgetError(
+            f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}. Give one such as '1e-10'."
+        )
     with precision(_BITS):
         logarithm = rational(exact).log()
         low, high = -round_up(-logarithm), round_up(logarithm)
@@ -78,7 +80,10 @@ def _first(holds: Callable[[float], bool]) -> float:
     while not holds(high):
         low, high = high, 2 * high
         if high > _LARGEST_EPSILON:
-            raise BudgetError(f"the epsilon is beyond {_LARGEST_EPSILON:g}; check the noise of the event.")
+            raise BudgetError(
+                f"the epsilon is larger than {_LARGEST_EPSILON:g}, so no bound is given. Check the noise of the "
+                "event."
+            )
     while (middle := (low + high) / 2) not in (low, high):
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -82,7 +82,7 @@ def renyi_divergence(event: PrivacyEvent, order: Fraction | int | str) -> float:
     alpha = exact_number(order, "the order of the Renyi divergence")
     if alpha <= 1:
         raise BudgetError(
-            f"the order of a Renyi divergence must be above 1, got {exact_text(alpha)}. Raise it."
+            f"the order of a Renyi divergence must be above 1, got {exact_text(alpha)}. Give a larger order."
         )
     with precision(_BITS):
         return round_up(rational(_certified(event, alpha - 1)))
@@ -106,7 +106,9 @@ def renyi_epsilon(
     """
     exact = exact_number(delta, "delta")
     if not 0 < exact < 1:
-        raise BudgetError(f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}.")
+        raise BudgetError(
+            f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}. Give one such as '1e-10'."
+        )
     log_delta = log_of(exact)
 
     def bound(excess: float) -> float:
@@ -134,7 +136,7 @@ def renyi_delta(
     """
     exact = exact_number(epsilon, "epsilon")
     if exact < 0:
-        raise BudgetError(f"epsilon must be 0 or more, got {exact_text(exact)}.")
+        raise BudgetError(f"epsilon must be 0 or more, got {exact_text(exact)}. Give a non-negative epsilon.")
     allowed = as_float(exact)
 
     def log_delta(excess: float) -> float:
@@ -172,7 +174,7 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
         end = exact_upper(_laplace_ball(release, rational(excess)))
         if end is None:
             raise BudgetError(
-                f"the divergence of {as_given(release)} is beyond what can be computed. Check its scale."
+                f"the divergence of {as_given(release)} is too large to be computed. Check its scale or variance."
             )
         exact = release.multiplicity * Fraction(end[0]) * Fraction(2) ** end[1]
         # What pure differential privacy promises bounds every order, also where the ball is wide.

@@ -47,7 +47,9 @@ class IntegerSubspaceLaplace:
         total_variation: Fraction | int | str = 0,
     ) -> None:
         if norm not in ("l1", "l2"):
-            raise BudgetError(f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {norm!r}.")
+            raise BudgetError(
+                f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {norm!r}. Use one of them."
+            )
         _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of IntegerSubspaceLaplace"))
         _set(self, "norm", norm)
         _set(self, "distance", parameter_of_noise(distance, "distance of IntegerSubspaceLaplace"))
@@ -106,7 +108,7 @@ class IntegerSubspaceGaussian:
         ):
             raise BudgetError(
                 "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
-                f"{as_given(squared_distance)}. Tables of whole numbers have whole squared distances."
+                f"{as_given(squared_distance)}. The squared l2 distance of two tables of integers is an integer."
             )
         _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
         _set(self, "squared_distance", squared_distance)
@@ -146,9 +148,9 @@ def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
         size, measure = release.distance, "l1 distance"
     if size < neighbours.answers_moved:
         raise BudgetError(
-            f"an integer-subspace release protects tables at {measure} {size} or less, but {neighbours.value} "
-            f"neighbours are at {measure} {neighbours.answers_moved}. State the release at that distance or a larger "
-            "one: what it costs grows with it.",
+            f"an integer-subspace release is stated for tables whose {measure} is at most {size}, but "
+            f"{neighbours.value} neighbours can have {measure} {neighbours.answers_moved}. State the release at that "
+            "distance or a larger one; its cost grows with the distance.",
             code="subspace-distance",
         )
 
@@ -161,12 +163,16 @@ def _variation(value: Fraction | int | str) -> Fraction:
     number = exact_number(value, "total variation of an integer-subspace release")
     if not 0 <= number < 1:
         raise BudgetError(
-            f"the total variation of a release must lie in 0 to 1, got {as_given(value)}. Run the chain longer."
+            f"the total variation distance of a release must be at least 0 and below 1, got {as_given(value)}. Run "
+            "the chain longer."
         )
     return number
 
 
 def _names(invariants: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(invariants, str) or not all(isinstance(name, str) for name in invariants):
-        raise BudgetError(f"invariants of a release must be a list of statements, got {invariants!r:.80}.")
+        raise BudgetError(
+            f"invariants of a release must be a list of statements, got {invariants!r:.80}. Give one text for each "
+            "invariant."
+        )
     return tuple(invariants)

@@ -79,7 +79,7 @@ def group_privacy(
     if exact_epsilon < 0 or not 0 <= exact_delta <= 1:
         raise BudgetError(
             f"epsilon must be 0 or more and delta between 0 and 1, got {exact_text(exact_epsilon)} and "
-            f"{exact_text(exact_delta)}. Give a guarantee that can hold."
+            f"{exact_text(exact_delta)}. Give an epsilon and a delta in these ranges."
         )
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
         raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {as_given(size)}.")
@@ -98,14 +98,15 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
             multiplicity = event.multiplicity * factor
             if multiplicity.denominator != 1:
                 raise BudgetError(
-                    f"{as_given(event)} has an odd multiplicity, so it is no release of partition queries under "
-                    "bounded neighbours and cannot be halved. State what it costs under the other relation yourself."
+                    f"{as_given(event)} has an odd multiplicity, which cannot be halved: it does not describe "
+                    "partition queries under bounded neighbours. State the event under the other relation yourself."
                 )
             return replace(event, multiplicity=int(multiplicity))
         case IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             raise BudgetError(
-                f"{as_given(event)} states the distance of the populations it protects, not a relation, so there "
-                "is nothing to translate. Give the event with the distance that neighbours of the other relation have."
+                f"{as_given(event)} states the distance of the populations that it protects, not a neighbour "
+                "relation, so there is nothing to translate. Give the event with the distance that neighbours under "
+                "the other relation have."
             )
         case SequentialEvent(events):
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))

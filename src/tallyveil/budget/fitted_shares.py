@@ -150,20 +150,26 @@ def check_targets(
         BudgetError: see `fit_shares`.
     """
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
-        raise BudgetError("shares can be fitted for Gaussian noise only. Use a strategy whose budget is rho.")
+        raise BudgetError(
+            "shares can be fitted for Gaussian noise only. Use a strategy whose budget is given in rho."
+        )
     if strategy.geolevels != spine.geolevels:
         raise BudgetError(
             f"the strategy has geolevels {', '.join(strategy.geolevels)}, the spine {', '.join(spine.geolevels)}. "
-            "Give a strategy of the spine's geolevels."
+            "Give a strategy that names the geolevels of the spine."
         )
     known = {*spine.geolevels, *(family.name for family in families if family.n_entities)}
     wrong = [target.name for target in targets if target.name not in known]
     if wrong or not targets:
         raise BudgetError(
-            f"accuracy targets name {', '.join(wrong) or 'nothing'}; wanted some of {', '.join(sorted(known))}."
+            f"accuracy targets name {', '.join(wrong) or 'nothing'}; wanted one or more of "
+            f"{', '.join(sorted(known))}."
         )
     if any(target.standard_deviation <= 0 for target in targets):
-        raise BudgetError("an accuracy target is not above 0. Publish exactly what must have no error.")
+        raise BudgetError(
+            "an accuracy target is not above 0. Give a positive standard deviation. A count that must have no error "
+            "is an invariant, not a target."
+        )
 
 
 def _ratios(
@@ -199,8 +205,8 @@ def _values(found: SpineVariances, families: Mapping[str, EntityFamily], name: s
 def _one(values: NDArray[np.complex128], target: AccuracyTarget) -> complex:
     if not bool(np.all(np.isfinite(values.real))):
         raise BudgetError(
-            f"some variance of {target.name} cannot be told from what is measured. Give every geolevel a query "
-            "group that tells the answer."
+            f"some variance of {target.name} is infinite, because the measured queries do not determine the answer. "
+            "Give every geolevel a query group that determines it."
         )
     value: complex = values[int(np.argmax(values.real))] if target.of_each else values.mean()
     return value / float(target.standard_deviation) ** 2
@@ -236,14 +242,17 @@ def _cutting_planes(
             method="highs",
         )
         if solved.status != 0:
-            raise SolverError(f"the linear program of the shares ended with: {solved.message}.")
+            raise SolverError(
+                f"the linear program that chooses the shares was not solved: {solved.message}. Loosen the targets, "
+                "and report this if it persists."
+            )
         bound = max(bound, float(solved.x[-1]) * best_value)
         if bound >= best_value * (1 - gap):
             return best, bound
         # The solution of the program jumps from round to round, so move only halfway towards it.
         point = (solved.x[:-1] + best) / 2
     raise SolverError(
-        f"shares were not found to within {gap:g}: the budget lies between {at_least(bound)} and "
+        f"the least budget was not found to within a relative gap of {gap:g}: it lies between {at_least(bound)} and "
         f"{at_most(best_value)}. Allow more rounds, or a wider gap."
     )
 

@@ -18,8 +18,8 @@ def parse_fraction(value: object, where: str) -> Fraction:
     """
     if isinstance(value, float):
         raise ConfigError(
-            f"{where} is the float {value!r}, which is not the decimal it was written as: a share would no longer "
-            f'be exact. Write it as a string: "{value!r}", or better an exact fraction such as "1/3".'
+            f"{where} is the float {value!r}. A float is only close to the decimal that was written, so the number "
+            f'would not be exact. Write it as a string: "{value!r}", or better as an exact fraction such as "1/3".'
         )
     number = exact_value(value)
     if number is None:

@@ -74,8 +74,8 @@ def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
     ]
     if schema.size * max(deviations, default=0.0) > MOST_CELLS_OF_NOISE:
         raise BudgetError(
-            f"at {root}, noise of standard deviation {max(deviations):.3g} in each of {schema.size:,} cells could add "
-            f"more than {LARGEST_COUNT:,} {schema.unit.many} that do not exist. Give {root} a "
+            f"at {root}, noise of standard deviation {max(deviations):.3g} in each of {schema.size:,} cells could "
+            f"make the published counts larger by more than {LARGEST_COUNT:,} {schema.unit.many}. Give {root} a "
             "larger share of the budget, or coarsen the schema.",
             code="noise-too-large",
         )

@@ -85,7 +85,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
     known = strategy_preset_names()
     if name not in known:
         raise BudgetError(
-            f"no strategy preset '{name}'; there are {', '.join(known)}. Use one of these names."
+            f"there is no strategy preset '{name}'; there are {', '.join(known)}. Use one of these names."
         )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     strategy = _strategy(name, table)
@@ -136,8 +136,9 @@ def _measured_steps(name: str, table: Mapping[str, Any], strategy: Strategy, geo
     in_passes = sorted(query for step in expanded for query in step)
     if in_passes != sorted(strategy.queries(geolevel)):
         raise BudgetError(
-            f"{name}: the passes of {geolevel} hold {', '.join(in_passes)}; wanted every measured query once: "
-            f'{", ".join(sorted(strategy.queries(geolevel)))}. Name each in one pass, or write "*" for the rest.'
+            f"{name}: the estimation passes of {geolevel} use {', '.join(in_passes)}; wanted every measured query "
+            f'once: {", ".join(sorted(strategy.queries(geolevel)))}. Name each in one pass, or write "*" for the '
+            "rest."
         )
     return expanded
 

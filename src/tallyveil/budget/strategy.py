@@ -181,8 +181,8 @@ def _check_shares(where: str, shares: tuple[tuple[str, Fraction], ...]) -> None:
     for name, share in shares:
         if not isinstance(share, Fraction) or share <= 0:
             raise BudgetError(
-                f"{where}: {name} has {as_given(share)}; wanted a Fraction above 0. Leave out what is not to be "
-                "measured."
+                f"{where}: {name} has {as_given(share)}; wanted a Fraction above 0. Leave out what the strategy does "
+                "not measure."
             )
     total = sum((share for _, share in shares), Fraction(0))
     if total != 1:

@@ -81,8 +81,8 @@ def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:
     unknown = sorted(set(file.records.columns) - set(schema.attribute_names))
     if unknown:
         raise ConfigError(
-            f"[records] columns names {', '.join(unknown)}, no attribute of schema '{schema.name}'. "
-            f"Its attributes are: {', '.join(schema.attribute_names)}.",
+            f"[records] columns names {', '.join(unknown)}, which schema '{schema.name}' does not have. Its "
+            f"attributes are: {', '.join(schema.attribute_names)}.",
             code="unknown-attribute",
         )
     columns = tuple((name, file.records.columns.get(name, name)) for name in schema.attribute_names)
@@ -120,7 +120,8 @@ def _spent(
     if shape.budget_unit == "epsilon":
         if table.rho is not None or table.delta is not None:
             raise ConfigError(
-                "[strategy] gives its budget in the wrong unit: the discrete_laplace mechanism is paid in epsilon.",
+                "[strategy] gives its budget in the wrong unit: the discrete_laplace mechanism has its budget in "
+                "epsilon. Give epsilon.",
                 code="wrong-unit",
             )
         given = table.epsilon
@@ -130,7 +131,8 @@ def _spent(
         given = table.rho or (preset.strategy.total if preset else None)
     if given is None:
         raise ConfigError(
-            f"[strategy] {shape.budget_unit} is required: what the strategy spends.", code="no-budget"
+            f"[strategy] {shape.budget_unit} is required. Give the privacy-loss budget that the strategy spends.",
+            code="no-budget",
         )
     return given
 
@@ -140,7 +142,9 @@ def _declared(privacy: PrivacyTable, table: StrategyTable, strategy: Strategy) -
     if privacy.rho is not None:
         return privacy.rho
     if privacy.epsilon is None:
-        raise ConfigError("[privacy] declares no budget", code="no-budget")
+        raise ConfigError(
+            "[privacy] declares no privacy-loss budget. Give rho, or epsilon and delta.", code="no-budget"
+        )
     if strategy.budget_unit == "epsilon":
         return privacy.epsilon
     if (table.epsilon, table.delta or privacy.delta) == (privacy.epsilon, privacy.delta):
@@ -158,8 +162,9 @@ def _geolevel_shares(
         return tuple((name, table.geolevels[name]) for name in geolevels)
     if preset.strategy.geolevels != tuple(geolevels):
         raise ConfigError(
-            f"strategy preset '{preset.name}' divides its budget over {', '.join(preset.strategy.geolevels)}; "
-            f"the spine has {', '.join(geolevels)}. Name the geolevels so, or write out shares of your own.",
+            f"strategy preset '{preset.name}' divides its budget over {', '.join(preset.strategy.geolevels)}; the "
+            f"spine has {', '.join(geolevels)}. Give the geolevels the names of the preset, or write out shares of "
+            "your own.",
             code="unknown-geolevel",
         )
     return preset.strategy.geolevel_shares
@@ -193,8 +198,8 @@ def _check_queries(strategy: Strategy, schema: Schema) -> None:
             factors = schema.query(known_query(schema, name, f"strategy.queries.{geolevel}")).factors
             if factors in names:
                 raise ConfigError(
-                    f"strategy.queries.{geolevel}: '{names[factors]}' and '{name}' are the same query; "
-                    "add their shares under one name.",
+                    f"strategy.queries.{geolevel}: '{names[factors]}' and '{name}' are the same query. Add their "
+                    "shares under one name.",
                     code="query-twice",
                 )
             names[factors] = name
@@ -222,15 +227,16 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
         )
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         raise ConfigError(
-            f"[outputs] intervals needs discrete Gaussian noise; [privacy] mechanism is {strategy.mechanism.value}, "
-            "of which sums of few draws have heavier tails. Leave intervals out, or measure with rho.",
+            f"[outputs] intervals needs discrete Gaussian noise; [privacy] mechanism is {strategy.mechanism.value}. "
+            "The sum of a few draws of such noise has heavier tails than a normal law, so that intervals would "
+            "cover too seldom. Leave intervals out, or measure with rho.",
             code="interval-noise",
         )
     if table.measurements != "full" or not table.tables:
         lacking = "tables" if not table.tables else f'measurements = "full", not "{table.measurements}"'
         raise ConfigError(
-            f"[outputs] intervals needs {lacking}: intervals stand beside published counts and follow from all noisy "
-            "answers. Add that, or leave intervals out.",
+            f"[outputs] intervals needs {lacking}: intervals are written beside published tables and are computed "
+            "from all noisy answers. Add it, or leave intervals out.",
             code="interval-tables",
         )
     return level
@@ -255,13 +261,14 @@ def _subspace(
         given, other = (item.rho, item.epsilon) if strategy.budget_unit == "rho" else (item.epsilon, item.rho)
         if given is None or other is not None or given <= 0:
             raise ConfigError(
-                f"{where} must give {strategy.budget_unit}, above 0, and nothing else: the unit of [privacy] mechanism "
-                f"{strategy.mechanism.value}.",
+                f"{where} must give {strategy.budget_unit}, above 0, and no other budget: that is the unit of "
+                f"[privacy] mechanism {strategy.mechanism.value}.",
                 code="wrong-unit",
             )
         if any(schema.query(known.query).factors == schema.query(item.query).factors for known in found):
             raise ConfigError(
-                f"{where} is drawn twice: its sums at one geolevel would contradict those at another.",
+                f"{where} is drawn twice. The sums of one draw would contradict those of the other. Keep one of the "
+                "two.",
                 code="query-twice",
             )
         found.append(SubspaceQuery(item.query, geolevel, given))

@@ -77,7 +77,8 @@ def parse_file(path: Path, model: type[File]) -> File:
         raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
     except RecursionError:
         raise ConfigError(
-            f"{path} is nested too deeply. No table of a release file has more than a few levels.",
+            f"{path} is nested too deeply. No table of a release file needs more than a few levels. Remove the "
+            "superfluous ones.",
             code="not-toml",
         ) from None
 

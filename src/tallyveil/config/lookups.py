@@ -21,15 +21,19 @@ def by_geolevel(
     unknown = [name for name in table if name not in geolevels and name != EVERY_GEOLEVEL]
     if unknown:
         raise ConfigError(
-            f'{where} names {", ".join(unknown)}, no geolevel of the spine and not "*". '
-            f"The geolevels are: {', '.join(geolevels)}.",
+            f'{where} names {", ".join(unknown)}, which is neither a geolevel of the spine nor "*". The geolevels '
+            f"are: {', '.join(geolevels)}.",
             code="unknown-geolevel",
         )
     found = {}
     for name in geolevels:
         item = table.get(name, table.get(EVERY_GEOLEVEL, default))
         if item is None:
-            raise ConfigError(f'{where} says nothing of {name}, and has no "*".', code="missing-geolevel")
+            raise ConfigError(
+                f'{where} says nothing of {name}, and has no "*", which stands for all geolevels that are not named. '
+                "Add one of the two.",
+                code="missing-geolevel",
+            )
         found[name] = item
     return found
 

@@ -101,9 +101,11 @@ class SchemaTable(Table):
         if self.preset is None and not own:
             raise ValueError("give a preset, or a name and attributes of your own")
         if self.preset is not None and anything:
-            raise ValueError("a preset stands alone; to change it, write out name, attributes and recodes")
+            raise ValueError(
+                "a preset takes no other keys; to change one, write out name, attributes and recodes"
+            )
         if self.units is not None and self.unit is None:
-            raise ValueError("units is the plural of unit: give unit, too")
+            raise ValueError("units is the plural of unit: give unit as well")
         return self
 
 
@@ -167,13 +169,15 @@ class StrategyTable(Table):
     @model_validator(mode="after")
     def _preset_or_own(self) -> Self:
         if self.preset is not None and (self.geolevels or self.queries):
-            raise ValueError("a preset brings its own shares; remove geolevels and queries, or the preset")
+            raise ValueError(
+                "a preset has shares of its own; remove geolevels and queries, or remove the preset"
+            )
         if self.preset is None and not (self.geolevels and self.queries):
             raise ValueError("give a preset, or the shares of geolevels and of queries")
         if self.rho is not None and self.epsilon is not None:
             raise ValueError("spend either rho, or epsilon at delta, and not both")
         if self.delta is not None and (self.epsilon is None or not 0 < self.delta < 1):
-            raise ValueError("delta goes with epsilon, and lies between 0 and 1")
+            raise ValueError("delta is given together with epsilon, and lies between 0 and 1")
         return self
 
 
@@ -194,7 +198,7 @@ class EstimationTable(Table):
     @model_validator(mode="after")
     def _within_counts(self) -> Self:
         if self.slack is not None and not 0 <= self.slack <= LARGEST_COUNT:
-            raise ValueError(f"slack is a number of records from 0 to {LARGEST_COUNT:,}")
+            raise ValueError(f"slack must be a number of records from 0 to {LARGEST_COUNT:,}")
         return self
 
 

@@ -60,9 +60,9 @@ def require_size(schema: Schema, strategy: Strategy) -> None:
     queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
     needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
     raise SchemaError(
-        f"schema '{schema.name}' has {schema.size:,} cells. Estimation holds numbers for every cell of a geounit at "
-        f"once: that would take about {needed / 2**30:,.0f} GiB of memory for these queries. Wanted at most "
-        f"{MOST_CELLS:,} cells: drop or coarsen an attribute.",
+        f"schema '{schema.name}' has {schema.size:,} cells. Estimation holds numbers for every cell of a geounit in "
+        f"memory, which would take about {needed / 2**30:,.0f} GiB for these queries. Wanted at most {MOST_CELLS:,} "
+        "cells. Drop or coarsen an attribute.",
         code="schema-too-large",
     )
 

@@ -78,14 +78,14 @@ def _preset_steps(table: SpineTable, preset: SpinePreset, geolevels: Sequence[st
     if preset.geolevels != tuple(geolevels):
         raise ConfigError(
             f"spine preset '{preset.name}' starts from {', '.join(preset.geolevels)}; [geography] has "
-            f"{', '.join(geolevels)}. Name the geolevels so, or write out steps of your own.",
+            f"{', '.join(geolevels)}. Give the geolevels the names of the preset, or write out steps of your own.",
             code="unknown-geolevel",
         )
     if table.parts is None:
         return preset.steps
     if not any(isinstance(step, Branch) for step in preset.steps):
         raise ConfigError(
-            f"[spine] parts is given, and spine preset '{preset.name}' has no branch. Leave parts out.",
+            f"[spine] parts is given, but spine preset '{preset.name}' has no step of kind branch. Leave parts out.",
             code="unknown-geolevel",
         )
     return tuple(
@@ -147,12 +147,13 @@ def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], wher
         what = "removed by the steps of [spine]" if name in original else "made by the steps of [spine]"
         kept = [level for level in original if level in made]
         raise ConfigError(
-            f"{where} names geolevel '{name}', which is {what}; it can be stated for geolevels of [geography] that "
-            f"the spine keeps: {', '.join(kept)}.",
+            f"{where} names geolevel '{name}', which is {what}. Only geolevels of [geography] that the spine keeps "
+            f"can be named here: {', '.join(kept)}.",
             code="not-on-spine",
         )
     raise ConfigError(
-        f"{where} names geolevel '{name}'; the geolevels are: {', '.join(original)}.", code="unknown-geolevel"
+        f"{where} names geolevel '{name}', which does not exist. The geolevels are: {', '.join(original)}.",
+        code="unknown-geolevel",
     )
 
 
@@ -176,7 +177,7 @@ def _refuse_unknown(names: Sequence[str], families: Sequence[str], where: str) -
     unknown = [name for name in names if name not in families]
     if unknown:
         raise ConfigError(
-            f"{where} names {', '.join(unknown)}, no family of [spine]; its families are: "
+            f"{where} names {', '.join(unknown)}, which is not an entity family of [spine]. Its families are: "
             f"{', '.join(families) or 'none'}. Add the column to [spine] families.",
             code="unknown-entity",
         )
@@ -186,7 +187,7 @@ def _refuse_repeated(families: Sequence[str], geolevels: Sequence[str]) -> None:
     taken = [name for number, name in enumerate(families) if name in families[:number] or name in geolevels]
     if taken:
         raise ConfigError(
-            f"[spine] families names {', '.join(taken)}, which stands twice or is the name of a geolevel. Tables are "
-            "found by these names, so each must stand for one thing: rename the column.",
+            f"[spine] families names {', '.join(taken)}, which is given twice or is also the name of a geolevel. "
+            "Tables are found by these names, so each name must mean one thing. Rename the column.",
             code="name-twice",
         )

@@ -115,7 +115,7 @@ class RegroupTable(FanOutTable):
             raise ValueError(f'most_loss is {self.most_loss}; wanted 0 or more, such as "1/20"')
         both = [name for name in self.may_worsen if name in self.aim]
         if both:
-            raise ValueError(f"aim and may_worsen both name {', '.join(both)}: name each in one of them")
+            raise ValueError(f"aim and may_worsen both name {', '.join(both)}: name each in only one of them")
         return self
 
 
@@ -166,11 +166,16 @@ class SpineTable(Table):
         if self.preset is not None and self.steps:
             raise ValueError("give either preset or steps, and not both")
         if self.parts is not None and self.preset is None:
-            raise ValueError("parts goes with a preset; a step of kind branch has parts of its own")
+            raise ValueError(
+                "parts is given together with a preset; a step of kind branch has its own key parts"
+            )
         if (self.entities is None) != (self.preset is None and not self.families):
             raise ValueError(
-                "give the entity table in entities, with families (a preset brings its own); only bypass needs neither"
+                "give the entity table in entities, and the families (a preset has families of its own); only "
+                "bypass needs neither"
             )
         if self.entities is None and not self.overlapping and not self.bypass:
-            raise ValueError("does nothing: give entities and families, a preset, or bypass = true")
+            raise ValueError(
+                "the table has no effect: give entities and families, a preset, or bypass = true"
+            )
         return self

@@ -43,7 +43,9 @@ class CellsTable(Table):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if (self.levels is None) == (self.path is None) or (self.path is None) != (self.column is None):
-            raise ValueError("give either levels, or path and column of a public table that lists them")
+            raise ValueError(
+                "give either levels, or the path and the column of a public table that lists them"
+            )
         return self
 
 
@@ -74,7 +76,9 @@ class SumTable(Table):
         if sum(given is not None for given in (self.margin, self.cells, self.terms)) != 1:
             raise ValueError("give one of margin, cells and terms")
         if self.total is not None and self.margin:
-            raise ValueError("a total goes with cells, terms or the empty margin, which are one sum")
+            raise ValueError(
+                "a total can be given only with cells, terms or the empty margin, each of which is a single sum"
+            )
         return self
 
 
@@ -163,8 +167,8 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
     unknown = sorted(set(file.table.columns) - set(schema.attribute_names))
     if unknown:
         raise ConfigError(
-            f"[table] columns names {', '.join(unknown)}, no attribute of the table. "
-            f"Its attributes are: {', '.join(schema.attribute_names)}.",
+            f"[table] columns names {', '.join(unknown)}, which is not an attribute of the table. Its attributes "
+            f"are: {', '.join(schema.attribute_names)}.",
             code="unknown-attribute",
         )
     columns = tuple((name, file.table.columns.get(name, name)) for name in schema.attribute_names)
@@ -195,8 +199,8 @@ def _refuse_columns(attributes: list[CellsTable]) -> None:
     taken = [item.name for item in attributes if item.name.casefold() in {"draw", "noise"}]
     if taken:
         raise ConfigError(
-            f"[[attributes]] names {', '.join(taken)}, which has a meaning of its own in the columns of what is "
-            "written; rename it.",
+            f"[[attributes]] names {', '.join(taken)}, which is reserved for a column of the files that are written. "
+            "Rename it.",
             code="bad-name",
         )
 
@@ -232,8 +236,9 @@ def _law(table: MechanismTable) -> LatticeLaw:
 def _distance(table: MechanismTable) -> Fraction:
     if table.distance < 1 or (table.law == "gaussian" and table.distance.denominator != 1):
         raise ConfigError(
-            f"[mechanism] distance is {table.distance}; wanted 1 or more, and a whole number (the squared l2 distance) "
-            "for Gaussian noise. A record that changes its cell is at distance 2 in l1, at 2 squared in l2.",
+            f"[mechanism] distance is {table.distance}; wanted 1 or more, and for Gaussian noise an integer (it is "
+            "the squared l2 distance). Changing the cell of one record moves the table by 2 in the l1 distance and "
+            "by 2 in the squared l2 distance.",
             code="subspace-distance",
         )
     return table.distance
@@ -244,6 +249,7 @@ def _declared(privacy: SubspacePrivacyTable, mechanism: MechanismTable) -> Fract
     declared, other = (privacy.epsilon, privacy.rho) if unit == "epsilon" else (privacy.rho, privacy.epsilon)
     if declared is None or other is not None:
         raise ConfigError(
-            f"[privacy] must declare {unit}, and nothing else, for {mechanism.law} noise.", code="wrong-unit"
+            f"[privacy] must declare {unit}, and no other budget, for {mechanism.law} noise.",
+            code="wrong-unit",
         )
     return declared

@@ -38,27 +38,29 @@ def branch_spine(
     n_finest = spine.n_geounits(spine.finest)
     if top == spine.finest:
         raise GeographyError(
-            f"a branch from {geolevel} down, which is the finest geolevel: nothing there can be cut. "
-            f"Name one of {', '.join(spine.geolevels[:-1]) or 'the geolevels above it, of which there are none'}.",
+            f"a branch is to start at {geolevel}, the finest geolevel, whose geounits cannot be divided. Name one of "
+            f"{', '.join(spine.geolevels[:-1]) or 'the geolevels above it, of which there are none'}.",
             code="spine-step",
         )
     if not name:
-        raise GeographyError("a branch without a name, which its geocodes need. Name it.", code="spine-step")
+        raise GeographyError(
+            "a branch has no name, and its geocodes begin with that name. Give it one.", code="spine-step"
+        )
     if inside.dtype != np.bool_ or inside.shape != (n_finest,):
         raise GeographyError(
-            f"a branch is given by {inside.shape} values of {inside.dtype}; wanted {n_finest} booleans, one for "
-            "each finest geounit of the spine. Take them from a family of this spine.",
+            f"a branch is given by an array of shape {inside.shape} and type {inside.dtype}; wanted {n_finest} "
+            "booleans, one for each finest geounit of the spine. Use an entity family that was read on this spine.",
             code="spine-step",
         )
     if bool(inside.all()):
         raise GeographyError(
-            f"the area of branch {name} is the whole spine, so that nothing would be cut. Name its entities; "
-            "a family with its remainder covers everything.",
+            f"the area of branch {name} is the whole spine, so no geounit would be divided. Name the entities of the "
+            "area; a family together with its remainder covers everything.",
             code="spine-step",
         )
     if parts is not None and parts in spine.geolevels:
         raise GeographyError(
-            f"the parts of {geolevel} are to be geolevel {parts}, which the spine has already "
+            f"the parts of {geolevel} are to form geolevel {parts}, which the spine already has "
             f"({', '.join(spine.geolevels)}). Give them a new name.",
             code="spine-step",
         )

@@ -95,7 +95,7 @@ class Hierarchies:
                 return family
         known = ", ".join(family.name for family in self.families)
         raise GeographyError(
-            f"no entity family '{name}'; there are {known or 'none'}. Use one of these.",
+            f"there is no entity family '{name}'; there are {known or 'none'}. Use one of these.",
             code="unknown-entity",
         )
 
@@ -114,9 +114,9 @@ class Hierarchies:
         whole = [self.spine.geolevels[level] for level in self.known_levels]
         kept = [name for name in self.original.geolevels if name in whole]
         raise GeographyError(
-            f"{what} is stated for {geolevel}, whose geounits the steps of the spine cut or replace, so that it "
-            f"could not be made to hold. Geolevels kept whole: {', '.join(kept)}. State it for one of them, or "
-            f"let the spine keep {geolevel}: a branch with `parts` leaves its geolevel whole.",
+            f"{what} is stated for {geolevel}, whose geounits the steps of the spine divide or replace, so it could "
+            f"not be made to hold. Geolevels kept whole: {', '.join(kept)}. State it for one of them, or let the "
+            f"spine keep {geolevel}: a branch with `parts` leaves its geolevel whole.",
             code="not-on-spine",
         )
 

@@ -70,15 +70,15 @@ def group_levels(spine: Spine, geolevel: str, children: str) -> tuple[int, int]:
     replaces = child_level > 0 and spine.geolevels[child_level - 1] == geolevel
     if geolevel in spine.geolevels and not replaces:
         raise GeographyError(
-            f"groups of {children} are to be geolevel {geolevel}, which the spine has elsewhere "
+            f"groups of {children} are to form geolevel {geolevel}, which the spine has elsewhere "
             f"({', '.join(spine.geolevels)}). Name the geolevel just above {children}, or a new one.",
             code="spine-step",
         )
     outer_level = child_level - 2 if replaces else child_level - 1
     if outer_level < 0:
         raise GeographyError(
-            f"groups of {children} as geolevel {geolevel} have no geolevel above to lie in: the spine is "
-            f"{', '.join(spine.geolevels)}. Group a geolevel further down, or put a root above.",
+            f"groups of {children} as geolevel {geolevel} have no geolevel above to lie in: the geolevels of the "
+            f"spine are {', '.join(spine.geolevels)}. Group a lower geolevel, or add a root above.",
             code="spine-step",
         )
     return child_level, outer_level

@@ -38,18 +38,20 @@ def cut_by_entities(
     top = spine.level_index(geolevel)
     if top == spine.finest:
         raise GeographyError(
-            f"{geolevel} is the finest geolevel: nothing there can be cut. Name a geolevel above it.",
+            f"{geolevel} is the finest geolevel, whose geounits cannot be divided. Name a geolevel above it.",
             code="spine-step",
         )
     taken = [level for level in spine.geolevels if keep or level != geolevel]
     if not name or name in taken:
         raise GeographyError(
-            f"parts of {geolevel} are to be geolevel '{name}'; wanted a name other than {', '.join(taken)}.",
+            f"the parts of {geolevel} are to form geolevel '{name}'; wanted a name other than {', '.join(taken)}. "
+            "Rename it.",
             code="spine-step",
         )
     if not families:
         raise GeographyError(
-            f"{geolevel} is to be cut by the entities of no family. Name the families.", code="spine-step"
+            f"no entity family is named by which {geolevel} is to be divided. Name the families.",
+            code="spine-step",
         )
     for family in families:
         require_same_spine(spine, family)

@@ -67,8 +67,8 @@ def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[st
     missing = [name for name in names if name not in columns]
     if missing:
         raise GeographyError(
-            f"no column for geolevel {', '.join(missing)}; got columns {', '.join(columns)}. "
-            "Give one column of geocodes, named after the geolevel, for every geolevel."
+            f"there is no column for geolevel {', '.join(missing)}; got columns {', '.join(columns)}. Give one "
+            "column of geocodes, named after the geolevel, for every geolevel."
         )
     given = {name: text_column(columns[name], f"column {name}") for name in names}
     sizes = {name: len(column) for name, column in given.items()}
@@ -130,8 +130,8 @@ def _checked_names(geolevels: Sequence[str]) -> tuple[str, ...]:
 def _check_lengths(names: tuple[str, ...], lengths: Sequence[int]) -> None:
     if len(lengths) != len(names):
         raise GeographyError(
-            f"{len(names)} geolevels ({', '.join(names)}) but {len(lengths)} prefix lengths {list(lengths)}. "
-            "Give one length for every geolevel, root first."
+            f"there are {len(names)} geolevels ({', '.join(names)}) but {len(lengths)} prefix lengths "
+            f"{list(lengths)}. Give one length for every geolevel, root first."
         )
     if lengths[-1] > LONGEST_GEOCODE:
         raise GeographyError(

@@ -75,7 +75,9 @@ def bypass(
     """
     if most_children is not None and most_children < 1:
         raise GeographyError(
-            f"most children of a bypassed geounit is {most_children}; wanted 1 or more.", code="fan-out-limit"
+            f"the most children that bypassing may give to a geounit is {most_children}; wanted 1 or more. Give a "
+            "larger number.",
+            code="fan-out-limit",
         )
     total = path_total(spine, shares)
     values = list(shares.values)
@@ -84,7 +86,10 @@ def bypass(
         _bypass_level(levels, level, values, rule, most_children)
     made, ordered = _finished(spine, levels, values)
     if path_total(made.spine, ordered) != total:
-        raise GeographyError("bypassing changed what a path sums to. Please report this spine.")
+        raise GeographyError(
+            "bypassing changed the sum of the shares on a path, which is a defect of Tallyveil. Please report this "
+            "spine."
+        )
     return made, ordered
 
 

@@ -29,7 +29,8 @@ def text_column(values: TextColumn, where: str) -> pl.Series:
     column = _as_series(values, where)
     if column.str.contains("\0", literal=True).any():
         raise GeographyError(
-            f"{where}: a geocode holds the character NUL, which no text file can. Remove it from the table."
+            f"{where}: a geocode holds the character NUL, which a text file cannot hold. Remove the character from "
+            "the table."
         )
     return column
 

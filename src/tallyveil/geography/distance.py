@@ -66,7 +66,7 @@ class OffSpineDistances:
         """
         if not 0 <= numerator <= denominator or denominator == 0:
             raise GeographyError(
-                f"quantile {numerator}/{denominator} of off-spine distances; wanted a fraction from 0 to 1."
+                f"the quantile of off-spine distances is {numerator}/{denominator}; wanted a fraction from 0 to 1."
             )
         n = len(self.distance)
         rank = max(-(-n * numerator // denominator), 1)
@@ -131,7 +131,7 @@ def require_same_spine(spine: Spine, family: EntityFamily) -> None:
     n_finest = spine.n_geounits(spine.finest)
     if family.n_finest != n_finest:
         raise GeographyError(
-            f"entity family {family.name} was made on a spine of {family.n_finest} finest geounits; this one has "
+            f"entity family {family.name} was read on a spine of {family.n_finest} finest geounits; this one has "
             f"{n_finest}. Read the family on this spine.",
             code="entity-table",
         )

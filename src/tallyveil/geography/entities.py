@@ -86,7 +86,7 @@ class EntityFamily:
         if place == self.n_entities or self.codes[place] != code:
             shown = ", ".join(self.codes[:5]) + (", ..." if self.n_entities > 5 else "")
             raise GeographyError(
-                f"no entity '{code}' in family {self.name}; it has {shown or 'none'}. Use one of its names.",
+                f"there is no entity '{code}' in family {self.name}; it has {shown or 'none'}. Use one of its names.",
                 code="unknown-entity",
             )
         return place

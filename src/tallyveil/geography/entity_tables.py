@@ -37,8 +37,8 @@ def entities_from_columns(
     absent = [name for name in (geocode, *families) if name not in columns]
     if absent:
         raise GeographyError(
-            f"the entity table has no column {', '.join(absent)}; it has {', '.join(columns)}. "
-            "Name its columns as they are.",
+            f"the entity table has no column {', '.join(absent)}; it has {', '.join(columns)}. Correct the names of "
+            "the columns, or add the column.",
             code="entity-table",
         )
     codes = text_column(columns[geocode], f"column {geocode} of the entity table")
@@ -95,7 +95,8 @@ def entities_from_pairs(
     entity = text_column(entities, f"entities of entity family {name}")
     if len(codes) != len(entity):
         raise GeographyError(
-            f"entity family {name} has {len(codes)} geocodes and {len(entity)} entities. Give pairs.",
+            f"entity family {name} has {len(codes)} geocodes and {len(entity)} entities. Give pairs: as many of one "
+            "as of the other.",
             code="entity-table",
         )
     if entity.null_count():
@@ -137,8 +138,9 @@ def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
     if len(lost):
         shown = ", ".join(f"'{code}'" for code in lost.drop_nulls().unique().sort().head(3).to_list())
         raise GeographyError(
-            f"{len(lost)} rows of {where} have a geocode that is no {spine.geolevels[-1]} of the spine, such as "
-            f"{shown or 'null'}. Use the geocodes of the spine's own year, as text, and leave other rows out.",
+            f"{len(lost)} rows of {where} have a geocode that is not the geocode of a {spine.geolevels[-1]} of the "
+            f"spine, such as {shown or 'null'}. Use geocodes of the same year as the spine, as text, and leave other "
+            "rows out.",
             code="entity-geocode",
         )
     return rows
@@ -149,8 +151,9 @@ def _refuse_repeated_rows(spine: Spine, codes: pl.Series, rows: NDArray[np.int64
     if len(repeated):
         raise GeographyError(
             f"{repeated.n_unique()} finest geounits have more than one row in the entity table, such as "
-            f"{spine.geolevels[-1]} '{repeated.sort()[0]}': it would be in two entities of a family. "
-            "Give each one row, or read overlapping families in long form.",
+            f"{spine.geolevels[-1]} '{repeated.sort()[0]}': it would be in two entities of a family. Give each "
+            "finest geounit one row, or read overlapping families from a table with a row for each pair of a "
+            "geocode and an entity.",
             code="entity-overlap",
         )
 
@@ -160,8 +163,9 @@ def _without_row(spine: Spine, rows: NDArray[np.int64]) -> GeographyError:
     seen[rows] = True
     lost = np.flatnonzero(~seen)
     return GeographyError(
-        f"{len(lost)} finest geounits of the spine have no row in the entity table, such as "
-        f"{spine.geolevels[-1]} '{spine.geocodes[-1][int(lost[0])]}'. Add a row with null for 'in none'.",
+        f"{len(lost)} finest geounits of the spine have no row in the entity table, such as {spine.geolevels[-1]} "
+        f"'{spine.geocodes[-1][int(lost[0])]}'. Add a row for each; where it lies in no entity, leave the entity "
+        "null.",
         code="entity-geocode",
     )
 
@@ -182,6 +186,6 @@ def _refuse_overlap(name: str, pairs: pl.DataFrame) -> None:
         raise GeographyError(
             f"entity family {name} is to be disjoint, but {shared['row'].n_unique()} finest geounits are in more "
             f"than one entity: '{shared['geocode'][0]}' is in '{shared['entity'][0]}' and '{shared['entity'][1]}'. "
-            "Put each into one, or allow overlaps.",
+            "Put each finest geounit into one entity, or allow overlaps.",
             code="entity-overlap",
         )

@@ -37,7 +37,7 @@ class FanOutLimit:
             )
         if self.at_most is not None and self.at_most < 1:
             raise GeographyError(
-                f"the fan-out limit is {self.at_most}: no group could have a child. Wanted 1 or more, or none.",
+                f"the fan-out limit is {self.at_most}, so no group could have a child. Wanted 1 or more, or no limit.",
                 code="fan-out-limit",
             )
 

@@ -161,7 +161,8 @@ def optimise_spine(
     if bypassing is not None:
         if geounit_shares is None:
             raise GeographyError(
-                "bypassing moves shares of the budget, and none are given. Give a share for each geolevel.",
+                "bypassing moves shares of the privacy-loss budget between geolevels, and none are given. Give a "
+                "share for each geolevel.",
                 code="spine-step",
             )
         bypassed, geounit_shares = bypass(made.spine, geounit_shares, bypassing, most_children=most_children)
@@ -202,8 +203,8 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
         below = step.geolevel if isinstance(step, Branch | CutByEntities) else step.children
         if below not in names:
             raise GeographyError(
-                f"a step of the spine names geolevel '{below}'; before it there are {', '.join(names)}. "
-                "Use one of these names.",
+                f"a step of the spine names geolevel '{below}'; the geolevels before this step are "
+                f"{', '.join(names)}. Use one of these names.",
                 code="spine-step",
             )
         place = names.index(below)

@@ -88,8 +88,9 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
     length = int(off_spine_distances(spine, alone).distance[0])
     if len(recipe) != length or not np.array_equal(recipe.sums(spine), wanted):
         raise SolverError(
-            f"the recipe of entity '{code}' of {family.name} has {len(recipe)} geounits for a distance of {length}, "
-            "or does not sum to the entity. Please report this spine."
+            f"the recipe of entity '{code}' of {family.name} has {len(recipe)} geounits while the off-spine distance "
+            f"is {length}, or its geounits do not add up to the entity. This is a defect of Tallyveil: please report "
+            "this spine."
         )
     return recipe
 

@@ -125,7 +125,7 @@ def _refuse_repeated_codes(draft: DraftLevel) -> None:
     repeated = draft.codes.filter(draft.codes.is_duplicated())
     if len(repeated):
         raise GeographyError(
-            f"two geounits of {draft.name} would have the geocode '{repeated.sort()[0]}'. Rename the one of the "
-            "given spine that has it already, or give the new branch or geolevel another name.",
+            f"two geounits of {draft.name} would have the geocode '{repeated.sort()[0]}'. Rename the geounit of the "
+            "given spine that already has it, or give the new branch or geolevel another name.",
             code="geocode-clash",
         )

@@ -35,8 +35,8 @@ class GeounitShares:
         exact = all(isinstance(value, Fraction) and value >= 0 for value in self.values)
         if not exact or any(a >= b for a, b in zip(self.values, self.values[1:], strict=False)):
             raise BudgetError(
-                f"shares of geounits are {', '.join(map(str, self.values[:9]))}; wanted Fractions of 0 or more that "
-                "rise. Build them with uniform_shares or bypass."
+                f"shares of geounits are {', '.join(map(str, self.values[:9]))}; wanted Fractions of 0 or more in "
+                "rising order. Build them with uniform_shares or bypass."
             )
         kept = []
         for array in self.positions:
@@ -83,13 +83,13 @@ def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShare
     for geolevel, share in shares.items():
         if not isinstance(share, Fraction) or share <= 0:
             raise BudgetError(
-                f"share of {geolevel} is {as_given(share)}; wanted a Fraction above 0. Leave out of the spine what is "
-                "not to be measured."
+                f"share of {geolevel} is {as_given(share)}; wanted a Fraction above 0. Leave out of the spine a "
+                "geolevel that is not measured."
             )
     total = sum(shares.values(), Fraction(0))
     if total != 1:
         raise BudgetError(
-            f"shares of the geolevels sum to {total}. Change them so that they sum to exactly 1."
+            f"shares of the geolevels sum to {total}; wanted 1. Change them so that they sum to exactly 1."
         )
     values = tuple(sorted(set(shares.values())))
     return GeounitShares(
@@ -124,8 +124,8 @@ def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
     sizes = tuple(len(array) for array in shares.positions)
     if sizes != tuple(spine.n_geounits(level) for level in range(spine.n_levels)):
         raise BudgetError(
-            f"shares for {', '.join(map(str, sizes))} geounits by geolevel do not fit the spine {spine!r}. "
-            "Take the shares that were made with it."
+            f"shares for {', '.join(map(str, sizes))} geounits by geolevel do not fit the spine {spine!r}. Use the "
+            "shares that were made with this spine."
         )
     sums: list[Fraction] = [Fraction(0)]
     sum_of: Integers = np.zeros(spine.n_geounits(0), dtype=np.int64)
@@ -145,8 +145,8 @@ def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
         codes = spine.geocodes[-1]
         raise BudgetError(
             f"shares sum to {sums[0]} on the path to {spine.geolevels[-1]} '{codes[low]}' and to {sums[-1]} on the "
-            f"path to '{codes[high]}'. Every path from the root must sum to the same: give what is taken "
-            "from a geounit to all its children.",
+            f"path to '{codes[high]}'. The shares on every path from the root must have the same sum. If a geounit "
+            "gives up its share, give that share to each of its children.",
             code="unequal-paths",
         )
     return sums[0]

@@ -87,8 +87,8 @@ class Spine:
         """
         if name not in self.geolevels:
             raise GeographyError(
-                f"no geolevel '{name}' in the spine; it has {', '.join(self.geolevels)}. "
-                "Use one of these names."
+                f"there is no geolevel '{name}' in the spine; it has {', '.join(self.geolevels)}. Use one of these "
+                "names."
             )
         return self.geolevels.index(name)
 
@@ -104,7 +104,7 @@ class Spine:
         """
         if level == 0:
             raise GeographyError(
-                f"geounits of {self.geolevels[0]} are roots and have no parent. Ask for a level from 1 on."
+                f"geounits of {self.geolevels[0]} are roots and have no parent. Ask for a level of 1 or more."
             )
         offsets = self.child_offsets[level - 1]
         return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))

@@ -110,7 +110,8 @@ def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShar
         starts = spine.finest_offsets(level)[:-1]
         if not np.array_equal(np.minimum.reduceat(number, starts), np.maximum.reduceat(number, starts)):
             raise GeographyError(
-                f"a geounit of {spine.geolevels[level]} has two shares in the spine's file. Write one for each geounit."
+                f"a geounit of {spine.geolevels[level]} has two shares in the file of the spine. Write one share for "
+                "each geounit."
             )
         positions.append(number[starts])
     return GeounitShares(tuple(values), tuple(positions))
@@ -127,14 +128,18 @@ def _fraction(text: str | None) -> Fraction:
 
 def _geolevels(path: Path) -> tuple[str, ...]:
     if not path.is_file():
-        raise StoreError(f"the spine file {path} does not exist.", code="input-missing")
+        raise StoreError(
+            f"the spine file {path} does not exist. Make it with `tallyveil spine build`, or correct the path.",
+            code="input-missing",
+        )
     try:
         found = parquet_metadata(path).get(GEOLEVELS_TAG)
     except UNREADABLE:
         found = None
     if found is None:
         raise StoreError(
-            f"{path} is no spine: it does not say its geolevels. Make it with tallyveil spine build.",
+            f"{path} is not the file of a spine: it does not name its geolevels. Make such a file with `tallyveil "
+            "spine build`.",
             code="input-unreadable",
         )
     return names_of_tag(path, found)

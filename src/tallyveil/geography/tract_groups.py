@@ -62,7 +62,8 @@ def group_by_distance(
     child_level, outer_level = group_levels(spine, geolevel, children)
     if sum(family.n_entities for family in families) == 0:
         raise GeographyError(
-            f"groups of {children} are chosen by the distances of entities, and there are none. Give a family.",
+            f"groups of {children} are chosen by the off-spine distances of entities, and there are none. Give an "
+            "entity family.",
             code="spine-step",
         )
     without = spine
@@ -134,7 +135,7 @@ def together(families: Sequence[EntityFamily]) -> EntityFamily:
 
 def _above(above: Integers | None) -> Integers:
     if above is None:
-        raise GeographyError("roots have nothing above them; give a geolevel below the root.")
+        raise GeographyError("roots have no geolevel above them. Give a geolevel below the root.")
     return above
 
 

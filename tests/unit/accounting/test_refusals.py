@@ -75,7 +75,7 @@ def test_scaling_divides_the_cost_of_every_release(event):
 
 
 def test_a_target_that_no_noise_meets_is_refused():
-    with pytest.raises(BudgetError, match="check"):
+    with pytest.raises(BudgetError, match="Check that the event"):
         calibrate(InvariantEvent("total"), epsilon=1, delta="1e-9", neighbours=Neighbours.BOUNDED)
 
 

@@ -253,7 +253,7 @@ def test_show_is_one_file_the_same_every_time(folder):
 def test_bad_input_says_what_is_wrong(folder):
     geography, entities, paper = (folder / f"{name}.parquet" for name in ("geography", "entities", "paper"))
     out = folder / "none.parquet"
-    with pytest.raises(StoreError, match="no spine"):
+    with pytest.raises(StoreError, match="not the file of a spine"):
         run("show", geography, "--out", folder / "none.html")
     with pytest.raises(StoreError, match="does not exist"):
         run("distance", folder / "absent.parquet", "--entities", entities)
@@ -309,7 +309,7 @@ def test_bad_tables_are_refused(folder, tmp_path):
         run("build", "--geography", tmp_path / "circle.parquet", "--out", tmp_path / "s.parquet")
     entities = pl.read_parquet(folder / "entities.parquet")
     entities.with_columns(geocode=pl.lit("9") + pl.col("geocode")).write_parquet(tmp_path / "moved.parquet")
-    with pytest.raises(GeographyError, match="no Block of the spine"):
+    with pytest.raises(GeographyError, match="not the geocode of a Block of the spine"):
         run("distance", folder / "plain.parquet", "--entities", tmp_path / "moved.parquet")
 
 

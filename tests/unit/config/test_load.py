@@ -161,9 +161,9 @@ def test_the_rounding_target_reaches_every_family(edit):
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ('units = "homes"', "give unit, too"),
+        ('units = "homes"', "give unit as well"),
         ('unit = "[red]home"', "letters, spaces and hyphens"),
-        ('preset = "race-age"\nunit = "household"', "a preset stands alone"),
+        ('preset = "race-age"\nunit = "household"', "a preset takes no other keys"),
     ],
 )
 def test_words_for_what_is_counted_that_cannot_be_are_refused(edit, line, wanted):

@@ -134,8 +134,8 @@ aim = { Tract = "1" }
         ),
         ('preset = "dhc-us"\n', ConfigError, "bad-key-or-value", "entity table"),
         ('entities = "e"\n', ConfigError, "bad-key-or-value", "entity table"),
-        ('entities = "e"\nfamilies = ["ward"]\nparts = "P"\n', ConfigError, "bad-key-or-value", "goes with a preset"),
-        ("bypass = false\n", ConfigError, "bad-key-or-value", "does nothing"),
+        ('entities = "e"\nfamilies = ["ward"]\nparts = "P"\n', ConfigError, "bad-key-or-value", "given together with a preset"),
+        ("bypass = false\n", ConfigError, "bad-key-or-value", "the table has no effect"),
         (
             'entities = "e"\nfamilies = ["ward"]\n[spine.regroup]\ngeolevel = "Block_Group"\naim = { place = "1" }\n',
             ConfigError, "unknown-entity", "place",
@@ -168,5 +168,5 @@ def test_what_does_not_fit_is_refused(with_spine, spine, kind, code, says):
 
 def test_parts_need_a_branch(with_spine):
     spine = '[spine]\nentities = "e"\npreset = "dhc-state-rooted"\nparts = "P"\n'
-    with pytest.raises(ConfigError, match="no branch"):
+    with pytest.raises(ConfigError, match="no step of kind branch"):
         load_plan(with_spine(spine, rooted="state-rooted"))

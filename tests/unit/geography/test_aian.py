@@ -56,10 +56,10 @@ def test_an_area_without_blocks_cuts_nothing():
     ("inside", "geolevel", "name", "words"),
     [
         (np.zeros(5, bool), "Block", "x", "finest geolevel"),
-        (np.zeros(5, bool), "State", "", "without a name"),
+        (np.zeros(5, bool), "State", "", "has no name"),
         (np.zeros(4, bool), "State", "x", "wanted 5 booleans"),
         (np.zeros(5, int), "State", "x", "wanted 5 booleans"),
-        (np.ones(5, bool), "State", "x", "nothing would be cut"),
+        (np.ones(5, bool), "State", "x", "no geounit would be divided"),
     ],
 )
 def test_what_does_not_fit_is_refused(inside, geolevel, name, words):

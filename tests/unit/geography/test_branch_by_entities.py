@@ -57,5 +57,5 @@ def test_steps_that_do_not_fit(random_spine, random_family):
             call(**wrong)
         assert caught.value.code == "spine-step"
     assert call(name="L1", keep=False).spine.geolevels == spine.geolevels
-    with pytest.raises(GeographyError, match="made on a spine"):
+    with pytest.raises(GeographyError, match="read on a spine"):
         call(families=(random_family(rng, random_spine(rng, 4, 3), 1),))

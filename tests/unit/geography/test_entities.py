@@ -71,14 +71,14 @@ COLUMN_ERRORS = {
     "a block twice": (
         {"geocode": ["b1", "a1", "b1", "a2"]},
         "entity-overlap",
-        ["1 finest", "Block 'b1'", "long form"],
+        ["1 finest", "Block 'b1'", "a row for each pair"],
     ),
     "a name that is empty": ({"place": ["Y", "", "X", "Y"]}, "entity-table", ["place", "empty", "null"]),
     "rows that differ": ({"place": ["Y"]}, "entity-table", ["place", "has 1 rows", "has 4"]),
     "a block without a row": (
         {"geocode": ["b1", "a1", "b2"], "place": ["Y", None, "X"], "school": ["s"] * 3},
         "entity-geocode",
-        ["1 finest", "Block 'a2'", "null for"],
+        ["1 finest", "Block 'a2'", "leave the entity null"],
     ),
 }
 

@@ -38,8 +38,9 @@ def resolving_bits(factors: tuple[LossFactor, ...], least_delta: Fraction) -> in
     lost = depth + rho + 2 * math.sqrt(rho * depth)
     if lost > MOST_BITS:
         raise BudgetError(
-            f"the exact law of this composition would need {lost:.3g} bits, wanted at most {MOST_BITS}: it costs "
-            f"rho = {rho:.3g}, and the least delta is exp(-{depth:.4g}). Use another engine, or a larger least delta."
+            f"the exact loss distribution of this composition would need {lost:.3g} bits of precision, wanted at "
+            f"most {MOST_BITS}: the composition costs rho = {rho:.3g}, and the least delta asked for is "
+            f"exp(-{depth:.4g}). Use another engine, or a larger least delta."
         )
     return math.ceil(lost / math.log(2)) + _ACCURACY_BITS
 

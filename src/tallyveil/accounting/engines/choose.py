@@ -103,7 +103,10 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto") -> Loss
     if built is None:
         why = {"closed_form": ClosedForm.why_not, "quadrature": Quadrature.why_not}.get(wanted)
         reason = f": {why(factors)}" if why else ""
-        raise BudgetError(f"the engine {wanted} cannot take these losses{reason}. Ask for 'auto'.")
+        raise BudgetError(
+            f"the engine {wanted} cannot take these privacy losses{reason}. Ask for 'auto', which chooses an engine "
+            "that can."
+        )
     return built
 
 

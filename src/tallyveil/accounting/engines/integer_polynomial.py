@@ -154,7 +154,8 @@ class Proved:
 
 def _undecided(delta: Fraction, bits: int) -> SolverError:
     return SolverError(
-        f"delta = {float(delta):.3g} is not resolved by {bits} bits. Build the oracle with a smaller least_delta."
+        f"delta = {float(delta):.3g} is too small to be resolved by {bits} bits. Build the oracle with a smaller "
+        "least_delta."
     )
 
 
@@ -173,7 +174,7 @@ def _check_size(factors: tuple[LossFactor, ...], lattice: Lattice, bits: int) ->
     points += 2 * _reach(float(min(variance, Fraction(10**30))), bits)
     if points > MAX_POINTS or points * bits > MAX_BITS:
         raise BudgetError(
-            f"the exact law of this composition has {points} points of {bits} bits, wanted at most "
+            f"the exact loss distribution of this composition has {points} points of {bits} bits, wanted at most "
             f"{MAX_POINTS} points and {MAX_BITS} bits in total. Use another engine, or a larger least delta."
         )
 
@@ -220,7 +221,7 @@ def _laplace(factor: LaplaceLoss, bits: int) -> list[fmpz]:
 def _floor(ball: arb) -> fmpz:
     floor = ball.lower().floor().unique_fmpz()
     if floor is None:  # never: a lower end is one number
-        raise SolverError(f"no floor of {ball}")
+        raise SolverError(f"the integer part of {ball} could not be certified. Please report the event.")
     return floor
 
 

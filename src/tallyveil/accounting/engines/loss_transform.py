@@ -117,8 +117,9 @@ def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> Atoms:
 def _check_atoms(factor: LossFactor, count: int) -> None:
     if count > MAX_ATOMS:
         raise SolverError(
-            f"the loss of {as_given(factor)} has {count} values that matter, more than the {MAX_ATOMS} this "
-            "engine lists. Use a smaller variance, scale or sensitivity, or ask for another engine."
+            f"the loss of {as_given(factor)} has {count} values that matter (that is, whose probability is not "
+            f"negligible), more than the {MAX_ATOMS} that this engine can list. Use a smaller variance, scale or "
+            "sensitivity, or ask for another engine."
         )
 
 

@@ -119,8 +119,8 @@ class RoundedFFT:
             if points > MAX_LENGTH:
                 raise SolverError(
                     f"the loss of {as_given(group.factors[0])} takes about {points:.3g} values that matter, and no "
-                    f"lattice holds all losses together; at most {MAX_LENGTH} can be worked on. Use a smaller "
-                    "variance or scale, or ones whose quotients are simple fractions."
+                    f"common lattice contains all losses. An FFT of at most {MAX_LENGTH} points is supported. Use a "
+                    "smaller variance or scale, or variances and scales whose ratios are simple fractions."
                 )
         engines = [TiltedFFT(group.factors) for group in groups]
         self.groups = tuple(sorted(engines, key=lambda engine: -engine.lattice.step))
@@ -202,8 +202,8 @@ def rounded_law(factors: tuple[LossFactor, ...], groups: tuple[TiltedFFT, ...], 
         step, turned = coarsest / (coarsest // step), turned - 1
     if abs(float(tilt)) * float(step) > _MOST_GROWTH:
         raise SolverError(
-            f"the losses together spread from {low:.3g} to {high:.3g}, too far for one grid. Account for noise that "
-            "protects nobody apart from the rest."
+            f"the sum of the losses ranges from {low:.3g} to {high:.3g}, which is too wide for one grid. Some noise "
+            "is so small that it protects nobody: account for it apart from the rest."
         )
     for group in reversed(groups):
         law, turned = group.law(tilt), max(turned - 1, 0)

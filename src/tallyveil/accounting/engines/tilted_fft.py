@@ -103,8 +103,9 @@ class TiltedFFT:
         length = estimated_length(self.factors, self.lattice)
         if length > MAX_LENGTH:
             raise SolverError(
-                f"the losses share a lattice of step {float(self.lattice.step):.3g}, about {length:.3g} points "
-                f"of which matter; this engine takes {MAX_LENGTH}. Use the engine for incommensurable losses."
+                f"the losses share a lattice of step {float(self.lattice.step):.3g}. About {length:.3g} of its "
+                f"points matter, and this engine supports {MAX_LENGTH}. Use the engine 'rounded_fft', which rounds "
+                "the losses to a coarser grid."
             )
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
@@ -195,7 +196,8 @@ class TiltedFFT:
         count = last - first + 1
         if count > 2 * MAX_LENGTH:
             raise SolverError(
-                f"the tilted loss spreads over {count} lattice points, more than can be worked on."
+                f"the tilted loss spreads over {count} lattice points, more than can be worked on. Ask for another "
+                "engine, or account for noise that protects nobody apart from the rest."
             )
         length = smooth_length(count)
         weights, entry_error = self._inverted(tilt, length, first)

@@ -40,7 +40,9 @@ def _read(mapping: Mapping[str, Any], depth: int) -> PrivacyEvent:
             "Read the file with the version of Tallyveil that wrote it, or a later one."
         )
     if depth > DEEPEST:
-        raise BudgetError(f"privacy events are nested more than {DEEPEST} deep. Write them side by side.")
+        raise BudgetError(
+            f"privacy events are nested more than {DEEPEST} deep. Write them side by side in one SequentialEvent."
+        )
     return _READERS[kind](mapping, depth)
 
 

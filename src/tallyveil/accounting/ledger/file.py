@@ -161,13 +161,14 @@ class Ledger:
         content = parse_ledger(complete, self.path)
         if content.format != LEDGER_FORMAT:
             raise StoreError(
-                f"the ledger {self.path} was begun in format {content.format}, without a chain; this version reads "
-                f"it but writes format {LEDGER_FORMAT} only. Go on with the version that began it."
+                f"the ledger {self.path} was begun in format {content.format}, without a chain of digests. This "
+                f"version of Tallyveil can read that format, but it writes format {LEDGER_FORMAT} only. Continue "
+                "with the version that began the ledger."
             )
         if content.declaration != self.declaration:
             raise BudgetError(
-                f"{self.path} declares {content.declaration}, the run wants {self.declaration}. "
-                "A budget is declared once: give the run another folder, or declare what the ledger says."
+                f"{self.path} declares {content.declaration}, the run wants {self.declaration}. A budget is declared "
+                "only once. Give the run another folder, or declare the budget that is in the ledger."
             )
         self._head = content.head
         return list(content.entries)
@@ -231,7 +232,7 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
     complete = data[: data.rfind(b"\n") + 1]
     if not complete:
         raise StoreError(
-            f"the ledger {path} holds no finished line. Give the path of a ledger a run has begun."
+            f"the ledger {path} holds no finished line. Give the path of a ledger that a run has begun."
         )
     content = parse_ledger(complete, path)
     return content.declaration, content.entries
@@ -242,7 +243,7 @@ def _open_locked(path: Path) -> Any:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
     except OSError as error:
         raise StoreError(
-            f"could not open the ledger {path}: {error}. Make its folder, or give one that can be written."
+            f"could not open the ledger {path}: {error}. Create its folder, or name a folder that can be written."
         ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

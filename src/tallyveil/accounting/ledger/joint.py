@@ -95,8 +95,9 @@ def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None
     if len(relations) > 1:
         stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
         raise BudgetError(
-            f"the ledgers are stated under different neighbours ({stated}), so their costs do not add up. "
-            "Translate the events of one first (accounting/translation.py), or account for each relation apart."
+            f"the ledgers are stated under different neighbours ({stated}), so their costs do not add up. Translate "
+            "the events of one relation first (tallyveil.accounting.translation), or account for each relation "
+            "separately."
         )
     entries = [(path, entry) for path, (_, part) in zip(paths, contents, strict=True) for entry in part]
     looks = [
@@ -138,9 +139,9 @@ def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
     """Refuse a ledger without entries: hashes do not show that the last lines were cut off."""
     if not entries:
         raise StoreError(
-            f"the ledger {path} declares a budget and shows no spend, so that it is no account of a release: a run "
-            "enters its spend before it draws any noise. Its last lines may have been cut off. Restore the file from "
-            "a copy.",
+            f"the ledger {path} declares a budget and shows no spend, so it cannot account for a release: a run "
+            "enters its spend before it draws any noise. The last lines of the file may have been lost. Restore the "
+            "file from a copy.",
             code="ledger-damaged",
         )
 
@@ -153,7 +154,9 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
     """
     found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
     if not found:
-        raise StoreError(f"{folder} holds no run with a {LEDGER_NAME}. Name the folder the runs stand in.")
+        raise StoreError(
+            f"{folder} holds no run with a {LEDGER_NAME}. Name the folder that contains the folders of the runs."
+        )
     return found
 
 
@@ -213,8 +216,9 @@ def require_protection(joint: JointLedgers) -> None:
     """
     if joint.unprotected:
         raise BudgetError(
-            "together these runs have no finite guarantee, epsilon is infinite, because nothing is protected that "
-            f"came of these acts: {'; '.join(joint.unprotected)}. Leave such runs out; they must not be published."
+            "together these runs have no finite guarantee (epsilon is infinite), because these of their outputs are "
+            f"not protected: {'; '.join(joint.unprotected)}. Leave such runs out of the total; they must not be "
+            "published."
         )
 
 

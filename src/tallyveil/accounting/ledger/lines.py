@@ -179,7 +179,7 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
     content = chain.content()
     if spent(content.entries) > content.declaration.total:
         raise StoreError(
-            f"the ledger {path} adds up to more than it declares, so a line was changed. "
+            f"the ledger {path} adds up to more than it declares, so a line of it was changed after it was written. "
             "Restore it from a copy."
         )
     return content
@@ -201,7 +201,7 @@ class _Chain:
         if not self._declarations:
             self._format = mapping["format"]
             if self._format not in (UNCHAINED_FORMAT, LEDGER_FORMAT):
-                raise ValueError(f"wanted a ledger of format {LEDGER_FORMAT} or {UNCHAINED_FORMAT}")
+                raise ValueError(f"the format is not {LEDGER_FORMAT} or {UNCHAINED_FORMAT}")
         if self._format == LEDGER_FORMAT:
             _check_chain(mapping, line, self._head)
         sequence = len(self._declarations) + len(self._entries)
@@ -233,7 +233,7 @@ def _check_chain(mapping: dict[str, Any], line: bytes, previous: str) -> None:
 
 def _declaration(mapping: dict[str, Any]) -> Declaration:
     if mapping["kind"] != "declaration":
-        raise ValueError("wanted a declaration")
+        raise ValueError("the first line is not a declaration")
     return Declaration(
         mapping["budget_unit"],
         exact_number(mapping["budget"], "the declared budget"),
@@ -253,7 +253,7 @@ def _entry(mapping: dict[str, Any], declaration: Declaration, version: int) -> L
     )
     wanted = entry.to_mapping() | ({} if chained else {"event": mapping["event"]})
     if mapping != wanted:
-        raise ValueError("the cost or another value is not the one the event gives")
+        raise ValueError("the cost or another value differs from what the event gives")
     return entry
 
 
@@ -264,7 +264,7 @@ def _rewritten(event: Mapping[str, Any]) -> dict[str, Any]:
     if moved is not None:
         others = {key: value for key, value in event.items() if key != moved}
         if "sensitivity" in others:
-            raise ValueError("a key of another format")
+            raise ValueError("the event has a key of another format")
         return others | {"sensitivity": 1, "multiplicity": event[moved] * event["multiplicity"]}
     if kind in ("sequential", "parallel"):
         parts = {"events": [_rewritten(part) for part in event["events"]]}

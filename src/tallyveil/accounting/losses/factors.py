@@ -114,7 +114,7 @@ def lattice_of(factors: tuple[LossFactor, ...]) -> Lattice:
         BudgetError: there is no factor.
     """
     if not factors:
-        raise BudgetError("an empty composition has no lattice")
+        raise BudgetError("an empty composition has no lattice of losses")
     step = factors[0].step
     for factor in factors[1:]:
         step = common_step(step, factor.step)

@@ -96,8 +96,9 @@ def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
     laws = {loss_law_of(branch) for branch in event.branches}
     if len(laws) > 1:
         raise BudgetError(
-            f"the {len(event.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; the "
-            "choice among them is free only where all are the same. Use WorstEvent, or equal noise."
+            f"the {len(event.branches)} branches of AdaptiveEvent have {len(laws)} different loss laws; an adaptive "
+            "choice among branches is supported only if all their laws are the same. Use WorstEvent, or give the "
+            "branches equal noise."
         )
     return event.branches
 
@@ -160,8 +161,8 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
             return ((),)
         case NonPrivateEvent(reason):
             raise BudgetError(
-                f"a non-private event has no finite guarantee ({reason}). "
-                "Ask for the guarantee of what is paid for, and name the look apart from it."
+                f"a non-private event has no finite guarantee ({reason}). Ask for the guarantee of the other events, "
+                "and state this one separately."
             )
         case SequentialEvent(events):
             lossy = [part for part in events if _loses(part)]
@@ -175,9 +176,10 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
             )
             if len(laws) > 1 and chosen == "adaptive" and not outermost:
                 raise BudgetError(
-                    f"{len(laws)} branches of WorstEvent, of which none covers the others, are chosen by what was "
-                    "released and stand within a larger event: their exact loss is not supported. Give the "
-                    "branches equal noise, or state chosen='public' if the choice reads no released data."
+                    f"{len(laws)} branches of WorstEvent, none of which covers the others, are chosen by what was "
+                    "released, and WorstEvent is part of a larger event. The exact loss of such an event is not "
+                    "supported. Give the branches equal noise, or state chosen='public' if the choice does not "
+                    "depend on released data."
                 )
             return laws
         case ParallelEvent(events, degree):
@@ -192,14 +194,14 @@ def _loss(release: Release) -> LossFactor:
         return GaussianLoss(release.variance, release.sensitivity, release.multiplicity)
     if isinstance(release, IntegerSubspaceGaussian):
         raise BudgetError(
-            "Gaussian noise on a lattice has a loss law for each pair of populations and no worst one among them. "
-            "Ask for its rho, or for the profile of one pair.",
+            "Gaussian noise on a lattice has a different loss law for each pair of neighbouring populations, and no "
+            "worst one among them. Ask for its rho, or for the privacy profile of one pair.",
             code="subspace-no-law",
         )
     if isinstance(release, IntegerSubspaceLaplace) and release.total_variation:
         raise BudgetError(
-            "a release whose noise has its law only up to a total variation has no exact loss law. Ask for its "
-            "epsilon, and add delta_with_total_variation.",
+            "the noise of this release follows its law only up to a total variation distance, so the release has no "
+            "exact loss law. Ask for its epsilon, and add delta_with_total_variation.",
             code="subspace-no-law",
         )
     if isinstance(release, IntegerSubspaceLaplace):
@@ -258,9 +260,10 @@ def _times(law: Law, share: Fraction) -> Law:
         multiplicity = factor.multiplicity * share
         if multiplicity.denominator != 1:
             raise BudgetError(
-                f"parallel parts differ, and {as_given(factor)} has an odd multiplicity: under bounded neighbours a "
-                "record leaves one part and enters another, half of each part's loss, and this one has no half. Give "
-                "each partition query multiplicity 2 under bounded neighbours."
+                f"the parts of a parallel event differ, and {as_given(factor)} has an odd multiplicity. Under "
+                "bounded neighbours a record leaves one part and enters another, which costs half of each part's "
+                "loss, and an odd multiplicity cannot be halved. Give each partition query multiplicity 2 under "
+                "bounded neighbours."
             )
         scaled.append(replace(factor, multiplicity=int(multiplicity)))
     return tuple(scaled)
@@ -287,13 +290,13 @@ def _statements(event: PrivacyEvent) -> Iterator[str]:
 
 def _several(n: int) -> BudgetError:
     return BudgetError(
-        f"an event may take {n} ways, of which none covers the others; no single loss law describes it. "
-        "Use compose, which takes the largest profile among all cases."
+        f"an event may take {n} ways, none of which covers the others, so no single loss law describes it. Use "
+        "compose, which takes the largest privacy profile among all cases."
     )
 
 
 def _too_many() -> BudgetError:
     return BudgetError(
-        f"the event has more than {MOST_ALTERNATIVES} worst cases to compare. Give parts the same noise where "
-        "they may be, or leave the branches out that never are the worst."
+        f"the event has more than {MOST_ALTERNATIVES} worst cases to compare. Give the parts the same noise where "
+        "that is possible, or leave out branches that are never the worst."
     )

@@ -40,7 +40,9 @@ class LossPoints:
             BudgetError: epsilon is no finite number.
         """
         if isinstance(epsilon, float) and not math.isfinite(epsilon):
-            raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.")
+            raise BudgetError(
+                f"epsilon must be a finite number, got {as_given(epsilon)}. Give one such as 1.5."
+            )
         numerator, denominator = epsilon.as_integer_ratio()
         width = self.step * denominator
         whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)

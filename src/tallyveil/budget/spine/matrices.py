@@ -198,13 +198,13 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
         if unmeasured and bool(np.any(shares.measured(level))):
             raise BudgetError(
                 f"geounits of {name} have shares of the budget, but the strategy measures nothing there; it names "
-                f"{', '.join(strategy.geolevels) if strategy else ''}. Use the strategy the spine was made for."
+                f"{', '.join(strategy.geolevels) if strategy else ''}. Use the strategy that the spine was built for."
             )
     greatest, finest = _greatest_path(spine, shares)
     if greatest > 1:
         raise BudgetError(
-            f"shares sum to {greatest}, more than 1, on the path {_path(spine, shares, finest)}. Lower the "
-            "shares on that path, or bypass with tallyveil's own steps, which keep every sum.",
+            f"shares sum to {greatest}, more than 1, on the path {_path(spine, shares, finest)}. Lower the shares on "
+            "that path, or bypass with the spine steps of Tallyveil, which keep the sum on every path.",
             code="overspent-path",
         )
     return greatest
@@ -223,8 +223,8 @@ def _greatest_path(spine: Spine, shares: GeounitShares) -> tuple[Fraction, int]:
     sizes = tuple(len(array) for array in shares.positions)
     if sizes != tuple(spine.n_geounits(level) for level in range(spine.n_levels)):
         raise BudgetError(
-            f"shares for {', '.join(map(str, sizes))} geounits by geolevel do not fit the spine {spine!r}. "
-            "Take the shares that were made with it."
+            f"shares for {', '.join(map(str, sizes))} geounits by geolevel do not fit the spine {spine!r}. Use the "
+            "shares that were made with this spine."
         )
     sums = [Fraction(0)]
     sum_of: NDArray[np.int64] = np.zeros(spine.n_geounits(0), dtype=np.int64)
@@ -251,12 +251,14 @@ def _path(spine: Spine, shares: GeounitShares, finest: int) -> str:
 
 def _check_rows(array: Numbers, wanted: int, what: str) -> None:
     if array.shape[0] != wanted:
-        raise BudgetError(f"a product with {array.shape[0]} rows; wanted one for each of {wanted} {what}.")
+        raise BudgetError(
+            f"the array to multiply has {array.shape[0]} rows; wanted one for each of {wanted} {what}."
+        )
 
 
 def _check_size(shape: Sequence[int]) -> None:
     if shape[0] * shape[1] > MOST_ENTRIES:
         raise BudgetError(
-            f"a dense matrix of {shape[0]} x {shape[1]} entries, more than {MOST_ENTRIES}. Use the products, or a "
-            "smaller spine."
+            f"the dense matrix would have {shape[0]} x {shape[1]} entries, more than {MOST_ENTRIES}. Use the "
+            "products, which need no dense matrix, or a smaller spine."
         )

@@ -52,8 +52,8 @@ class TotalMeasures:
         greatest = max(found.values())
         if greatest <= 0:
             raise BudgetError(
-                "groups are to be chosen by the variance of totals, and no measured query tells a total. Measure one, "
-                "such as 'total', or leave [spine.regroup] out."
+                "groups of geounits are chosen by the variance of totals, but no measured query tells a total. "
+                "Measure one that does, such as 'total', or leave [spine.regroup] out."
             )
         for number, name in enumerate(geolevels):
             if name in self.exact:

@@ -28,8 +28,8 @@ def answers_summed(schema: Schema, query: QueryGroup, target: QueryGroup, answer
     """
     if schema.size > MOST_CELLS:
         raise BudgetError(
-            f"schema {schema.name} has {schema.size} cells, more than {MOST_CELLS}; ask for the total with the "
-            "query groups of a smaller schema."
+            f"schema {schema.name} has {schema.size} cells, more than the {MOST_CELLS} that are supported here. Ask "
+            "for the variance of the total with a smaller schema."
         )
     cells = np.arange(schema.size, dtype=np.int64)
     wanted = target.answers_of(cells) == answer
@@ -72,7 +72,7 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
     for query, query_share in dict(strategy.query_shares).get(geolevel, ()):
         if query not in summed:
             raise BudgetError(
-                f"nothing is said of query group '{query}' of geolevel {geolevel}. Count its answers."
+                f"nothing is said of query group '{query}' of geolevel {geolevel}. Give the number of its answers."
             )
         if summed[query] == 0:
             continue
@@ -128,8 +128,8 @@ def _of_level(
         return np.full(n, precision(None))
     if level >= len(shares.positions) or len(shares.positions[level]) != n:
         raise BudgetError(
-            f"the shares do not fit the {n} geounits of geolevel {spine.geolevels[level]}. "
-            "Take the shares that were made with the spine."
+            f"the shares do not fit the {n} geounits of geolevel {spine.geolevels[level]}. Use the shares that were "
+            "made with this spine."
         )
     return np.array([precision(value) for value in shares.values])[shares.positions[level]]
 

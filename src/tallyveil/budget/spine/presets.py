@@ -63,7 +63,9 @@ def load_spine_preset(name: str) -> SpinePreset:
     """
     known = spine_preset_names()
     if name not in known:
-        raise BudgetError(f"no spine preset '{name}'; there are {', '.join(known)}. Use one of these names.")
+        raise BudgetError(
+            f"there is no spine preset '{name}'; there are {', '.join(known)}. Use one of these names."
+        )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     return SpinePreset(
         name=name,
@@ -94,12 +96,14 @@ def read_step(table: Mapping[str, Any]) -> Step:
     }
     name = given.pop("step", None)
     if name not in kinds:
-        raise BudgetError(f"a step of a spine is {name!r}; wanted one of {', '.join(kinds)}.")
+        raise BudgetError(
+            f"a step of a spine is {name!r}; wanted one of {', '.join(kinds)}. Use one of these names."
+        )
     if "cutoff" in given or "at_most" in given:
         given["limit"] = FanOutLimit(given.pop("cutoff", PRODUCTION_LIMIT.cutoff), given.pop("at_most", None))
     try:
         return kinds[name](**given)
     except TypeError as error:
         raise BudgetError(
-            f"step {name} of a spine does not fit: {error}. See docs/spine.md for its keys."
+            f"step {name} of a spine has keys or values that it does not take: {error}. docs/spine.md lists its keys."
         ) from error

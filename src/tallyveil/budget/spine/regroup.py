@@ -187,7 +187,8 @@ def group_by_variance(
     level = spine.level_index(geolevel)
     if not 0 < level < spine.finest:
         raise GeographyError(
-            f"groups of geolevel {geolevel} cannot be chosen: they need a geolevel above and one below. Name another.",
+            f"groups of geolevel {geolevel} cannot be chosen: such a geolevel needs one geolevel above it and one "
+            "below it. Name another geolevel.",
             code="spine-step",
         )
     bounds = dict(limits or {})
@@ -233,19 +234,19 @@ def _check_aim(
     ]
     if strange or not (aim.families or aim.geolevels):
         raise GeographyError(
-            f"the aim names {', '.join(strange) or 'nothing'}, or a limit does; wanted families among "
-            f"{', '.join(sorted(known)) or 'none'} and geolevels of the spine other than {geolevel}, each "
-            "in the aim or limited, not both.",
+            f"the aim names {', '.join(strange) or 'nothing'}, or a limit does. Wanted entity families among "
+            f"{', '.join(sorted(known)) or 'none'} and geolevels of the spine other than {geolevel}; each may be in "
+            "the aim or have a limit, but not both.",
             code="unknown-entity",
         )
     if any(weight <= 0 for _, weight in (*aim.families, *aim.geolevels)):
-        raise BudgetError("a weight of the aim is not above 0. Leave out what does not matter.")
+        raise BudgetError("a weight of the aim is not above 0. Leave out of the aim what does not matter.")
     missing = [name for name in spine.geolevels if name not in precisions]
     bad = [name for name in spine.geolevels[1:] if not 0 <= precisions.get(name, 0) < np.inf]
     if missing or bad or not precisions[spine.geolevels[-1]] > 0:
         raise BudgetError(
-            f"precisions of {', '.join(missing or bad or spine.geolevels[-1:])} are missing or out of range; wanted "
-            "one for each geolevel, finite below the root, above 0 at the finest."
+            f"precisions of {', '.join(missing or bad or spine.geolevels[-1:])} are missing or out of range. Wanted "
+            "one for each geolevel: finite below the root, and above 0 at the finest geolevel."
         )
 
 

@@ -108,7 +108,8 @@ def fixed_terms(
     spine = found.spine
     if any(not np.all(np.isfinite(one)) for one in found.below):
         raise BudgetError(
-            "some geounit's answer cannot be told from what is measured. Measure the finest geolevel."
+            "the measurements do not determine the answer of some geounit, so its variance is infinite. Measure the "
+            "finest geolevel."
         )
     everything = together(families) if families else _nothing(spine)
     entity_weights = np.concatenate([np.zeros(0), *(weights[family.name] for family in families)])
@@ -119,7 +120,9 @@ def fixed_terms(
     out = outside_of(found, levels, entity_weights, by_level, level - 1)
     outer, (children, up), own = levels[level - 1][0], levels[level + 1], levels[level][1]
     if own is None or up is None:
-        raise GeographyError("groups need a geolevel above them.")
+        raise GeographyError(
+            "groups of geounits need a geolevel above them, and this is the root. Name a geolevel below the root."
+        )
     order = np.argsort(outer.geounit, kind="stable")
     begin_outer = _begin(outer.geounit, spine.n_geounits(level - 1))
     local = np.empty(len(order), dtype=np.int64)

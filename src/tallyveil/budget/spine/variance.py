@@ -77,8 +77,9 @@ def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVarianc
     sizes = tuple(spine.n_geounits(level) for level in range(spine.n_levels))
     if tuple(len(one) for one in kept) != sizes or any(bool(np.any(one.real < 0)) for one in kept):
         raise BudgetError(
-            f"precisions of {', '.join(str(len(one)) for one in kept) or 'no'} geounits by geolevel; wanted 0 or more "
-            f"for each of {', '.join(map(str, sizes))}. Take them from answer_precisions of this spine."
+            f"precisions of {', '.join(str(len(one)) for one in kept) or 'no'} geounits by geolevel do not fit; "
+            f"wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. Use answer_precisions with this "
+            "spine."
         )
     below: list[Numbers] = [_inverse(kept[-1])]
     for level in range(spine.finest - 1, -1, -1):
