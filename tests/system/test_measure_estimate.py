@@ -439,7 +439,8 @@ def test_an_estimate_of_itself_is_refused(measured, tmp_path):
 
 @pytest.mark.parametrize("place", ["bounds/00.parquet", "invariants/00.parquet", "geography.parquet"])
 def test_a_file_that_changes_while_the_folder_is_opened_is_refused(measured, monkeypatch, place):
-    import tallyveil.postprocess.measured as module
+    from tallyveil.postprocess import measured as module
+    from tallyveil.postprocess.public_inputs import read_constraints
 
     def swapped(*given):
         found = read_constraints(*given)
@@ -448,7 +449,6 @@ def test_a_file_that_changes_while_the_folder_is_opened_is_refused(measured, mon
         pl.read_parquet(path).reverse().write_parquet(path, metadata=tags)
         return found
 
-    read_constraints = module.read_constraints
     monkeypatch.setattr(module, "read_constraints", swapped)
     with pytest.raises(StoreError, match="does not have the SHA-256") as caught:
         open_measurements(measured)

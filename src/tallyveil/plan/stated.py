@@ -152,7 +152,9 @@ def _read(plan: JsonObject) -> ReleasePlan:
     return ReleasePlan(
         name=check_name(plan["name"], "release"),
         schema=schema,
-        records=RecordsInput(Path(), records["geocode"], records.get("count"), tuple(records["columns"].items())),
+        records=RecordsInput(
+            Path(), records["geocode"], records.get("count"), tuple(records["columns"].items())
+        ),
         geography=GeographyInput(Path(), "", geolevels, None, None),
         # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
         strategy=strategy_of_plan(plan, {level: tuple(plan["query_shares"][level]) for level in geolevels}),

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.plan.subspace_query import SubspaceQuery, drawn_items
 from tallyveil.postprocess import bounds_files, invariant_files
 from tallyveil.postprocess.bounds_files import bounds_path, read_bounds, read_zeros, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
 from tallyveil.postprocess.invariant_files import invariant_path, read_invariant, write_invariant
-from tallyveil.postprocess.lattice_measurements import drawn_constraint, drawn_items, read_drawn, write_drawn
+from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn, write_drawn
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.presets import load_preset
 
