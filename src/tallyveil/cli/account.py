@@ -65,6 +65,7 @@ Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Points
 
 @account.command()
 def epsilon(
+    *,
     delta: Delta,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
@@ -82,6 +83,7 @@ def epsilon(
 
 @account.command()
 def delta(
+    *,
     epsilon: Epsilon,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
@@ -104,6 +106,7 @@ def delta(
 
 @account.command()
 def profile(
+    *,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
@@ -128,6 +131,7 @@ def profile(
 
 @account.command()
 def tradeoff(
+    *,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
@@ -155,6 +159,7 @@ def tradeoff(
 
 @account.command()
 def calibrate(
+    *,
     epsilon: Epsilon,
     delta: Delta,
     gaussian: Gaussian = None,
