@@ -51,6 +51,22 @@ def test_modules_are_short(path):
     assert len(path.read_text().splitlines()) <= 400
 
 
+MOST_POSITIONAL = 7
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_parameters_are_few(path):
+    """Nobody can read a longer row of arguments without their names.
+
+    Arrays that belong together are one named tuple; options are keyword-only, those of commands too.
+    """
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            named = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+            counted = named[1:] if named[:1] in (["self"], ["cls"]) else named
+            assert len(counted) <= MOST_POSITIONAL, f"{ast.unparse(node)[:60]}: {len(counted)}"
+
+
 def calls(tree: ast.AST) -> set[str]:
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 

@@ -73,6 +73,7 @@ Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Points
 
 @account.command()
 def epsilon(
+    *,
     delta: Delta,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
@@ -91,6 +92,7 @@ def epsilon(
 
 @account.command()
 def delta(
+    *,
     epsilon: Epsilon,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
@@ -114,6 +116,7 @@ def delta(
 
 @account.command()
 def profile(
+    *,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
@@ -139,6 +142,7 @@ def profile(
 
 @account.command()
 def tradeoff(
+    *,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
     plan: Plan = None,
@@ -167,6 +171,7 @@ def tradeoff(
 
 @account.command()
 def calibrate(
+    *,
     delta: Delta,
     epsilon: Annotated[
         str | None, typer.Option("--epsilon", help="The target: an exact number, such as 0.5.")

@@ -17,6 +17,7 @@ LINES_SHOWN = 40
 
 def intervals(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    *,
     tables: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +95,16 @@ def intervals(
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
         files = [district] if minus is None else [district, minus]
-        _district(release, files, queries, level, simultaneous, without_bounds, workers, as_json)
+        _district(
+            release,
+            files,
+            queries,
+            level,
+            simultaneous,
+            without_bounds=without_bounds,
+            workers=workers,
+            as_json=as_json,
+        )
         return
     if minus is not None:
         raise ConfigError("--minus FILE goes with --district FILE.", code="bad-flag")
@@ -167,6 +177,7 @@ def _district(
     tables: list[str] | None,
     level: float,
     simultaneous: bool,
+    *,
     without_bounds: bool,
     workers: int | None,
     as_json: bool,

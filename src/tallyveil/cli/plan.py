@@ -25,6 +25,7 @@ def plan(
     release_file: Annotated[
         Path | None, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")
     ] = None,
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     schema: Annotated[
         bool, typer.Option("--json-schema", help="Print the JSON Schema of a release file.")

@@ -124,6 +124,7 @@ def validate(
 def run(
     params: Params,
     data: Data,
+    *,
     out: Out,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -166,6 +167,7 @@ def run(
 def evaluate(
     params: Params,
     data: Data,
+    *,
     out: Annotated[Path, typer.Option("--out", help="Folder of the finished run.")],
     not_private: Annotated[
         bool,
@@ -229,6 +231,7 @@ def households(
             help="Folder of household-records, GRF-C and pop-group-totals (a T1).", metavar="DATA"
         ),
     ],
+    *,
     out: Out,
     published: Annotated[
         Path | None,

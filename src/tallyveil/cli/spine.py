@@ -44,6 +44,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @spine.command()
 def build(
+    *,
     geography: Annotated[
         Path, typer.Option("--geography", help="One row for each block, a column for each geolevel.")
     ],
@@ -197,6 +198,7 @@ def distance(
 def compare(
     first: SpineFile,
     second: Annotated[Path, typer.Argument(help="Another spine over the same blocks.", metavar="SPINE")],
+    *,
     strategy: Annotated[
         str, typer.Option("--strategy", metavar="PRESET", help="Strategy of the first spine.")
     ],
@@ -241,6 +243,7 @@ def compare(
 @spine.command()
 def fit(
     file: SpineFile,
+    *,
     strategy: Annotated[
         str, typer.Option("--strategy", metavar="PRESET", help="Strategy whose queries are kept.")
     ],

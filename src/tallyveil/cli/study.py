@@ -33,6 +33,7 @@ def study(
         Study,
         typer.Argument(help="The paper: fdp-census, safetab or integer-subspace.", metavar="PAPER"),
     ],
+    *,
     out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
     figure: Annotated[
         list[int] | None, typer.Option("--figure", metavar="N", help="Recompute Figure N; may be repeated.")

@@ -18,6 +18,7 @@ GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 
 
 def synth(
+    *,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
     blocks: Annotated[
         int | None, typer.Option("--blocks", min=1, help="Number of blocks. Not with --like.")

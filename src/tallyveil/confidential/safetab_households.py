@@ -11,7 +11,7 @@ from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_measure import ANSWERS_AT_ONCE, GROUPS_AT_ONCE, AddressedNoise
 from tallyveil.confidential.safetab_records import Columns, ConfidentialPersons, read_coded_records
-from tallyveil.kernels.records.safetab_groups import count_tables
+from tallyveil.kernels.records.safetab_groups import IterationMaps, count_tables
 from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
 from tallyveil.safetab.household_tables import ListedGroups
 from tallyveil.safetab.households import HOUSEHOLDS as FORM
@@ -71,15 +71,14 @@ class HouseholdMeasurer:
         wanted = np.unique(groups.regions)
         width = len(one.view.iterations)
         step = max(1, GROUPS_AT_ONCE // width)
-        maps = one.view.alone_of, one.view.combination_of, one.view.ethnicity_of
+        maps = IterationMaps(one.view.alone_of, one.view.combination_of, one.view.ethnicity_of)
         for first in range(0, len(wanted), step):
             part = np.ascontiguousarray(wanted[first : first + step])
             low, high = np.searchsorted(groups.regions, [part[0], part[-1] + 1])
             slots = np.full((len(part), width), -1, np.int32)
             rows = np.searchsorted(part, groups.regions[low:high])
             slots[rows, groups.iterations[low:high]] = np.arange(low, high)
-            people = (part, *blocks, *homes.coded(), homes.cells)
-            count_tables(*people, *maps, slots, finest)
+            count_tables(part, blocks, homes.coded(), homes.cells, maps, slots, finest)
         return finest[:-1]
 
     def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Integers) -> Integers:

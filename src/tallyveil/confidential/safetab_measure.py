@@ -11,6 +11,8 @@ from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.kernels.records.safetab_groups import (
+    IterationMaps,
+    RegionBlocks,
     choose_detail,
     count_tables,
     count_totals,
@@ -29,7 +31,7 @@ from tallyveil.safetab.addresses import (
 from tallyveil.safetab.ages import DETAILS, FINEST_CELLS
 from tallyveil.safetab.measurements import GroupMeasurements, TableMeasurements
 from tallyveil.safetab.plan import LevelSet
-from tallyveil.safetab.regions import BlocksOf, Regions
+from tallyveil.safetab.regions import Regions
 
 GROUPS_AT_ONCE = 1 << 18
 """Number of groups measured in one part, so that the counts of a part fit into the processor's cache."""
@@ -85,12 +87,14 @@ class GroupMeasurer:
         for first in range(0, len(regions), n_rows):
             yield self._part(one, np.ascontiguousarray(regions[first : first + n_rows]), blocks)
 
-    def _part(self, one: LevelSet, regions: Integers, blocks: BlocksOf) -> GroupMeasurements:
+    def _part(self, one: LevelSet, regions: Integers, blocks: RegionBlocks) -> GroupMeasurements:
         view, n_adaptive = one.view, one.view.n_adaptive
-        people = (regions, *blocks, *self.persons.coded())
-        maps = (view.alone_of, view.combination_of, view.ethnicity_of)
+        people, maps = (
+            self.persons.coded(),
+            IterationMaps(view.alone_of, view.combination_of, view.ethnicity_of),
+        )
         counts = np.zeros((len(regions), len(view.iterations)), np.int64)
-        count_totals(*people, *maps, counts)
+        count_totals(regions, blocks, people, maps, counts)
         totals = np.ascontiguousarray(counts[:, :n_adaptive])
         total_only = np.ascontiguousarray(counts[:, n_adaptive:])
         stage_1 = totals.copy()
@@ -104,7 +108,7 @@ class GroupMeasurer:
         n_listed = list_totals(totals, detail, keep_above, places)
         finest = np.zeros((n_tables + 1, FINEST_CELLS), np.int64)
         if n_tables:
-            count_tables(*people, self.persons.cells, *maps, slots, finest)
+            count_tables(regions, blocks, people, self.persons.cells, maps, slots, finest)
         tables = self._tables(one, regions, detail, finest[:n_tables])
         listed = places[:n_listed].copy()
         return GroupMeasurements(regions, stage_1, detail, totals, listed, tables, total_only)

@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.confidential.record_stream import ParsedRecords, most_records, parsed_records
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
-from tallyveil.kernels.records.coded_records import COUNTIES, check_lists, code_rows, order_lists
-from tallyveil.kernels.records.safetab_groups import order_by_region
+from tallyveil.kernels.records.coded_records import (
+    COUNTIES,
+    CodedRows,
+    KnownBlocks,
+    check_lists,
+    code_rows,
+    order_lists,
+)
+from tallyveil.kernels.records.safetab_groups import People, order_by_region
 from tallyveil.safetab.ages import cells_by_age
 from tallyveil.safetab.config import SafetabConfig
 from tallyveil.safetab.files import BLOCK, PERSONS, RECORD_CODES, FileFormat, find_file
@@ -58,9 +65,9 @@ class ConfidentialPersons:
     def __repr__(self) -> str:
         return f"ConfidentialPersons(run={self.run!r}, records={REDACTED})"
 
-    def coded(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int16], NDArray[np.int16]]:
+    def coded(self) -> People:
         """Blocks and codes of the people, as the counting kernels take them."""
-        return self.start, self.races, self.lists, self.ethnicity
+        return People(self.start, self.races, self.lists, self.ethnicity)
 
     def digest(self) -> bytes:
         """SHA-256 of the records, in their order within each block."""
@@ -238,10 +245,10 @@ class _RunCoder:
         self._form = form
         names = [*BLOCK_COLUMNS, *RACE_COLUMNS[: config.max_race_codes], ETHNICITY_COLUMN]
         self._columns = np.array([form.columns.index(name) for name in names])
-        self._wanted = np.zeros(100, bool)
-        self._wanted[[int(state) for state in config.states_of(run)]] = True
+        states = np.zeros(100, bool)
+        states[[int(state) for state in config.states_of(run)]] = True
         bounds = np.arange(100 * COUNTIES + 1, dtype=np.int64) * 10**10
-        self._counties = np.searchsorted(regions.blocks, bounds)
+        self._known = KnownBlocks(states, np.searchsorted(regions.blocks, bounds), regions.blocks)
         self._cells_of = cells_of
         # Room for all records is allocated at once. Pages that are never written take no memory, and nothing is copied.
         self._n = 0
@@ -257,10 +264,10 @@ class _RunCoder:
         parsed = part.values[:, self._columns]
         n, k = len(parsed), parsed.shape[1] - 5
         rows, lists = np.empty(n, np.int32), np.empty(n * (k + 1), np.int16)
-        known = self._wanted, self._counties, self._regions.blocks, self._position, self._n_lists
         here = slice(self._n, self._n + n)
         places, races, ethnicity = self._places[here], self._races[here], self._ethnicity[here]
-        kept, added = code_rows(parsed, *known, rows, places, races, ethnicity, lists, unknown)
+        out = CodedRows(rows, places, races, ethnicity, lists)
+        kept, added = code_rows(parsed, self._known, self._position, self._n_lists, out, unknown)
         self.lost |= bool((places[:kept] < 0).any())
         self._lists.append(lists[:added].copy())
         own = part.values[rows[:kept]]

@@ -11,7 +11,7 @@ Every formula and bound is derived in docs/proofs/quadrature.md.
 
 import cmath
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,90 @@ SECOND: Final = 1
 DELTA: Final = 2
 
 UNIT: Final = 2.3e-16  # a little more than twice the rounding error of one operation
+
+
+class FirstLoss(NamedTuple):
+    """Where a sum begins.
+
+    Attributes:
+        place: z modulo N.
+        gap: f.
+    """
+
+    place: int
+    gap: float
+
+
+class Rule(NamedTuple):
+    """The trapezoid rule: the nodes kept, and the main term of the Gaussian transform there.
+
+    Attributes:
+        n_points: N, odd.
+        nodes: j of the nodes kept, 0 first, [nodes]; each but 0 stands for -j too.
+        versines: 1 - cos(theta), [nodes].
+        sines: sin(theta), [nodes].
+        decays: Sum of n v x^2 / 2, [nodes].
+        phase_rates: Sum of n v a x, [nodes].
+        sizes: Bound on C |Gaussian transform| in units of exp(V tau^2 / 2), [nodes].
+        error_bases: Roundings of a node's term, in UNIT of its size, [nodes].
+        error_rates: The same for each unit of |tau|, [nodes].
+    """
+
+    n_points: int
+    nodes: Integers
+    versines: Floats
+    sines: Floats
+    decays: Floats
+    phase_rates: Floats
+    sizes: Floats
+    error_bases: Floats
+    error_rates: Floats
+
+
+class Images(NamedTuple):
+    """The images of the Gaussian transform that count.
+
+    Attributes:
+        pair_starts: [nodes + 1], the pairs (node, factor) with images that count.
+        pair_powers: n, [pairs].
+        starts: [pairs + 1], the images of each pair.
+        logs: Logarithm of the image's size relative to the main term, [images].
+        rates: Its phase for each unit of tau, [images].
+    """
+
+    pair_starts: Integers
+    pair_powers: Integers
+    starts: Integers
+    logs: Floats
+    rates: Floats
+
+
+class LaplaceFactors(NamedTuple):
+    """The Laplace factors at the nodes kept.
+
+    Attributes:
+        angles: a theta brought to [-pi, pi], [nodes, factors].
+        powers: n, [factors].
+        masses: Tilted probabilities of i = 0..k, [factors, most k + 1].
+    """
+
+    angles: Floats
+    powers: Integers
+    masses: Floats
+
+
+class GaussianFactors(NamedTuple):
+    """The Gaussian factors.
+
+    Attributes:
+        weights: a, [factors].
+        variances: v, [factors].
+        multiplicities: n, [factors].
+    """
+
+    weights: Integers
+    variances: Floats
+    multiplicities: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -108,53 +192,27 @@ def _geometric(tau: float, versine: float, sine: float) -> complex:
 def contour_sum(
     kind: int,
     tau: float,
-    place: int,
+    first: FirstLoss,
     step: float,
-    gap: float,
-    n_points: int,
-    nodes: Integers,
-    versines: Floats,
-    sines: Floats,
-    decays: Floats,
-    phase_rates: Floats,
-    sizes: Floats,
-    error_bases: Floats,
-    error_rates: Floats,
-    pair_starts: Integers,
-    pair_powers: Integers,
-    image_starts: Integers,
-    image_logs: Floats,
-    image_rates: Floats,
-    laplace_angles: Floats,
-    laplace_powers: Integers,
-    laplace_masses: Floats,
+    rule: Rule,
+    images_of: Images,
+    laplace: LaplaceFactors,
 ) -> tuple[float, float, float]:
     """The trapezoid sum over the nodes kept, its rounding error, and the largest factor of a node left out.
 
     Args:
         kind: FIRST (P(Z >= z)), SECOND (Q(Z >= z)) or DELTA.
         tau: Shift of the contour; above 0, or above -step for SECOND.
-        place: z modulo N.
+        first: The first loss of the sum.
         step: h.
-        gap: f.
-        n_points: N, odd.
-        nodes: j of the nodes kept, 0 first, [nodes]; each but 0 stands for -j too.
-        versines: 1 - cos(theta), [nodes].
-        sines: sin(theta), [nodes].
-        decays: Sum of n v x^2 / 2, [nodes].
-        phase_rates: Sum of n v a x, [nodes].
-        sizes: Bound on C |Gaussian transform| in units of exp(V tau^2 / 2), [nodes].
-        error_bases: Roundings of a node's term, in UNIT of its size, [nodes].
-        error_rates: The same for each unit of |tau|, [nodes].
-        pair_starts: [nodes + 1], the pairs (node, factor) with images that count.
-        pair_powers: n, [pairs].
-        image_starts: [pairs + 1].
-        image_logs: Logarithm of the image's size relative to the main term, [images].
-        image_rates: Its phase for each unit of tau, [images].
-        laplace_angles: a theta brought to [-pi, pi], [nodes, Laplace factors].
-        laplace_powers: n, [Laplace factors].
-        laplace_masses: Tilted probabilities of i = 0..k, [Laplace factors, most k + 1].
+        rule: The nodes kept.
+        images_of: The images that count there.
+        laplace: The Laplace factors there.
     """
+    place, gap = first
+    n_points, nodes, versines, sines, decays, phase_rates, sizes, error_bases, error_rates = rule
+    pair_starts, pair_powers, image_starts, image_logs, image_rates = images_of
+    laplace_angles, laplace_powers, laplace_masses = laplace
     turn = 2.0 * math.pi / n_points
     total = error = 0.0
     first_part = -math.expm1(-gap)
@@ -198,20 +256,12 @@ def contour_sum(
 
 
 def contour_sum_reference(
-    kind: int,
-    tau: float,
-    first: int,
-    step: float,
-    gap: float,
-    n_points: int,
-    weights: Integers,
-    variances: Floats,
-    multiplicities: Integers,
+    kind: int, tau: float, first: FirstLoss, step: float, n_points: int, gaussians: GaussianFactors
 ) -> float:
     """Oracle of `contour_sum` for Gaussian factors: all nodes of the rule, the transform from its definition."""
     s = tau + 2j * np.pi * (np.arange(n_points) - n_points // 2) / n_points
     transform = np.ones(n_points, dtype=complex)
-    for a, v, n in zip(weights, variances, multiplicities, strict=True):
+    for a, v, n in zip(*gaussians, strict=True):
         reach = math.ceil(12 * math.sqrt(v) + abs(v * a * tau)) + 5
         x = np.arange(-reach, reach + 1)
         mass = np.exp(-((x - v * a * tau) ** 2) / (2 * v))
@@ -219,8 +269,8 @@ def contour_sum_reference(
         images = mass @ np.exp(1j * np.outer(x, a * s.imag)) / math.sqrt(2 * math.pi * v)
         transform *= (images / theta_constant) ** n * theta_constant**n
     first_factor, second_factor = 1 / (1 - np.exp(-s)), 1 / (1 - np.exp(-s - step))
-    factor = (first_factor, second_factor, first_factor - math.exp(-gap) * second_factor)[kind]
-    return float(np.mean((transform * np.exp(-1j * s.imag * first) * factor).real))
+    factor = (first_factor, second_factor, first_factor - math.exp(-first.gap) * second_factor)[kind]
+    return float(np.mean((transform * np.exp(-1j * s.imag * first.place) * factor).real))
 
 
 @njit(nogil=True, cache=True)

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Int32s, Integers
 from tallyveil.errors import GeographyError, SchemaError
-from tallyveil.kernels.records.safetab_groups import order_by_region
+from tallyveil.kernels.records.safetab_groups import RegionBlocks, order_by_region
 from tallyveil.safetab.config import GEOGRAPHIES, SafetabConfig
 from tallyveil.safetab.files import GEOGRAPHY, read_file
 from tallyveil.safetab.input_errors import some
-
-BlocksOf = tuple[Integers, Int32s]
 
 NO_PLACE = 99999
 NO_AIANNH = 9999
@@ -51,11 +49,11 @@ class Regions:
         digits = ID_DIGITS[base_name(geography)]
         return pl.Series(self.ids[geography]).cast(pl.String).str.zfill(digits)
 
-    def blocks_of(self, geography: str) -> BlocksOf:
-        """The blocks of each region: the start of each region's blocks (int64), and the blocks by region (int32)."""
+    def blocks_of(self, geography: str) -> RegionBlocks:
+        """The blocks of each region."""
         first, blocks = np.zeros(len(self.ids[geography]) + 1, np.int64), np.empty(len(self.blocks), np.int32)
         order_by_region(self.region_of[geography], len(first) - 1, first, blocks)
-        return first, blocks
+        return RegionBlocks(first, blocks)
 
     def digest(self) -> bytes:
         """SHA-256 of the blocks and their regions."""

@@ -32,14 +32,16 @@ def test_contour_sum(
     assert not isinstance(nodes, str)
     first, step, gap = round(deviations * math.sqrt(variance)), 0.2, 0.07
     tau = (deviations + 1.6) / math.sqrt(variance)
-    value, error, largest = kernels.contour_sum(  # type: ignore[call-arg]
-        kind, tau, first % n_points, step, gap, n_points, *nodes.arrays,
-        np.zeros((nodes.arrays[0].size, 0)), laplace.powers, np.zeros((0, 1)),
-    )  # fmt: skip
-    plain = kernels.contour_sum_reference(
-        kind, tau, first, step, gap, n_points,
-        np.array(weights), np.array([float(Fraction(v)) for v in variances]), np.array(powers),
-    )  # fmt: skip
+    no_laplace = kernels.LaplaceFactors(
+        np.zeros((nodes.rule.nodes.size, 0)), laplace.powers, np.zeros((0, 1))
+    )
+    value, error, largest = kernels.contour_sum(
+        kind, tau, kernels.FirstLoss(first % n_points, gap), step, nodes.rule, nodes.images, no_laplace
+    )
+    gaussians = kernels.GaussianFactors(
+        np.array(weights), np.array([float(Fraction(v)) for v in variances]), np.array(powers)
+    )
+    plain = kernels.contour_sum_reference(kind, tau, kernels.FirstLoss(first, gap), step, n_points, gaussians)
     # The reference has no unit for the phase at the mean of the tilted law taken out: compare in the same units.
     scale = math.exp(0.0)
     assert value == pytest.approx(plain * scale, rel=1e-11, abs=error + largest * nodes.left_out)

@@ -24,7 +24,6 @@ rule then gives P(Z >= 1) = 1 / (1 + a), up to the wrap-around, which is of orde
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -50,7 +49,17 @@ from tallyveil.accounting.losses.factors import (
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest, log_sum
 from tallyveil.accounting.losses.points import LossPoints
 from tallyveil.arrays import Floats
-from tallyveil.kernels.contour import DELTA, FIRST, SECOND, UNIT, contour_sum, saddle, tilted_laplace
+from tallyveil.kernels.contour import (
+    DELTA,
+    FIRST,
+    SECOND,
+    UNIT,
+    FirstLoss,
+    LaplaceFactors,
+    contour_sum,
+    saddle,
+    tilted_laplace,
+)
 
 MAX_SCAN: Final = 1 << 27
 """Points of the rule times the number of factors; to look at this many once takes about two seconds."""
@@ -61,9 +70,6 @@ _LARGEST_LOG_NORM: Final = 5.0
 _LEAST: Final = Fraction(1, 10**6)
 _MOST: Final = Fraction(10**15)
 _FARTHEST: Final = 1 << 52  # whole numbers are exact floats up to here
-
-
-_contour_sum: Callable[..., tuple[float, float, float]] = contour_sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +159,10 @@ class Quadrature:
         weights, masses = self.laplace.weights.copy(), np.empty_like(self.laplace.log_masses)
         tau = self._tilt(kind, z, weights, masses)
         log_scale, roundings = self._log_scale(kind, tau, z, weights)
-        n_points, laplace = self.nodes.n_points, (self.laplace.angles, self.laplace.powers, masses)
-        arguments = kind, tau, z % n_points, self.step, gap, n_points, *self.nodes.arrays, *laplace
-        value, error, largest = _contour_sum(*arguments)
+        rule, images = self.nodes.rule, self.nodes.images
+        laplace = LaplaceFactors(self.laplace.angles, self.laplace.powers, masses)
+        first = FirstLoss(z % rule.n_points, gap)
+        value, error, largest = contour_sum(kind, tau, first, self.step, rule, images, laplace)
         error += largest * self.nodes.left_out
         upper = min(0.0, math.log(value + error) + log_scale + roundings) if value + error > 0 else -math.inf
         # The wrap-around only adds: it widens the lower side alone.
@@ -228,7 +235,7 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     nodes = contour_nodes(gaussians, laplaces, n_points)
     if isinstance(nodes, str) or log_norm > _LARGEST_LOG_NORM:
         return nodes if isinstance(nodes, str) else "the variances are too small for so many answers"
-    laplace = laplace_part(laplaces, nodes.arrays[0], n_points)
+    laplace = laplace_part(laplaces, nodes.rule.nodes, n_points)
     return Quadrature(
         LossPoints.of(lattice),
         float(lattice.step),

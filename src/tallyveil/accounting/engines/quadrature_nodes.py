@@ -8,14 +8,13 @@ whose size is negligible are left out, and their sum is bounded.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.arrays import Floats, Integers
-from tallyveil.kernels.contour import UNIT, log_magnitudes
+from tallyveil.kernels.contour import UNIT, Images, Rule, log_magnitudes
 
 MAX_NODES: Final = 4096
 """Number of nodes that matter above which the quadrature is refused. Side peaks or a slow decay cause many."""
@@ -30,14 +29,19 @@ class ContourNodes:
     """The nodes of the trapezoid rule at which the transform is not negligible.
 
     Attributes:
-        n_points: N, odd.
-        arrays: The arguments of `tallyveil.kernels.contour.contour_sum` from `nodes` to `image_rates`, in order.
+        rule: The nodes.
+        images: The images that count there.
         left_out: Upper bound on the sum of |transform| over all other nodes, divided by N.
     """
 
-    n_points: int
-    arrays: tuple[npt.NDArray[Any], ...]
+    rule: Rule
+    images: Images
     left_out: float
+
+    @property
+    def n_points(self) -> int:
+        """N, odd."""
+        return self.rule.n_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +104,25 @@ def contour_nodes(
         n, k = factor.multiplicity, factor.sensitivity
         bases += n * (60 + 8 * k + 8 * _largest_log(factor))
         slopes += n * 8.0 * weight * k
-    images = _images(x, weights, variances, powers)
-    bases += images[-2]
-    slopes += images[-1]
-    return ContourNodes(
-        n_points,
-        (
-            kept,
-            2 * np.sin(theta / 2) ** 2,
-            np.sin(theta),
-            decays,
-            rates.sum(axis=1),
-            np.exp(logs[kept]) * (1 + 1e-9),
-            bases,
-            slopes,
-            *images[:-2],
-        ),
-        left_out,
+    images, image_bases, image_slopes = _images(x, weights, variances, powers)
+    rule = Rule(
+        n_points=n_points,
+        nodes=kept,
+        versines=2 * np.sin(theta / 2) ** 2,
+        sines=np.sin(theta),
+        decays=decays,
+        phase_rates=rates.sum(axis=1),
+        sizes=np.exp(logs[kept]) * (1 + 1e-9),
+        error_bases=bases + image_bases,
+        error_rates=slopes + image_slopes,
     )
+    return ContourNodes(rule, images, left_out)
 
 
 def _images(
     x: Floats, weights: Integers, variances: Floats, powers: Integers
-) -> tuple[npt.NDArray[Any], ...]:
-    """The images that matter, in the form that `contour_sum` takes, and the rounding they add to each node."""
+) -> tuple[Images, Floats, Floats]:
+    """The images that matter; the roundings they add to each node's term, and those for each unit of |tau|."""
     k = np.array(_IMAGES)
     log_sizes = -2 * np.pi * variances[:, None] * k * (np.pi * k + x[:, :, None])  # [nodes, factors, images]
     counts = log_sizes >= _NEGLIGIBLE_IMAGE - np.log(powers)[:, None]
@@ -132,12 +131,15 @@ def _images(
     small = np.where(counts, 0.0, np.exp(np.minimum(log_sizes, 0.0)))
     slopes = np.where(counts, np.abs(rates) * np.exp(np.minimum(log_sizes, 0.0)), 0.0)
     bases = 1.1 * small.sum(axis=2) / UNIT + np.where(variances > 0.5, 0.01, 1.0)  # images from the fourth on
+    images = Images(
+        pair_starts=_starts(found.sum(axis=1)),
+        pair_powers=np.broadcast_to(powers, found.shape)[found],
+        starts=_starts(counts.sum(axis=2)[found]),
+        logs=log_sizes[counts],
+        rates=rates[counts],
+    )
     return (
-        _starts(found.sum(axis=1)),
-        np.broadcast_to(powers, found.shape)[found],
-        _starts(counts.sum(axis=2)[found]),
-        log_sizes[counts],
-        rates[counts],
+        images,
         ((bases + 60 * found) * powers).sum(axis=1),
         (8 * powers * slopes.sum(axis=2)).sum(axis=1),
     )

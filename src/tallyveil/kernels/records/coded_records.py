@@ -8,6 +8,7 @@ Worked case: records with the codes (5), (2, 7) and (1) become 5, ~0 and 1, with
 """
 
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -16,6 +17,38 @@ from tallyveil.arrays import Bools, Int16s, Int32s, Integers
 
 COUNTIES = 1000
 """Most counties of a state: their numbers have three digits."""
+
+
+class KnownBlocks(NamedTuple):
+    """The blocks of a run.
+
+    Attributes:
+        states: [100], whether a state belongs to the run.
+        counties: [100 * COUNTIES + 1], where each county's blocks begin in `blocks`.
+        blocks: Numbers of the blocks, ascending.
+    """
+
+    states: Bools
+    counties: Integers
+    blocks: Integers
+
+
+class CodedRows(NamedTuple):
+    """Room for the coded records of some rows.
+
+    Attributes:
+        rows: [rows], rows of the run.
+        places: [rows], position of each record's block, -1: not there.
+        races: [rows], as said above.
+        ethnicity: [rows], position of the ethnicity code.
+        lists: [rows * (k + 1)], what is to be added to the list.
+    """
+
+    rows: Int32s
+    places: Int32s
+    races: Int32s
+    ethnicity: Int16s
+    lists: Int16s
 
 
 @njit(nogil=True, cache=True)
@@ -44,36 +77,26 @@ def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:
 @njit(nogil=True, cache=True)
 def code_rows(
     parsed: Int32s,
-    wanted: Bools,
-    counties: Integers,
-    blocks: Integers,
+    known: KnownBlocks,
     position: Int16s,
     first_list: int,
-    rows: Int32s,
-    places: Int32s,
-    races: Int32s,
-    ethnicity: Int16s,
-    lists: Int16s,
+    out: CodedRows,
     unknown: Bools,
 ) -> tuple[int, int]:
     """Code the records of one run.
 
     Args:
         parsed: [rows, 5 + k]: state, county, tract, block, race codes (0: none), ethnicity code.
-        wanted: [100], states of the run.
-        counties: [100 * COUNTIES + 1], where each county's blocks begin in `blocks`.
-        blocks: Numbers of the run's blocks, ascending.
+        known: Blocks of the run.
         position: [10000], position of each code, -1: unknown.
         first_list: Length of the list of several codes before these rows.
-        rows: Output, [rows], rows of the run.
-        places: Output, [rows], position of each record's block, -1: not there.
-        races: Output, [rows], as said above.
-        ethnicity: Output, [rows], position of the ethnicity code.
-        lists: Output, [rows * (k + 1)], what is to be added to the list.
+        out: Output.
         unknown: Set for columns of codes (races, then ethnicity) with an unknown code, [k + 1].
     Returns:
         Records of the run; length of `lists`.
     """
+    wanted, counties, blocks = known
+    rows, places, races, ethnicity, lists = out
     n = n_lists = 0
     k = parsed.shape[1] - 5
     for row in range(parsed.shape[0]):
@@ -117,23 +140,18 @@ def code_rows(
 
 def code_rows_reference(
     parsed: Int32s,
-    wanted: Bools,
-    counties: Integers,
-    blocks: Integers,
+    known: KnownBlocks,
     position: Int16s,
     first_list: int,
-    rows: Int32s,
-    places: Int32s,
-    races: Int32s,
-    ethnicity: Int16s,
-    lists: Int16s,
+    out: CodedRows,
     unknown: Bools,
 ) -> tuple[int, int]:
     """Specification of `code_rows`; looks blocks up by their number alone."""
-    where = {int(block): place for place, block in enumerate(blocks)}
+    rows, places, races, ethnicity, lists = out
+    where = {int(block): place for place, block in enumerate(known.blocks)}
     n, added = 0, 0
     for row, (state, county, tract, block, *codes, span) in enumerate(parsed.tolist()):
-        if not wanted[state]:
+        if not known.states[state]:
             continue
         number = int(f"{state:02d}{county:03d}{tract:06d}{block:04d}")
         own = [int(position[code]) for code in takewhile(bool, codes)]

@@ -13,6 +13,7 @@ People are ordered by block. A region is a set of blocks: those from `first[regi
 """
 
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -21,6 +22,48 @@ from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
 
 MOST_ITERATIONS = 16
 """Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""
+
+
+class RegionBlocks(NamedTuple):
+    """The blocks of each region.
+
+    Attributes:
+        first: [regions + 1], where each region begins in `blocks`.
+        blocks: Blocks, region by region.
+    """
+
+    first: Integers
+    blocks: Int32s
+
+
+class People(NamedTuple):
+    """People by block, with their codes as in `person_iterations`.
+
+    Attributes:
+        start: [blocks + 1], where each block's people begin.
+        races: [persons].
+        lists: Codes of people with several.
+        ethnicity: [persons].
+    """
+
+    start: Integers
+    races: Int32s
+    lists: Int16s
+    ethnicity: Int16s
+
+
+class IterationMaps(NamedTuple):
+    """The iterations that each code maps to at one level, or -1.
+
+    Attributes:
+        alone_of: [codes].
+        combination_of: [codes].
+        ethnicity_of: [codes].
+    """
+
+    alone_of: Int16s
+    combination_of: Int16s
+    ethnicity_of: Int16s
 
 
 @njit(nogil=True, cache=True)
@@ -93,30 +136,20 @@ def person_iterations_reference(
 
 @njit(nogil=True, cache=True)
 def count_totals(
-    regions: Integers,
-    first: Integers,
-    blocks: Int32s,
-    start: Integers,
-    races: Int32s,
-    lists: Int16s,
-    ethnicity: Int16s,
-    alone_of: Int16s,
-    combination_of: Int16s,
-    ethnicity_of: Int16s,
-    totals: Integers,
+    regions: Integers, blocks_of: RegionBlocks, people: People, maps: IterationMaps, totals: Integers
 ) -> None:
     """Add the people of each population group to `totals`.
 
     Args:
         regions: [rows], the region of each row.
-        first: [regions + 1], where each region begins in `blocks`.
-        blocks: Blocks, region by region.
-        start: [blocks + 1], where each block's people begin.
-        races, ethnicity: [persons], codes as in `person_iterations`.
-        lists: Codes of people with several.
-        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
+        blocks_of: The blocks of each region.
+        people: The people.
+        maps: The iterations of each code.
         totals: [rows, iterations], added to.
     """
+    first, blocks = blocks_of
+    start, races, lists, ethnicity = people
+    alone_of, combination_of, ethnicity_of = maps
     found = np.empty(MOST_ITERATIONS, np.int32)
     n_iterations = totals.shape[1]
     own = np.zeros(n_iterations + 1, np.int64)  # the last one is for no iteration, -1
@@ -141,55 +174,41 @@ def count_totals(
 
 
 def count_totals_reference(
-    regions: Integers,
-    first: Integers,
-    blocks: Int32s,
-    start: Integers,
-    races: Int32s,
-    lists: Int16s,
-    ethnicity: Int16s,
-    alone_of: Int16s,
-    combination_of: Int16s,
-    ethnicity_of: Int16s,
-    totals: Integers,
+    regions: Integers, blocks_of: RegionBlocks, people: People, maps: IterationMaps, totals: Integers
 ) -> None:
     """Specification of `count_totals`."""
+    first, blocks = blocks_of
+    start, races, lists, ethnicity = people
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
         for block in blocks[first[region] : first[region + 1]]:
             for person in range(start[block], start[block + 1]):
-                n = person_iterations_reference(
-                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-                )
+                n = person_iterations_reference(races[person], lists, ethnicity[person], *maps, found)
                 totals[row, found[:n]] += 1
 
 
 @njit(nogil=True, cache=True)
 def count_tables(
     regions: Integers,
-    first: Integers,
-    blocks: Int32s,
-    start: Integers,
-    races: Int32s,
-    lists: Int16s,
-    ethnicity: Int16s,
+    blocks_of: RegionBlocks,
+    people: People,
     cells: Int8s,
-    alone_of: Int16s,
-    combination_of: Int16s,
-    ethnicity_of: Int16s,
+    maps: IterationMaps,
     slots: Int32s,
     tables: Integers,
 ) -> None:
     """Add the people of the groups that have a slot to their tables of sex by age.
 
     Args:
-        regions, first, blocks, start, races, lists, ethnicity: As in `count_totals`.
+        regions, blocks_of, people, maps: As in `count_totals`.
         cells: [persons], cell of sex by age.
-        alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
         slots: [rows, iterations], row of a group in `tables`, -1: none.
         tables: [slots + 1, cells], added to. The last row is working room, for whoever is in a group without a slot:
             to add without asking is faster. It ends as zeros.
     """
+    first, blocks = blocks_of
+    start, races, lists, ethnicity = people
+    alone_of, combination_of, ethnicity_of = maps
     found = np.empty(MOST_ITERATIONS, np.int32)
     rest = tables.shape[0] - 1
     n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
@@ -222,27 +241,21 @@ def count_tables(
 
 def count_tables_reference(
     regions: Integers,
-    first: Integers,
-    blocks: Int32s,
-    start: Integers,
-    races: Int32s,
-    lists: Int16s,
-    ethnicity: Int16s,
+    blocks_of: RegionBlocks,
+    people: People,
     cells: Int8s,
-    alone_of: Int16s,
-    combination_of: Int16s,
-    ethnicity_of: Int16s,
+    maps: IterationMaps,
     slots: Int32s,
     tables: Integers,
 ) -> None:
     """Specification of `count_tables`."""
+    first, blocks = blocks_of
+    start, races, lists, ethnicity = people
     found = np.empty(MOST_ITERATIONS, np.int32)
     for row, region in enumerate(regions):
         for block in blocks[first[region] : first[region + 1]]:
             for person in range(start[block], start[block + 1]):
-                n = person_iterations_reference(
-                    races[person], lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
-                )
+                n = person_iterations_reference(races[person], lists, ethnicity[person], *maps, found)
                 for iteration in found[:n]:
                     if iteration < slots.shape[1] and slots[row, iteration] >= 0:
                         tables[slots[row, iteration], cells[person]] += 1

@@ -15,6 +15,8 @@ height and outcome 0 above; column 0 holds outcome 0 alone.
 Specifications: `..._reference` below.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -26,6 +28,22 @@ FRACTION_BITS = 39
 
 _SHORT = 1.0 - 2.0**-40
 """More than makes up for the errors of two factors, a divisor (2**-49 each) and three roundings."""
+
+
+class AliasArrays(NamedTuple):
+    """The tables of all inner nodes of a tree.
+
+    Attributes:
+        entries: All tables, one after the other.
+        starts: [n_splits], table 0 of each inner node in `entries`; nodes of one size share theirs.
+        reaches: [n_splits], the node's tables are of sums t = -reach .. reach.
+        column_bits: [n_splits], k.
+    """
+
+    entries: Words
+    starts: Integers
+    reaches: Integers
+    column_bits: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -122,10 +140,7 @@ def fill_alias_reference(
 @njit(nogil=True, cache=True)
 def split_by_alias(
     words: Words,
-    entries: Words,
-    starts: Integers,
-    reaches: Integers,
-    column_bits: Integers,
+    tables: AliasArrays,
     lefts: Integers,
     rights: Integers,
     cells: Integers,
@@ -136,10 +151,7 @@ def split_by_alias(
 
     Args:
         words: uint64 [n_draws, n_splits], the uniform number of each split: digits of the column, then the fraction.
-        entries: All tables, one after the other.
-        starts: [n_splits], table 0 of each inner node in `entries`; nodes of one size share theirs.
-        reaches: [n_splits], the node's tables are of sums t = -reach .. reach.
-        column_bits: [n_splits], k.
+        tables: The tables.
         lefts: [n_splits], left part of each inner node: below n_splits an inner node, else n_splits + cell. Parents
             come before parts.
         rights: [n_splits].
@@ -147,6 +159,7 @@ def split_by_alias(
         out: int64 [n_draws, at least n_splits + 1], changed at `cells`.
         open_draws: [n_draws], set where a split is not decided; the cells of that draw are then meaningless.
     """
+    entries, starts, reaches, column_bits = tables
     # Indices are unsigned, which spares the compiled code a test for negative ones.
     n_splits, one, word_bits = np.uint64(lefts.size), np.uint64(1), np.uint64(64)
     digits = np.uint64(FRACTION_BITS)
@@ -178,10 +191,7 @@ def split_by_alias(
 
 def split_by_alias_reference(
     words: Words,
-    entries: Words,
-    starts: Integers,
-    reaches: Integers,
-    column_bits: Integers,
+    tables: AliasArrays,
     lefts: Integers,
     rights: Integers,
     cells: Integers,
@@ -189,6 +199,7 @@ def split_by_alias_reference(
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
     """Specification of `split_by_alias`."""
+    entries, starts, reaches, column_bits = tables
     n_splits = lefts.size
     for draw in range(words.shape[0]):
         sums = np.zeros(2 * n_splits + 1, dtype=np.int64)

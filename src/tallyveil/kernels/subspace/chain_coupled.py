@@ -38,6 +38,9 @@ from tallyveil.kernels.subspace.chain import (
 
 _NEAR: Final = 16
 
+Ends = tuple[int, int]
+"""The first and the last whole number of a range."""
+
 
 @njit(nogil=True, cache=True)
 def _share(u: np.uint64, n: int) -> int:
@@ -46,14 +49,18 @@ def _share(u: np.uint64, n: int) -> int:
 
 @njit(nogil=True, cache=True)
 def couple_uniforms(
-    low: int, high: int, other_low: int, other_high: int, near: bool, u: np.uint64, v: np.uint64, w: np.uint64
+    ends: Ends, other_ends: Ends, near: bool, u: np.uint64, v: np.uint64, w: np.uint64
 ) -> tuple[int, int]:
-    """Uniform points of low..high and of other_low..other_high. Widths below 2**31.
+    """Uniform points of two ranges. Widths below 2**31.
 
     Args:
+        ends: The ends of the first range.
+        other_ends: Of the second.
         near: Make them equal as often as can be; else make the second rise with the first.
         u, v, w: Random bits of the first point, of the decision that the second is the same, and of the second.
     """
+    low, high = ends
+    other_low, other_high = other_ends
     n, other_n = high - low + 1, other_high - other_low + 1
     first = low + _share(u, n)
     if not near:
@@ -120,10 +127,8 @@ def coupled_slice_sweeps(
             place += digits
             narrower = min(high - low, other_high - other_low) + 1
             value, other_value = couple_uniforms(
-                at + low,
-                at + high,
-                other_at + other_low,
-                other_at + other_high,
+                (at + low, at + high),
+                (other_at + other_low, other_at + other_high),
                 _NEAR * distance <= narrower,
                 words[place],
                 words[place + 1],

@@ -1,21 +1,53 @@
 """Specifications of the kernels of `chain` and `chain_coupled`, in plain Python: dense columns, no running sums.
 
-A law here is (kind, scale, limit, thresholds). Columns are a dense int matrix [rows, columns], cells first. Sizes
-are summed again at every step, and the ends of a slice are found one point at a time.
+A law here is (kind, scale, limit, thresholds). Sizes are summed again at every step, and the ends of a slice are found
+one point at a time.
 """
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from tallyveil.arrays import Integers, Words
-from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT
+from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT, Bits
+from tallyveil.kernels.subspace.chain_coupled import Ends
 
 Law: TypeAlias = tuple[int, float, int, Words]
 
 _NEAR = 16
+
+
+class DenseColumns(NamedTuple):
+    """Columns of the basis as a dense matrix.
+
+    Attributes:
+        matrix: [rows, columns], cells first.
+        pivots: A row of each column at which its step is 1. [columns]
+        n_cells: Cells of a state.
+    """
+
+    matrix: Integers
+    pivots: Integers
+    n_cells: int
+
+
+class Jumps(NamedTuple):
+    """Jump laws.
+
+    Attributes:
+        masses: The law of each column.
+        block: Columns that are accepted or rejected together.
+    """
+
+    masses: Sequence[Sequence[int]]
+    block: int
+
+
+def _words_of(bits: Bits, sweep: int) -> list[int]:
+    """The random words of one sweep."""
+    return [int(word) for word in bits.words[sweep * bits.per_sweep : (sweep + 1) * bits.per_sweep]]
 
 
 def draw_slack_reference(words: Sequence[int], thresholds: Words) -> int:
@@ -60,15 +92,14 @@ def draw_jump_reference(bits: int, masses: Sequence[int]) -> tuple[int, int]:
     return (jump if positive else -jump), place
 
 
-def slice_sweeps_reference(
-    law: Law, columns: Integers, n_cells: int, words: Words, per_sweep: int, n_sweeps: int, state: Integers
-) -> None:
+def slice_sweeps_reference(law: Law, dense: DenseColumns, bits: Bits, state: Integers) -> None:
     """Specification of `slice_sweeps`."""
+    columns, _, n_cells = dense
     digits = law[3].shape[0]
-    for sweep in range(n_sweeps):
-        bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
+    for sweep in range(bits.n_sweeps):
+        words = _words_of(bits, sweep)
         for k in range(columns.shape[1]):
-            drawn = bits[k * (digits + 1) : (k + 1) * (digits + 1)]
+            drawn = words[k * (digits + 1) : (k + 1) * (digits + 1)]
             height = level_reference(law, state[:n_cells])[0] + draw_slack_reference(drawn[:-1], law[3])
             low, high = slice_ends_reference(law, state[:n_cells], columns[:n_cells, k], height)
             n = high - low + 1
@@ -77,28 +108,20 @@ def slice_sweeps_reference(
             state += (low + drawn[-1] * n // 2**64) * columns[:, k]
 
 
-def jump_sweeps_reference(
-    law: Law,
-    columns: Integers,
-    n_cells: int,
-    masses: Sequence[Sequence[int]],
-    block: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-) -> int:
-    """Specification of `jump_sweeps`; `masses` has a row for each column."""
+def jump_sweeps_reference(law: Law, dense: DenseColumns, jumps: Jumps, bits: Bits, state: Integers) -> int:
+    """Specification of `jump_sweeps`."""
+    columns, _, n_cells = dense
+    masses, block = jumps
     n_columns, digits, accepted = columns.shape[1], law[3].shape[0], 0
-    for sweep in range(n_sweeps):
-        bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
+    for sweep in range(bits.n_sweeps):
+        words = _words_of(bits, sweep)
         place = (n_columns + 1) // 2
         for first in range(0, n_columns, block):
             proposal = state.copy()
             for k in range(first, min(first + block, n_columns)):
-                proposal += draw_jump_reference(_half(bits, k), masses[k])[0] * columns[:, k]
+                proposal += draw_jump_reference(_half(words, k), masses[k])[0] * columns[:, k]
             height = level_reference(law, state[:n_cells])[0]
-            height += draw_slack_reference(bits[place : place + digits], law[3])
+            height += draw_slack_reference(words[place : place + digits], law[3])
             place += digits
             level, inside = level_reference(law, proposal[:n_cells])
             if inside and level <= height:
@@ -108,9 +131,11 @@ def jump_sweeps_reference(
 
 
 def couple_uniforms_reference(
-    low: int, high: int, other_low: int, other_high: int, near: bool, u: int, v: int, w: int
+    ends: Ends, other_ends: Ends, near: bool, u: int, v: int, w: int
 ) -> tuple[int, int]:
     """Specification of `couple_uniforms`: it lists the second law's points less those that the first covers."""
+    low, high = ends
+    other_low, other_high = other_ends
     n, other_n = high - low + 1, other_high - other_low + 1
     first = low + u * n // 2**64
     if not near:
@@ -126,67 +151,52 @@ def couple_uniforms_reference(
 
 
 def coupled_slice_sweeps_reference(
-    law: Law,
-    columns: Integers,
-    pivots: Integers,
-    n_cells: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-    other: Integers,
+    law: Law, dense: DenseColumns, bits: Bits, state: Integers, other: Integers
 ) -> int:
     """Specification of `coupled_slice_sweeps`."""
+    columns, pivots, n_cells = dense
     digits = law[3].shape[0]
-    for sweep in range(n_sweeps):
-        bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
+    for sweep in range(bits.n_sweeps):
+        words = _words_of(bits, sweep)
         distance = int(np.abs(state[:n_cells] - other[:n_cells]).sum())
         for k in range(columns.shape[1]):
-            drawn = bits[k * (digits + 3) : (k + 1) * (digits + 3)]
+            drawn = words[k * (digits + 3) : (k + 1) * (digits + 3)]
             slack = draw_slack_reference(drawn[:digits], law[3])
             ends = []
             for chain in (state, other):
                 height = level_reference(law, chain[:n_cells])[0] + slack
                 low, high = slice_ends_reference(law, chain[:n_cells], columns[:n_cells, k], height)
-                ends += [int(chain[pivots[k]]) + low, int(chain[pivots[k]]) + high]
-            near = distance * _NEAR <= min(ends[1] - ends[0], ends[3] - ends[2]) + 1
+                ends.append((int(chain[pivots[k]]) + low, int(chain[pivots[k]]) + high))
+            near = distance * _NEAR <= min(last - first for first, last in ends) + 1
             value, other_value = couple_uniforms_reference(
-                ends[0], ends[1], ends[2], ends[3], near, drawn[digits], drawn[digits + 1], drawn[digits + 2]
+                ends[0], ends[1], near, drawn[digits], drawn[digits + 1], drawn[digits + 2]
             )
             state += (value - state[pivots[k]]) * columns[:, k]
             other += (other_value - other[pivots[k]]) * columns[:, k]
         if np.array_equal(state[:n_cells], other[:n_cells]):
             return sweep + 1
-    return n_sweeps + 1
+    return bits.n_sweeps + 1
 
 
 def coupled_jump_sweeps_reference(
-    law: Law,
-    columns: Integers,
-    pivots: Integers,
-    n_cells: int,
-    masses: Sequence[Sequence[int]],
-    block: int,
-    words: Words,
-    per_sweep: int,
-    n_sweeps: int,
-    state: Integers,
-    other: Integers,
+    law: Law, dense: DenseColumns, jumps: Jumps, bits: Bits, state: Integers, other: Integers
 ) -> int:
-    """Specification of `coupled_jump_sweeps`; `masses` has a row for each column."""
+    """Specification of `coupled_jump_sweeps`."""
+    columns, pivots, n_cells = dense
+    masses, block = jumps
     n_columns, digits = columns.shape[1], law[3].shape[0]
-    for sweep in range(n_sweeps):
-        bits = [int(word) for word in words[sweep * per_sweep : (sweep + 1) * per_sweep]]
+    for sweep in range(bits.n_sweeps):
+        words = _words_of(bits, sweep)
         place = (n_columns + 1) // 2
         for first in range(0, n_columns, block):
             proposal, other_proposal = state.copy(), other.copy()
             for k in range(first, min(first + block, n_columns)):
-                jump, height = draw_jump_reference(_half(bits, k), masses[k])
+                jump, height = draw_jump_reference(_half(words, k), masses[k])
                 needed = int(proposal[pivots[k]] + jump - other_proposal[pivots[k]])
                 met = abs(needed) < len(masses[k]) and height < masses[k][abs(needed)]
                 proposal += jump * columns[:, k]
                 other_proposal += (needed if met else -jump) * columns[:, k]
-            slack = draw_slack_reference(bits[place : place + digits], law[3])
+            slack = draw_slack_reference(words[place : place + digits], law[3])
             place += digits
             for chain, proposed in ((state, proposal), (other, other_proposal)):
                 level, inside = level_reference(law, proposed[:n_cells])
@@ -194,7 +204,7 @@ def coupled_jump_sweeps_reference(
                     chain[:] = proposed
         if np.array_equal(state[:n_cells], other[:n_cells]):
             return sweep + 1
-    return n_sweeps + 1
+    return bits.n_sweeps + 1
 
 
 def _half(bits: Sequence[int], k: int) -> int:

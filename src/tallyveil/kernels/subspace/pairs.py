@@ -8,15 +8,31 @@ one step for each candidate.
 Specification: `split_pairs_reference`, which looks at all candidates of a square at once.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from tallyveil.arrays import Floats, Integers, Words
-from tallyveil.kernels.subspace.sums import MARGIN, UNIT
+from tallyveil.kernels.subspace.sums import MARGIN, UNIT, TreeNodes
 
 MOST_RINGS = 1 << 12
 LEAST_TOTAL = 2.0**-40
+
+
+class SquareTables(NamedTuple):
+    """Square tables of pairs of sums as floats.
+
+    Attributes:
+        values: All tables one after the other.
+        starts: [n_tables], where each table begins.
+        reaches: [n_tables], largest sum that each table holds.
+    """
+
+    values: Floats
+    starts: Integers
+    reaches: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -47,13 +63,8 @@ def ring_cell(ring: int, place: int) -> tuple[int, int]:
 @njit(nogil=True, cache=True)
 def split_pairs(
     words: Words,
-    tables: Floats,
-    starts: Integers,
-    reaches: Integers,
-    lefts: Integers,
-    rights: Integers,
-    sizes: Integers,
-    kinds: Integers,
+    of_pairs: SquareTables,
+    nodes: TreeNodes,
     shift: np.uint64,
     sums: Integers,
     open_draws: npt.NDArray[np.bool_],
@@ -62,17 +73,14 @@ def split_pairs(
 
     Args:
         words: uint64 [n_draws, n_splits], the uniform number of each split, in the order of nodes.
-        tables: Weights of pairs of sums, all square tables in one array.
-        starts: [n_kinds], where a table begins.
-        reaches: [n_kinds], largest sum a table holds.
-        lefts: [n_nodes], left part of each node, -1 for a single row. Parents come before their parts.
-        rights: [n_nodes], right part.
-        sizes: [n_nodes], rows.
-        kinds: [n_nodes], table of each node.
+        of_pairs: Weights of pairs of sums.
+        nodes: The tree of rows.
         shift: Digits of every word to ignore, from below, at most 63; 0 but for tests.
         sums: int64 [n_draws, n_nodes, 2], the roots' sums given, the others filled in.
         open_draws: [n_draws], set where a decision stays open; the sums of that draw are then incomplete.
     """
+    tables, starts, reaches = of_pairs
+    lefts, rights, sizes, kinds = nodes
     width = np.float64(2.0**-53)
     if shift > np.uint64(11):
         width = 2.0 ** (np.float64(shift) - 64.0)
@@ -118,18 +126,15 @@ def split_pairs(
 
 def split_pairs_reference(
     words: Words,
-    tables: Floats,
-    starts: Integers,
-    reaches: Integers,
-    lefts: Integers,
-    rights: Integers,
-    sizes: Integers,
-    kinds: Integers,
+    of_pairs: SquareTables,
+    nodes: TreeNodes,
     shift: np.uint64,
     sums: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
     """Specification of `split_pairs`: it looks at all candidates of a square at once."""
+    tables, starts, reaches = of_pairs
+    lefts, rights, sizes, kinds = nodes
     squares = []
     for start, reach in zip(starts.tolist(), reaches.tolist(), strict=True):
         side = 2 * reach + 1

@@ -14,6 +14,8 @@ Worked case: candidates c, c + 1 and c - 1 have probabilities 0.5, 0.25 and 0.25
 Specification: `split_sums_reference`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -30,16 +32,41 @@ MOST_STEPS = 1 << 22
 LEAST_TOTAL = 2.0**-64
 
 
+class FloatTables(NamedTuple):
+    """Tables of several sums as floats.
+
+    Attributes:
+        values: All tables one after the other. Each is symmetric around its centre.
+        centres: [n_tables], position of s = 0 in each table.
+        reaches: [n_tables], largest s that each table holds.
+    """
+
+    values: Floats
+    centres: Integers
+    reaches: Integers
+
+
+class TreeNodes(NamedTuple):
+    """The nodes of a tree; parents come before their parts.
+
+    Attributes:
+        lefts: [n_nodes], left part of each node, -1 for a single cell (or row).
+        rights: [n_nodes], right part.
+        sizes: [n_nodes], cells (or rows).
+        kinds: [n_nodes], table of each node.
+    """
+
+    lefts: Integers
+    rights: Integers
+    sizes: Integers
+    kinds: Integers
+
+
 @njit(nogil=True, cache=True)
 def split_sums(
     words: Words,
-    tables: Floats,
-    centres: Integers,
-    reaches: Integers,
-    lefts: Integers,
-    rights: Integers,
-    sizes: Integers,
-    kinds: Integers,
+    of_sums: FloatTables,
+    nodes: TreeNodes,
     shift: np.uint64,
     sums: Integers,
     open_draws: npt.NDArray[np.bool_],
@@ -48,17 +75,14 @@ def split_sums(
 
     Args:
         words: uint64 [n_draws, n_splits], the uniform number of each split, in the order of nodes.
-        tables: Probabilities of sums, all tables in one array.
-        centres: [n_kinds], the place of s = 0 in a table.
-        reaches: [n_kinds], largest s a table holds.
-        lefts: [n_nodes], left part of each node, -1 for a cell. Parents come before their parts.
-        rights: [n_nodes], right part.
-        sizes: [n_nodes], cells.
-        kinds: [n_nodes], table of each node.
+        of_sums: Probabilities of sums.
+        nodes: The tree.
         shift: Digits of every word to ignore, from below, at most 63; 0 but for tests.
         sums: int64 [n_draws, n_nodes], the roots' sums given, the others filled in.
         open_draws: [n_draws], set where a decision stays open; the sums of that draw are then incomplete.
     """
+    tables, centres, reaches = of_sums
+    lefts, rights, sizes, kinds = nodes
     n_nodes = lefts.size
     width = np.float64(2.0**-53)
     if shift > np.uint64(11):
@@ -113,18 +137,15 @@ def split_sums(
 
 def split_sums_reference(
     words: Words,
-    tables: Floats,
-    centres: Integers,
-    reaches: Integers,
-    lefts: Integers,
-    rights: Integers,
-    sizes: Integers,
-    kinds: Integers,
+    of_sums: FloatTables,
+    nodes: TreeNodes,
     shift: np.uint64,
     sums: Integers,
     open_draws: npt.NDArray[np.bool_],
 ) -> None:
     """Specification of `split_sums`."""
+    tables, centres, reaches = of_sums
+    lefts, rights, sizes, kinds = nodes
 
     def probability(kind: int, s: int) -> float:
         return float(tables[centres[kind] + s]) if abs(s) <= reaches[kind] else 0.0

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Words
-from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
+from tallyveil.kernels.subspace.alias import FRACTION_BITS, AliasArrays, fill_alias, split_by_alias
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
 
 LARGEST_ENTRIES: Final = 1 << 22
@@ -59,13 +59,10 @@ class AliasTables:
     """Alias tables for all splits of a block, one for each inner node of its tree. Made by `alias_tables`.
 
     Attributes:
-        entries, starts, reaches, column_bits, lefts, rights: In the layout of `split_by_alias`.
+        arrays, lefts, rights: In the layout of `split_by_alias`.
     """
 
-    entries: Words
-    starts: Integers
-    reaches: Integers
-    column_bits: Integers
+    arrays: AliasArrays
     lefts: Integers
     rights: Integers
 
@@ -78,15 +75,12 @@ class AliasTables:
             out: int64 [n, n_cells], changed at these positions.
         """
         open_draws = np.zeros(words.shape[0], dtype=np.bool_)
-        split_by_alias(
-            words, self.entries, self.starts, self.reaches, self.column_bits, self.lefts, self.rights, cells,
-            out, open_draws,
-        )  # fmt: skip
+        split_by_alias(words, self.arrays, self.lefts, self.rights, cells, out, open_draws)
         return open_draws
 
     def outcome(self, node: int, t: int, word: int) -> int | None:
         """The left sum that the first 64 digits of a uniform number decide, or None if they do not decide it."""
-        reach, bits = int(self.reaches[node]), int(self.column_bits[node])
+        reach, bits = int(self.arrays.reaches[node]), int(self.arrays.column_bits[node])
         if abs(t) > reach:
             return None
         digits = word >> 64 - FRACTION_BITS - bits
@@ -97,7 +91,7 @@ class AliasTables:
 
     def given(self, node: int, t: int) -> Given:
         """The masses in the table of a node and a sum; nothing if there is no such table."""
-        if abs(t) > self.reaches[node]:
+        if abs(t) > self.arrays.reaches[node]:
             return NOTHING_GIVEN
         table = self._table(node, t)
         columns = np.arange(table.size)
@@ -108,14 +102,14 @@ class AliasTables:
         mass = np.zeros(table.size, dtype=np.int64)
         np.add.at(mass, columns, thresholds)
         np.add.at(mass, others, (1 << FRACTION_BITS) - thresholds)
-        origin = _origin(t, int(self.column_bits[node]))
+        origin = _origin(t, int(self.arrays.column_bits[node]))
         shares = {origin + i: int(mass[i]) for i in range(1, table.size) if mass[i]}
-        return Given(FRACTION_BITS + int(self.column_bits[node]), shares, int(mass[1:].sum()))
+        return Given(FRACTION_BITS + int(self.arrays.column_bits[node]), shares, int(mass[1:].sum()))
 
     def _table(self, node: int, t: int) -> Words:
-        bits = int(self.column_bits[node])
-        first = int(self.starts[node]) + ((t + int(self.reaches[node])) << bits)
-        return self.entries[first : first + (1 << bits)]
+        bits = int(self.arrays.column_bits[node])
+        first = int(self.arrays.starts[node]) + ((t + int(self.arrays.reaches[node])) << bits)
+        return self.arrays.entries[first : first + (1 << bits)]
 
 
 def alias_tables(
@@ -147,7 +141,7 @@ def alias_tables(
             table = entries[first : first + (1 << bits)]
             fill_alias(left, right, whole[whole.size // 2 + t], t, bits, ignored, table)
     entries.setflags(write=False)
-    return AliasTables(entries, starts[kinds], reaches[kinds], column_bits[kinds], *parts)
+    return AliasTables(AliasArrays(entries, starts[kinds], reaches[kinds], column_bits[kinds]), *parts)
 
 
 def _origin(t: int, column_bits: int) -> int:

@@ -22,7 +22,7 @@ divided by 2**4 it is the table 1, 4, 6, 4, 1.
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ from flint import fmpz_poly
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.laws import Law
+
+if TYPE_CHECKING:
+    from tallyveil.kernels.subspace.sums import FloatTables
 
 FLOAT_TABLE_BITS: Final = 192
 """Bits of the tables from which floats are computed."""
@@ -59,20 +62,6 @@ class SumTable:
         return self.values[self.reach + s] if -self.reach <= s <= self.reach else 0
 
 
-class FloatTables(NamedTuple):
-    """Tables of several sums as floats, for kernels.
-
-    Attributes:
-        values: float64, all tables one after the other. Each is symmetric around its centre.
-        centres: int64 [n_tables], position of s = 0 in each table.
-        reaches: int64 [n_tables].
-    """
-
-    values: npt.NDArray[np.float64]
-    centres: npt.NDArray[np.int64]
-    reaches: npt.NDArray[np.int64]
-
-
 @dataclass(frozen=True, eq=False)
 class SumLaws:
     """Tables of the sums of 1, 2, 3, ... cells with the same law, made on request.
@@ -92,8 +81,10 @@ class SumLaws:
             self._tables[n, bits] = found
         return found
 
-    def floats(self, sizes: tuple[int, ...]) -> FloatTables:
+    def floats(self, sizes: tuple[int, ...]) -> "FloatTables":
         """The tables for sums of these numbers of cells, as floats with relative error below 2**-49, or 0."""
+        from tallyveil.kernels.subspace.sums import FloatTables  # the compiler, which only samplers need
+
         arrays = [floats_of(self.table(n)) for n in sizes]
         reaches = np.array([array.size // 2 for array in arrays], dtype=np.int64)
         starts = np.cumsum([0, *(array.size for array in arrays)])[:-1]

@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.sums import split_sums
+from tallyveil.kernels.subspace.sums import FloatTables, TreeNodes, split_sums
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.alias import NOTHING_GIVEN, AliasTables, Given, alias_tables
-from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, FloatTables, SumLaws
+from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 
 BATCH_WORDS: Final = 1 << 20
@@ -208,14 +208,13 @@ class BlockSplitter:
                 sums = self._exactly(address, int(draws[i]), int(sites[i]), int(totals[i]))
                 out[i] = sums[self.tree.leaves]
             return out
-        tree, tables = self.tree, self.tables
+        tree = self.tree
         sums = np.zeros((draws.size, tree.sizes.size), dtype=np.int64)
         sums[:, 0] = totals
         open_draws = np.zeros(draws.size, dtype=np.bool_)
-        split_sums(
-            np.ascontiguousarray(words), tables.values, tables.centres, tables.reaches, tree.lefts, tree.rights,
-            tree.sizes, self.kinds, np.uint64(self.ignored_digits), sums, open_draws,
-        )  # fmt: skip
+        nodes = TreeNodes(tree.lefts, tree.rights, tree.sizes, self.kinds)
+        shift = np.uint64(self.ignored_digits)
+        split_sums(np.ascontiguousarray(words), self.tables, nodes, shift, sums, open_draws)
         for i in np.flatnonzero(open_draws).tolist():
             sums[i] = self._exactly(address, int(draws[i]), int(sites[i]), int(totals[i]))
         return np.asarray(sums[:, tree.leaves])

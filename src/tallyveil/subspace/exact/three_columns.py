@@ -30,7 +30,8 @@ from flint import fmpz_poly
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.pairs import ring_cell, split_pairs
+from tallyveil.kernels.subspace.pairs import SquareTables, ring_cell, split_pairs
+from tallyveil.kernels.subspace.sums import TreeNodes
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
@@ -79,9 +80,7 @@ class ThreeColumnSampler:
         n_cells: Number of cells of the table.
         tree: Tree over the rows.
         kinds: Number of the table of each node of the tree.
-        values: All tables as floats.
-        starts: Start of each table.
-        reaches: Reach of each table.
+        tables: All tables as floats.
         ignored_digits: Number of digits of every word that the floats ignore. It is 0 except in tests of the exact
             decisions.
     """
@@ -92,9 +91,7 @@ class ThreeColumnSampler:
     n_cells: int
     tree: SplitTree
     kinds: Integers
-    values: npt.NDArray[np.float64]
-    starts: Integers
-    reaches: Integers
+    tables: SquareTables
     ignored_digits: int
     _tables: dict[tuple[int, int], PairTable] = field(repr=False)
 
@@ -128,10 +125,8 @@ class ThreeColumnSampler:
         words = np.ascontiguousarray(address.numbers(draws, 0, self.grid.shape[0] - 1))
         sums = np.zeros((draws.size, tree.sizes.size, 2), dtype=np.int64)
         open_draws = np.zeros(draws.size, dtype=np.bool_)
-        split_pairs(
-            words, self.values, self.starts, self.reaches, tree.lefts, tree.rights, tree.sizes, self.kinds,
-            np.uint64(self.ignored_digits), sums, open_draws,
-        )  # fmt: skip
+        nodes = TreeNodes(tree.lefts, tree.rights, tree.sizes, self.kinds)
+        split_pairs(words, self.tables, nodes, np.uint64(self.ignored_digits), sums, open_draws)
         for i in np.flatnonzero(open_draws).tolist():
             sums[i] = self._exactly(address, int(draws[i]))
         return np.asarray(sums[:, tree.leaves])
@@ -182,8 +177,8 @@ def three_column_sampler(
     starts = np.cumsum([0, *(square.size for square in squares)])[:-1].astype(np.int64)
     values = np.concatenate([square.ravel() for square in squares])
     return ThreeColumnSampler(
-        laws, np.ascontiguousarray(grid), structure.free, n_cells, tree, kinds.astype(np.int64), values, starts,
-        reaches, ignored_digits, made,
+        laws, np.ascontiguousarray(grid), structure.free, n_cells, tree, kinds.astype(np.int64),
+        SquareTables(values, starts, reaches), ignored_digits, made,
     )  # fmt: skip
 
 

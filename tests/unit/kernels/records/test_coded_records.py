@@ -51,8 +51,9 @@ def test_rows_are_coded(blocks, k, outside):
         rows, places, races = (np.zeros(n, np.int32) for _ in range(3))
         ethnicity, lists = np.zeros(n, np.int16), np.zeros(n * (k + 1), np.int16)
         unknown = np.zeros(k + 1, bool)
-        known_before = wanted, county_bounds(blocks), blocks, position, 1000
-        kept, added = function(parsed, *known_before, rows, places, races, ethnicity, lists, unknown)
+        known_blocks = kernels.KnownBlocks(wanted, county_bounds(blocks), blocks)
+        out = kernels.CodedRows(rows, places, races, ethnicity, lists)
+        kept, added = function(parsed, known_blocks, position, 1000, out, unknown)
         columns = (rows, places, races, ethnicity)
         results.append(
             (*(column[:kept].tolist() for column in columns), lists[:added].tolist(), unknown.tolist())

@@ -43,17 +43,22 @@ def test_order_by_region(people):
 
 def test_counts(people):
     coded, cells, maps, region = people
-    people = (np.array([1, 2, 4, 6], np.int64), *ordered(region), *coded)
+    regions = np.array([1, 2, 4, 6], np.int64)
+    blocks, coded, maps = (
+        kernels.RegionBlocks(*ordered(region)),
+        kernels.People(*coded),
+        kernels.IterationMaps(*maps),
+    )
     found, wanted = np.zeros((4, 9), np.int64), np.zeros((4, 9), np.int64)
-    kernels.count_totals(*people, *maps, found)  # type: ignore[call-arg]
-    kernels.count_totals_reference(*people, *maps, wanted)  # type: ignore[call-arg]
+    kernels.count_totals(regions, blocks, coded, maps, found)
+    kernels.count_totals_reference(regions, blocks, coded, maps, wanted)
     np.testing.assert_array_equal(found, wanted)
     assert found.sum() > 400
     slots = np.full((4, 7), -1, np.int32)  # fewer columns than iterations: the rest are total-only
     slots[0, 2], slots[2, 5], slots[2, 0] = 0, 1, 2
     tables, other = np.zeros((4, 46), np.int64), np.zeros((4, 46), np.int64)
-    kernels.count_tables(*people, cells, *maps, slots, tables)  # type: ignore[call-arg]
-    kernels.count_tables_reference(*people, cells, *maps, slots, other)  # type: ignore[call-arg]
+    kernels.count_tables(regions, blocks, coded, cells, maps, slots, tables)
+    kernels.count_tables_reference(regions, blocks, coded, cells, maps, slots, other)
     np.testing.assert_array_equal(tables, other)
     np.testing.assert_array_equal(tables.sum(axis=1), [found[0, 2], found[2, 5], found[2, 0], 0])
 

@@ -15,6 +15,8 @@ from tallyveil.kernels.subspace.chain_coupled import (
     coupled_slice_sweeps,
 )
 from tallyveil.kernels.subspace.chain_reference import (
+    DenseColumns,
+    Jumps,
     couple_uniforms_reference,
     coupled_jump_sweeps_reference,
     coupled_slice_sweeps_reference,
@@ -76,7 +78,8 @@ def test_sweeps_agree_with_their_twins(plan):
     twin_law = (target.kind, target.scale, target.limit, target.thresholds)
     matrix, n_cells = dense(columns), columns.n_cells
     jumps = jump_arrays(plan)
-    masses = plan.jumps.masses[plan.jump_law].tolist()
+    twin_columns = DenseColumns(matrix, columns.pivots, n_cells)
+    twin_jumps = Jumps(plan.jumps.masses[plan.jump_law].tolist(), plan.block)
     digits, n = target.thresholds.shape[0], columns.n_columns
 
     unkept = Keep(0, 0, np.empty((0, n_cells), dtype=np.int64))
@@ -89,20 +92,20 @@ def test_sweeps_agree_with_their_twins(plan):
     a = start()
     b = a.copy()
     slice_sweeps(law, arrays, Bits(words, per, 6), a, unkept)
-    slice_sweeps_reference(twin_law, matrix, n_cells, words, per, 6, b)
+    slice_sweeps_reference(twin_law, twin_columns, Bits(words, per, 6), b)
     assert np.array_equal(a, b)
 
     per = plan.words
     words = rng.integers(0, 2**64, 40 * per, dtype=np.uint64)
     accepted = jump_sweeps(law, arrays, jumps, Bits(words, per, 40), a, unkept)
-    assert accepted == jump_sweeps_reference(twin_law, matrix, n_cells, masses, plan.block, words, per, 40, b)
+    assert accepted == jump_sweeps_reference(twin_law, twin_columns, twin_jumps, Bits(words, per, 40), b)
     assert np.array_equal(a, b)
 
     c = start()
     d = c.copy()
     met = coupled_jump_sweeps(law, arrays, jumps, Bits(words, per, 40), a, c)
     assert met == coupled_jump_sweeps_reference(
-        twin_law, matrix, columns.pivots, n_cells, masses, plan.block, words, per, 40, b, d
+        twin_law, twin_columns, twin_jumps, Bits(words, per, 40), b, d
     )
     assert np.array_equal(a, b)
     assert np.array_equal(c, d)
@@ -112,9 +115,7 @@ def test_sweeps_agree_with_their_twins(plan):
     per = n * (digits + 3)
     words = rng.integers(0, 2**64, 6 * per, dtype=np.uint64)
     met = coupled_slice_sweeps(law, arrays, Bits(words, per, 6), a, c)
-    assert met == coupled_slice_sweeps_reference(
-        twin_law, matrix, columns.pivots, n_cells, words, per, 6, b, d
-    )
+    assert met == coupled_slice_sweeps_reference(twin_law, twin_columns, Bits(words, per, 6), b, d)
     assert np.array_equal(a, b)
     assert np.array_equal(c, d)
 
@@ -134,7 +135,7 @@ def test_jumps_agree_with_their_twin(drawn, law):
 
 @given(*[st.integers(-9, 9), st.integers(0, 12)] * 2, st.booleans(), bits, bits, bits)
 def test_coupled_points_agree_with_their_twin(low, width, other_low, other_width, near, u, v, w):
-    ends = (low, low + width, other_low, other_low + other_width, near)
+    ends = ((low, low + width), (other_low, other_low + other_width), near)
     drawn = (np.uint64(u), np.uint64(v), np.uint64(w))
     assert couple_uniforms(*ends, *drawn) == couple_uniforms_reference(*ends, u, v, w)
 
@@ -146,7 +147,7 @@ def test_coupled_points_are_uniform_and_often_equal(ends):
     n, other_n = high - low + 1, other_high - other_low + 1
     rng = np.random.default_rng(1)
     words = rng.integers(0, 2**64, (20_000, 3), dtype=np.uint64)
-    drawn = [couple_uniforms(low, high, other_low, other_high, True, *three) for three in words]
+    drawn = [couple_uniforms((low, high), (other_low, other_high), True, *three) for three in words]
     first, second = np.array(drawn).T
     for values, start, size in ((first, low, n), (second, other_low, other_n)):
         counts = np.bincount(values - start, minlength=size)

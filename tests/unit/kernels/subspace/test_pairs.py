@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.kernels.subspace.pairs import ring_cell, split_pairs, split_pairs_reference
+from tallyveil.kernels.subspace.sums import TreeNodes
 from tallyveil.noise import DiscreteLaplace
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.three_columns import three_column_sampler
@@ -24,10 +25,8 @@ def test_twins_agree(shift):
         sums[:, 0] = np.random.default_rng(9).integers(-3, 4, (30, 2))
         sums[2, 0] = 10_000
         opened = np.zeros(30, dtype=np.bool_)
-        kernel(
-            words, sampler.values, sampler.starts, sampler.reaches, tree.lefts, tree.rights, tree.sizes,
-            sampler.kinds, np.uint64(shift), sums, opened,
-        )  # fmt: skip
+        nodes = TreeNodes(tree.lefts, tree.rights, tree.sizes, sampler.kinds)
+        kernel(words, sampler.tables, nodes, np.uint64(shift), sums, opened)
         found.append((sums, opened))
     (sums, opened), (plain, plain_opened) = found
     assert (opened == plain_opened).all()

@@ -31,7 +31,7 @@ def test_no_outcome_gets_more_than_its_probability(law, ignored):
     laws, sizes, tables = tables_of(law, 7, ignored)
     for node, n in enumerate(sizes.tolist()):
         here, there, whole = (laws.table(part) for part in (n // 2, n - n // 2, n))
-        reach = int(tables.reaches[node])
+        reach = int(tables.arrays.reaches[node])
         for t in range(-reach, reach + 1):
             given = tables.given(node, t)
             assert given.total == sum(given.shares.values()) <= 1 << given.bits
@@ -44,11 +44,11 @@ def test_no_outcome_gets_more_than_its_probability(law, ignored):
 def test_a_table_gives_what_its_columns_hold():
     """Every column and stretch of it, walked through: the shares of outcomes are what uniform numbers choose."""
     _, _, tables = tables_of(DiscreteGaussian(Fraction(1, 5)), 2)
-    assert tables.column_bits.tolist() == [3]
+    assert tables.arrays.column_bits.tolist() == [3]
     given = tables.given(0, 0)
     chosen = {}
     for column in range(8):
-        threshold = int(tables.entries[column]) >> 12
+        threshold = int(tables.arrays.entries[column]) >> 12
         for digits, length in ((0, threshold), (threshold, (1 << 39) - threshold)):
             if length:
                 s = tables.outcome(0, 0, (column << 39 | digits) << 64 - 42)
@@ -63,7 +63,7 @@ def test_what_a_table_leaves_is_drawn(law, t):
     """Evenly spread uniform numbers fall into the outcomes as what is left of each, over what is left of all."""
     laws, _, tables = tables_of(law, 7, ignored=40)
     node, n, spread = 1, 3, 512
-    given = tables.given(node, t) if abs(t) <= tables.reaches[node] else NOTHING_GIVEN
+    given = tables.given(node, t) if abs(t) <= tables.arrays.reaches[node] else NOTHING_GIVEN
     here, there, whole = (laws.table(part) for part in (1, 2, n))
     left = {}
     for s in range(-40, 41):
@@ -111,7 +111,9 @@ def test_blocks_of_many_sizes_share_what_tables_may_take():
     sampler = choose_sampler(lattice, GeneralisedGaussian(Fraction(54))).sampler
     with_tables = [splitter.n_cells for splitter in sampler.splitters if splitter.alias is not None]
     assert 0 < len(with_tables) < 20
-    assert sum(s.alias.entries.size for s in sampler.splitters if s.alias is not None) <= LARGEST_ENTRIES
+    assert (
+        sum(s.alias.arrays.entries.size for s in sampler.splitters if s.alias is not None) <= LARGEST_ENTRIES
+    )
     assert lattice.contains(sampler.draw(ADDRESS, range(20)).T)
 
 
