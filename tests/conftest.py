@@ -119,6 +119,12 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def make_small_inputs() -> Callable[..., Path]:
+    """Writes the small inputs into a folder: for a release that all tests of a module share."""
+    return write_small_inputs
+
+
 @pytest.fixture
 def small_release(tmp_path: Path) -> Path:
     """A release file with all its inputs, in a folder of its own."""

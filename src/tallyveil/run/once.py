@@ -319,8 +319,9 @@ def _spent_in_words(out: Path) -> str:
 
 
 def _written(out: Path) -> list[str]:
-    """Names of files and folders that a run folder has only after the spend."""
-    return [path.name for path in out.iterdir() if path.name not in (PRIVATE, LEDGER)]
+    """Names of files and folders that a run folder has only after the spend; a ledger may be half written before it."""
+    before = (PRIVATE, LEDGER, LEDGER + TEMPORARY_SUFFIX)
+    return [path.name for path in out.iterdir() if path.name not in before]
 
 
 def _remove_half_written(out: Path) -> None:
