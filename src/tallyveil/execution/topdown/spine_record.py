@@ -29,8 +29,8 @@ def check_paths(allocation: Allocation) -> str:
     total = path_total(spine, allocation.shares)
     if total != 1:
         raise BudgetError(
-            f"shares sum to {total} along every path from a root to a {spine.geolevels[-1]}; wanted exactly 1, the "
-            "whole of the strategy. Take the shares that the steps of the spine made."
+            f"shares sum to {total} along every path from a root to a {spine.geolevels[-1]}; wanted exactly 1, which "
+            "is the whole budget of the strategy. Use the shares that the steps of the spine made."
         )
     return (
         f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly {total}, for all "
