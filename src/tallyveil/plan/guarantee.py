@@ -1,4 +1,4 @@
-"""What a plan promises, in numbers and in one sentence; computed before any data is opened."""
+"""The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened."""
 
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.plan.release import ReleasePlan
 
 MOST_KINDS = 4
-"""Kinds of paths whose pairs are composed exactly, a law for each; more are bounded by what they cost together."""
+"""Largest number of kinds of paths whose pairs are composed exactly. Beyond it, the total cost bounds epsilon."""
 
 if TYPE_CHECKING:
     from tallyveil.accounting.bounds import Bounds
@@ -37,13 +37,13 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
 
     Args:
         plan: The plan.
-        allocation: What every geounit of its spine is measured with; None while the geography is not opened. Then
-            what bypassing will do is not known, and the exact epsilon is told from above only.
+        allocation: The share of the budget that each geounit of the spine gets; None before the geography is opened.
+            The effect of bypassing is then unknown, so only an upper bound on the exact epsilon is given.
 
     Returns:
         Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
         delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, which follows from the cost
-        alone; both sides of the exact epsilon; the invariants; and one sentence.
+        alone; a lower and an upper bound on the exact epsilon; the invariants; and one sentence.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
     strategy = plan.strategy
@@ -72,14 +72,14 @@ def guarantee_of(plan: ReleasePlan, allocation: Allocation | None = None) -> dic
 
 
 def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
-    """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
+    """Exact epsilon at the reporting delta, for the whole release and for each geolevel alone, with the zCDP bound."""
     strategy, levels = plan.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
         if allocation is not None:
             event = allocation.geolevel_event(geolevel)
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
-        # Shares rise, so that the last is the dearest.
+        # The shares are sorted, so the last one costs most.
         found, _ = _epsilon(
             plan, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
         )
@@ -103,9 +103,10 @@ def _exact(plan: ReleasePlan, allocation: Allocation | None) -> dict[str, Any]:
 def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
     """Epsilon of the whole release.
 
-    Gaussian noise on a lattice has no one loss law, so a release with it is known from below by its measurements,
-    which compose exactly, and from above by its rho. So is one with many kinds of paths after bypassing, whose
-    pairs are too many to compose; and one whose geography has not been opened is known from above alone.
+    Gaussian noise on a lattice has no single loss law. For a release with such noise, the lower bound is the exact
+    epsilon of its other measurements, and the upper bound follows from rho. The same holds for a release with many
+    kinds of paths after bypassing, which have too many pairs to compose. Before the geography is opened, only an upper
+    bound is given.
     """
     from tallyveil.accounting.bounds import Bounds
 
@@ -113,7 +114,7 @@ def _overall(plan: ReleasePlan, allocation: Allocation | None) -> "tuple[Bounds,
     if allocation is None and plan.spine is not None and plan.spine.bypassing is not None:
         return Bounds(0.0, _classical(strategy, plan.spent, plan.delta)), [_classical_name(strategy)]
     measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
-    # Of many kinds of paths: a record that stays on those of the first.
+    # With many kinds of paths, the lower bound uses a record that stays on paths of the first kind.
     composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
     if plan.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return _epsilon(plan, composed, plan.spent, None)
@@ -127,13 +128,13 @@ def _is_of_many_kinds(event: PrivacyEvent) -> bool:
 def _epsilon(
     plan: ReleasePlan, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
 ) -> "tuple[Bounds, list[str]]":
-    """Epsilon from both sides, and how it was found.
+    """A lower and an upper bound on epsilon, and the method.
 
     Args:
         plan: The plan.
-        composed: What is composed: all there is, or a part or case of it.
-        budget: What all there is costs.
-        whole: All there is; where `composed` is something else, its epsilon bounds from below alone.
+        composed: The event that is composed exactly: the whole release, or a part or case of it.
+        budget: The cost of the whole release.
+        whole: The event of the whole release. If `composed` is another event, its epsilon is only a lower bound.
     """
     from tallyveil.accounting import compose
     from tallyveil.accounting.bounds import Bounds
@@ -142,7 +143,7 @@ def _epsilon(
     found = guarantee.epsilon(plan.delta)
     if composed == whole:
         return found, list(guarantee.engines)
-    # What the composition proves is below what the budget allows, up to the widths of both.
+    # The composed epsilon is below the epsilon that the budget gives, up to the widths of both bounds.
     classical = _classical(plan.strategy, budget, plan.delta)
     return Bounds(min(found.lower, classical), classical), [
         *guarantee.engines,
@@ -155,14 +156,14 @@ def _classical_name(strategy: Strategy) -> str:
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
-    """Epsilon that zCDP (Gaussian) or pure differential privacy (Laplace) allows to be claimed for a budget."""
+    """Epsilon that follows from a budget under zCDP (Gaussian noise) or pure differential privacy (Laplace noise)."""
     if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return zcdp_to_epsilon(budget, delta)
     return fraction_bounds(budget).upper
 
 
 def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
-    """The guarantee in one sentence: the least epsilon that is proved, then what the budget alone would allow."""
+    """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
     strategy = plan.strategy
     neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(plan.delta)
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
@@ -180,12 +181,12 @@ def _statement(plan: ReleasePlan, exact: float, classical: float) -> str:
 
 
 def _short(value: Fraction | float, places: int) -> str:
-    """An upper bound with `places` digits after the point; below 1, with one more significant digit than that."""
+    """Text of a bound, rounded up, with `places` decimals; if it is below 1, with `places` + 1 significant digits."""
     return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
 
 
 def _apart(least: float, other: float) -> tuple[str, str]:
-    """Two upper bounds that differ, with enough digits to show it."""
+    """Texts of two different upper bounds, with enough digits to show that they differ."""
     texts = _short(least, 3), _short(other, 3)
     for places in range(4, MOST_DIGITS):
         if texts[0] != texts[1]:

@@ -1,4 +1,4 @@
-"""What a release will do, as data: everything that is decided before any file is opened."""
+"""The plan of a release, as data: everything that is decided before any file is opened."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,33 +20,32 @@ from tallyveil.universe.schema import Schema
 PLAN_FORMAT = 1
 
 OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals")
-"""Entries of a plan's mapping that say what is written, not what is measured."""
+"""Keys of a plan's mapping that describe what is written, not what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """One release: what is read, what is spent, how it is estimated, what is written.
+    """The plan of one release: its inputs, its budget, its estimation and its outputs.
 
     Attributes:
-        name: Shown in messages and the report.
+        name: Name of the release in messages and in the report.
         schema: The universe.
         records: The confidential table.
         geography: The public table of geounits.
-        strategy: What is measured with which budget.
-        declared: Most that may be spent.
-        delta: Where epsilon is reported.
+        strategy: The measured queries and their budgets.
+        declared: Largest budget that may be spent.
+        delta: Delta at which epsilon is reported.
         invariants: Queries published exactly.
         bounds: Public bounds.
         estimation: Passes and rounding of each geolevel.
         tables: Queries published for every geounit.
-        measurements: Which noisy answers are written: all ("full"), those the estimate used, on the support of
-            each parent's published counts ("support"), or none. Their values are the same in every case.
-        microdata: Whether one row a person is written.
+        measurements: Which noisy answers are written: all ("full"), only those that the estimation uses, which lie on
+            the support of each parent's published counts ("support"), or none. The values are the same in each case.
+        microdata: Whether one row for each person is written.
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for.
-        subspace: Queries whose counts at a geolevel are drawn on the lattice of the invariants, then fixed.
-        intervals: Coverage of the intervals put beside every published count once the release is finished; None for
-            no intervals.
+        subspace: Queries whose counts at a geolevel get noise on the lattice of the invariants and are then fixed.
+        intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
     """
 
     name: str
@@ -78,19 +77,19 @@ class ReleasePlan:
 
     @property
     def geolevels(self) -> tuple[str, ...]:
-        """Geolevels of the spine that is measured, root first: those of the geography, as the steps leave them."""
+        """Geolevels of the spine that is measured, root first: those of the geography after the steps."""
         if self.spine is None:
             return self.geography.geolevels
         return geolevels_after(self.geography.geolevels, self.spine.steps)
 
     @property
     def spent(self) -> Fraction:
-        """What the release costs, in the strategy's unit."""
+        """Cost of the release, in the unit of the strategy."""
         return sum((item.budget for item in self.subspace), self.strategy.total)
 
     @property
     def estimating(self) -> EstimationPlan:
-        """The part of the plan that matters once everything is measured."""
+        """The part of the plan that is needed after the measurements."""
         return EstimationPlan(
             schema=self.schema,
             strategy=self.strategy,
@@ -107,11 +106,11 @@ class ReleasePlan:
         return self.schema.query(name)
 
     def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
-        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
+        """The privacy event of the release: the measurements, the counts drawn on a lattice, and the invariants.
 
         Args:
-            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
-                spine on which nothing is bypassed, which cost the same.
+            measuring: Event of the measurements on the spine of the release (`Allocation.event`). By default the event
+                of a spine on which nothing is bypassed, which has the same cost.
         """
         invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
         mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
@@ -119,7 +118,7 @@ class ReleasePlan:
         return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
+        """Plain data for `plan.json`. It contains no path, so the plan does not depend on where its files are."""
         mapping = {
             "format": PLAN_FORMAT,
             "name": self.name,
@@ -150,7 +149,7 @@ class ReleasePlan:
             "tables": list(self.tables),
             "measurements": self.measurements,
             "microdata": self.microdata,
-            # Left out where there is none, so that other plans keep their digest.
+            # Left out where there is none, so that plans without it keep their digest.
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
         }
@@ -164,5 +163,5 @@ class ReleasePlan:
         return digest_of(self.to_mapping())
 
     def measuring_digest(self) -> bytes:
-        """The same without what is written of the results; the noise is bound to it."""
+        """SHA-256 of the plan without the keys that describe outputs. The noise key depends on it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
