@@ -1,4 +1,4 @@
-"""A folder of measurements, opened to estimate counts from it: what the estimate reads is checked."""
+"""Open a folder of measurements to estimate counts from it. Every file that the estimation reads is checked."""
 
 import hashlib
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ READ = (FOLDER, BOUNDS, INVARIANTS, GEOGRAPHY)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """Everything that a release can be estimated from, as its folder tells it.
+    """Everything that is needed to estimate a release, read from a folder.
 
     Attributes:
         root: The folder.
         manifest: Content of its `manifest.json`.
         plan: How its own plan estimates counts.
-        hierarchies: The spine and the areas beside it.
-        allocation: What every geounit was measured with.
+        hierarchies: The spine and the areas off the spine.
+        allocation: The share of the budget of each geounit.
         constraints: Invariants, public bounds, and counts drawn on a lattice.
         source: The noisy answers.
         declaration: The budget that its ledger declares.
@@ -60,7 +60,7 @@ class Measured:
 
     @property
     def estimated_from(self) -> JsonObject:
-        """What the manifest of a release made of these measurements says of them."""
+        """The entry about these measurements in the manifest of a release that is estimated from them."""
         ledger = self.earlier.ledger
         return {
             "run": self.earlier.run,
@@ -72,7 +72,7 @@ class Measured:
         }
 
     def digest(self) -> bytes:
-        """SHA-256 of what an estimate depends on, but for its settings."""
+        """SHA-256 of everything on which an estimate depends, except its settings."""
         files = {path: digest for path, digest in self.manifest.digests.items() if _is_read(path)}
         return digest_of({**self.estimated_from, "files": files})
 
@@ -120,7 +120,7 @@ def open_measurements(root: Path) -> Measured:
 
 
 def _require_files(root: Path, listed: Mapping[str, str]) -> None:
-    """Refuse a folder in which a file that will be read is not what the manifest says, or is not in it."""
+    """Refuse a folder if a file that will be read differs from the manifest or is not listed there."""
     for name, digest in listed.items():
         path = inside(root, *name.split("/"))
         if _is_read(name) and not (path.is_file() and file_digest(path) == digest):
@@ -144,5 +144,5 @@ def _changed(path: Path, what: str) -> StoreError:
 
 
 def _lines_to(root: Path, spend: LedgerEntry) -> bytes:
-    """The lines of a ledger up to that of its spend; later ones tell what was done with that folder's own results."""
+    """The lines of a ledger up to its spend. Later lines are about the results in that folder itself."""
     return b"".join((root / LEDGER).read_bytes().splitlines(keepends=True)[: spend.sequence + 1])
