@@ -45,8 +45,8 @@ def read_located(
     rows = spine.locate(level, frame["geocode"])
     if frame["answer"].null_count() or bool((rows < 0).any()):
         raise StoreError(
-            f"{path} holds a geocode or an answer that this release does not. It was changed after it was written; "
-            "restore it from a copy of the release.",
+            f"{path} holds a geocode or an answer that this release does not have. It was changed after it was "
+            "written; restore it from a copy of the release.",
             code="release-damaged",
         )
     return rows, frame["answer"].to_numpy(), frame.select(columns)
