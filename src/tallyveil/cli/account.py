@@ -1,4 +1,4 @@
-"""`tallyveil account`: what noise costs, exactly, and the least noise for a stated guarantee."""
+"""`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from tallyveil.errors import BudgetError
 
 LARGEST_EPSILON = 10**6
-"""At the end of a curve: beyond it nothing is private in any sense."""
+"""Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
 
 account = typer.Typer(
     name="account",
     cls=WholeHelp,
     no_args_is_help=True,
-    help="What noise costs, exactly: epsilon, delta, whole curves, and the inverse.",
+    help="Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee.",
 )
 
 Gaussian = Annotated[
@@ -29,7 +29,7 @@ Gaussian = Annotated[
     typer.Option(
         "--gaussian",
         metavar="VARIANCE[:COUNT[:SENSITIVITY]]",
-        help="COUNT queries with discrete Gaussian noise of this variance; may be given again.",
+        help="COUNT queries with discrete Gaussian noise of this variance. May be repeated.",
     ),
 ]
 Laplace = Annotated[
@@ -37,30 +37,34 @@ Laplace = Annotated[
     typer.Option(
         "--laplace",
         metavar="SCALE[:COUNT[:SENSITIVITY]]",
-        help="COUNT queries with discrete Laplace noise of this scale; may be given again.",
+        help="COUNT queries with discrete Laplace noise of this scale. May be repeated.",
     ),
 ]
 Plan = Annotated[
-    Path | None, typer.Option("--plan", metavar="RELEASE.TOML", help="Account for a release file instead.")
+    Path | None,
+    typer.Option(
+        "--plan", metavar="RELEASE.TOML", help="Account for the measurements of this release file instead."
+    ),
 ]
 Relation = Annotated[
     str,
     typer.Option(
         "--neighbours",
-        help="unbounded: one record is added or removed. bounded: one changes its value, which moves two answers "
-        "of every query. A release file brings its own.",
+        help="unbounded: one record is added or removed. bounded: one record changes its value, which changes two "
+        "answers of every query. A release file states its own relation.",
     ),
 ]
 Proved = Annotated[
-    bool, typer.Option("--proved", help="Answer in ball arithmetic: slow, and proved to the last digit.")
+    bool, typer.Option("--proved", help="Compute in ball arithmetic, which is slow and proves every digit.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve (.svg, .png or .pdf).")
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw the curve to this file (.svg, .png or .pdf)."),
 ]
-Delta = Annotated[str, typer.Option("--delta", help="An exact number, such as 1e-10.")]
-Epsilon = Annotated[str, typer.Option("--epsilon", help="An exact number, such as 0.5.")]
-Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Points of the curve.")]
+Delta = Annotated[str, typer.Option("--delta", help="Delta, an exact number such as 1e-10.")]
+Epsilon = Annotated[str, typer.Option("--epsilon", help="Epsilon, an exact number such as 0.5.")]
+Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Number of points of the curve.")]
 
 
 @account.command()
@@ -74,7 +78,7 @@ def epsilon(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
+    """Lower and upper bounds on epsilon at a delta, with the epsilon of the classical accountants for comparison."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
     print_answer({**exact_epsilon(guarantee, delta, _exact(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
@@ -91,7 +95,7 @@ def delta(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """Delta at an epsilon, from both sides, and its logarithm where it is too small for a float."""
+    """Lower and upper bounds on delta at an epsilon, and on its logarithm, which may be too small for a float."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
     answer = {
         "delta": guarantee.delta(_exact(epsilon, "--epsilon")).to_mapping(),
@@ -114,7 +118,7 @@ def profile(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The privacy profile: delta as a function of epsilon."""
+    """The privacy profile, which is delta as a function of epsilon."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
@@ -137,7 +141,7 @@ def tradeoff(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The trade-off function: least false negatives beta of any test with false positives alpha."""
+    """The trade-off function: the least type II error beta of any test with type I error alpha."""
     guarantee = _guarantee(gaussian, laplace, plan, neighbours, proved)
     alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]
@@ -164,7 +168,7 @@ def calibrate(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The least noise, in the given proportions, that keeps epsilon at delta within a target."""
+    """The least noise, in the given proportions, whose epsilon at delta is at most a target."""
     from tallyveil.accounting import calibrate as find
 
     before = _guarantee(gaussian, laplace, plan, neighbours, proved=False)
@@ -187,7 +191,7 @@ def savings(
     delta: Delta = "1e-10",
     as_json: AsJson = False,
 ) -> None:
-    """For each geolevel of a release file, the noise that would keep the epsilon zCDP allows it to claim."""
+    """For each geolevel of a release file, the least noise that keeps the epsilon which zCDP gives for it."""
     from tallyveil.budget.target import geolevel_savings
     from tallyveil.config.load import load_plan
 
@@ -208,18 +212,19 @@ def total(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Release folders of the same people, or a folder of such folders.", metavar="RUN..."
+            help="Folders of releases about the same people, or a folder that contains such folders.",
+            metavar="RUN...",
         ),
     ],
     delta: Delta = "1e-10",
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The joint guarantee of what several releases of the same people published, from their ledgers.
+    """The joint privacy guarantee of several releases about the same people, from their ledgers.
 
-    Measurements and the releases estimated from them count once. Looks at the true counts that a ledger records are not
-    covered; they are named beside the total. Where a release put Gaussian noise on a lattice, the total is an upper
-    bound and says so.
+    Measurements and the releases that are estimated from them count once. A ledger may record that true counts were
+    looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,
+    the total is an upper bound and is marked as such.
     """
     from tallyveil.accounting.ledger.joint import (
         published_guarantee,
@@ -233,7 +238,7 @@ def total(
     from tallyveil.release.manifest_files import read_manifest
 
     ledgers: list[Path] = []
-    for run in runs:  # a folder that is no run itself stands for all runs in it
+    for run in runs:  # a folder that is not itself a run means all runs in it
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
     folders = [
         path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
@@ -277,7 +282,7 @@ def _guarantee(
         if loaded.spine is not None and loaded.spine.bypassing is not None:
             from tallyveil.execution.topdown.inputs import read_allocation
 
-            # What bypassing does follows from the geography, which is public.
+            # The effect of bypassing depends on the geography, which is public.
             event = loaded.event(read_allocation(loaded).event())
         return compose(event, neighbours=loaded.strategy.neighbours, engine=engine)
     if neighbours not in list(Neighbours):
@@ -286,8 +291,8 @@ def _guarantee(
         )
     if not gaussian and not laplace:
         raise ConfigError(
-            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
-            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML.",
+            "no noise was given, so there is no guarantee to state. Give --gaussian VARIANCE or --laplace SCALE, "
+            "once for every kind of query, or --plan RELEASE.TOML.",
             code="bad-flag",
         )
     relation = Neighbours(neighbours)
@@ -345,8 +350,8 @@ def _no_curve() -> "BudgetError":
     from tallyveil.errors import BudgetError
 
     return BudgetError(
-        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out; the total then "
-        "gives rho, and an upper bound of epsilon.",
+        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out: the total then "
+        "gives rho and an upper bound on epsilon.",
         code="subspace-no-law",
     )
 
@@ -362,7 +367,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
+    """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
     from tallyveil.accounting.decimals import at_most
 
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]

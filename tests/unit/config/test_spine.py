@@ -134,7 +134,7 @@ aim = { Tract = "1" }
         ),
         ('preset = "dhc-us"\n', ConfigError, "bad-key-or-value", "entity table"),
         ('entities = "e"\n', ConfigError, "bad-key-or-value", "entity table"),
-        ('entities = "e"\nfamilies = ["ward"]\nparts = "P"\n', ConfigError, "bad-key-or-value", "given together with a preset"),
+        ('entities = "e"\nfamilies = ["ward"]\nparts = "P"\n', ConfigError, "bad-key-or-value", "with a preset"),
         ("bypass = false\n", ConfigError, "bad-key-or-value", "the table has no effect"),
         (
             'entities = "e"\nfamilies = ["ward"]\n[spine.regroup]\ngeolevel = "Block_Group"\naim = { place = "1" }\n',
