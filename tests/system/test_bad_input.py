@@ -143,7 +143,7 @@ def test_shares_that_miss_one_by_a_hair_say_by_how_much(attempt, edit):
     [
         ({"count": -991}, SchemaError, "negative"),
         ({"count": None}, SchemaError, "missing"),
-        ({"age": CANARY}, SchemaError, "no level of attribute 'age'"),
+        ({"age": CANARY}, SchemaError, "not levels of attribute 'age'"),
         ({"geocode": CANARY}, GeographyError, "no Block of the geography table"),
         ({"geocode": None}, GeographyError, "missing"),
     ],
@@ -192,7 +192,7 @@ def test_a_folder_with_other_things_in_it(attempt, small_release, tmp_path):
     (out / "thesis.txt").write_text("keep me")
     code, text = attempt(small_release, out)
     assert code == StoreError.exit_code
-    assert "no Tallyveil run" in text
+    assert "do not belong to a Tallyveil run" in text
     assert [p.name for p in out.iterdir()] == ["thesis.txt"]
 
 

@@ -143,7 +143,7 @@ def test_noise_that_cannot_be_borne_is_refused_before_the_spend(small_release, t
 
 def test_a_guarantee_that_cannot_be_computed_is_told_before_the_spend(small_release, tmp_path, monkeypatch):
     def refuse(*_):
-        raise SolverError("no lattice holds all losses")
+        raise SolverError("no common lattice contains all losses")
 
     monkeypatch.setattr(run_module, "guarantee_of", refuse)
     with pytest.raises(SolverError):

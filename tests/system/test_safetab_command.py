@@ -115,7 +115,7 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     assert "already holds" in command("run", params, data, "--out", out)[1]
     code, said, _ = command("validate", params, data, "--out", out)
     assert code == 0
-    assert "promises" in said
+    assert "pass all" in said
     assert kinds(out) == ["declaration", "spend"]
 
     code, _, said = command("evaluate", params, data, "--out", out)

@@ -287,7 +287,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
     )
     code, _, said = command(monkeypatch, capsys, *words, yes)
     assert code == StoreError.exit_code
-    assert "another T1" in said
+    assert "another table T1" in said
 
 
 BAD = [

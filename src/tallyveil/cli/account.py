@@ -1,4 +1,4 @@
-"""`tallyveil account`: what noise costs, exactly, and the least noise for a stated guarantee."""
+"""`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from tallyveil.errors import BudgetError
 
 LARGEST_EPSILON = 10**6
-"""At the end of a curve: beyond it nothing is private in any sense."""
+"""Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
 
 account = typer.Typer(
     name="account",
     cls=WholeHelp,
     no_args_is_help=True,
-    help="What noise costs, exactly: epsilon, delta, whole curves, and the inverse.",
+    help="Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee.",
 )
 
 Gaussian = Annotated[
@@ -29,7 +29,7 @@ Gaussian = Annotated[
     typer.Option(
         "--gaussian",
         metavar="VARIANCE[:COUNT[:SENSITIVITY]]",
-        help="COUNT queries with discrete Gaussian noise of this variance; may be given again.",
+        help="COUNT queries with discrete Gaussian noise of this variance. May be repeated.",
     ),
 ]
 Laplace = Annotated[
@@ -37,11 +37,14 @@ Laplace = Annotated[
     typer.Option(
         "--laplace",
         metavar="SCALE[:COUNT[:SENSITIVITY]]",
-        help="COUNT queries with discrete Laplace noise of this scale; may be given again.",
+        help="COUNT queries with discrete Laplace noise of this scale. May be repeated.",
     ),
 ]
 Plan = Annotated[
-    Path | None, typer.Option("--plan", metavar="RELEASE.TOML", help="Account for a release file instead.")
+    Path | None,
+    typer.Option(
+        "--plan", metavar="RELEASE.TOML", help="Account for the measurements of this release file instead."
+    ),
 ]
 Product = Annotated[
     str | None,
@@ -60,15 +63,16 @@ Relation = Annotated[
     ),
 ]
 Proved = Annotated[
-    bool, typer.Option("--proved", help="Answer in ball arithmetic: slow, and proved to the last digit.")
+    bool, typer.Option("--proved", help="Compute in ball arithmetic, which is slow and proves every digit.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve (.svg, .png or .pdf).")
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw the curve to this file (.svg, .png or .pdf)."),
 ]
-Delta = Annotated[str, typer.Option("--delta", help="An exact number, such as 1e-10.")]
-Epsilon = Annotated[str, typer.Option("--epsilon", help="An exact number, such as 0.5.")]
-Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Points of the curve.")]
+Delta = Annotated[str, typer.Option("--delta", help="Delta, an exact number such as 1e-10.")]
+Epsilon = Annotated[str, typer.Option("--epsilon", help="Epsilon, an exact number such as 0.5.")]
+Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Number of points of the curve.")]
 
 
 @account.command()
@@ -230,7 +234,7 @@ def savings(
     ] = "best",
     as_json: AsJson = False,
 ) -> None:
-    """For each geolevel of a release file, the noise that would keep the epsilon zCDP allows it to claim."""
+    """For each geolevel of a release file, the least noise that keeps the epsilon which zCDP gives for it."""
     from tallyveil.budget.target import geolevel_savings
     from tallyveil.config.load import load_plan
 
@@ -264,18 +268,19 @@ def total(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Release folders of the same people, or a folder of such folders.", metavar="RUN..."
+            help="Folders of releases about the same people, or a folder that contains such folders.",
+            metavar="RUN...",
         ),
     ],
     delta: Delta = "1e-10",
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The joint guarantee of what several releases of the same people published, from their ledgers.
+    """The joint privacy guarantee of several releases about the same people, from their ledgers.
 
-    Measurements and the releases estimated from them count once. Looks at the true counts that a ledger records are not
-    covered; they are named beside the total. Where a release put Gaussian noise on a lattice, the total is an upper
-    bound and says so.
+    Measurements and the releases that are estimated from them count once. A ledger may record that true counts were
+    looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,
+    the total is an upper bound and is marked as such.
     """
     from tallyveil.accounting.ledger.joint import (
         published_guarantee,
@@ -289,7 +294,7 @@ def total(
     from tallyveil.release.manifest_files import read_manifest
 
     ledgers: list[Path] = []
-    for run in runs:  # a folder that is no run itself stands for all runs in it
+    for run in runs:  # a folder that is not itself a run means all runs in it
         ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
     folders = [
         path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
@@ -332,8 +337,8 @@ def _no_curve() -> "BudgetError":
     from tallyveil.errors import BudgetError
 
     return BudgetError(
-        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out; the total then "
-        "gives rho, and an upper bound of epsilon.",
+        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out: the total then "
+        "gives rho and an upper bound on epsilon.",
         code="subspace-no-law",
     )
 
@@ -349,7 +354,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Numbers from 0 to the end, equally far apart but for the sixth digit; each is exactly the decimal shown."""
+    """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
     from tallyveil.accounting.decimals import at_most
 
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]

@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the release; new, empty, or an unfinished run.")]
+Out = Annotated[
+    Path, typer.Option("--out", help="Folder of the release: new, empty, or with an unfinished run.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Log JSON lines; print the summary as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Log JSON lines, and print the summary as JSON.")]
 Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
         min=1,
-        help="Threads for estimation. Default: one for each core. The release is the same.",
+        help="Number of threads for estimation. Default: one for each core. The release does not depend on it.",
     ),
 ]
 InsecureTestKey = Annotated[
@@ -22,7 +24,7 @@ InsecureTestKey = Annotated[
     typer.Option(
         "--insecure-test-key",
         metavar="TEXT",
-        help="Derive all noise from this text, for tests. The release protects nobody and is marked so.",
+        help="Derive all noise from this text, for tests. The release then protects nobody, and its files say so.",
     ),
 ]
 

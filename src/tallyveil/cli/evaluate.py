@@ -1,4 +1,4 @@
-"""`tallyveil evaluate`: errors of a release against the truth, through the one declassifying door."""
+"""`tallyveil evaluate`: errors of a release against the true counts, which declassifies records."""
 
 import json
 from pathlib import Path
@@ -18,23 +18,28 @@ from tallyveil.cli.arguments import AsJson, Quiet
 
 def evaluate(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
-    truth: Annotated[Path, typer.Option("--truth", help="The true records the release was made from.")],
+    truth: Annotated[
+        Path, typer.Option("--truth", help="File of the true records that the release was made from.")
+    ],
     not_private: Annotated[
         bool,
-        typer.Option("--i-understand-this-is-not-private", help="Required: the results reveal true counts."),
+        typer.Option(
+            "--i-understand-this-is-not-private", help="Required, because the results reveal true counts."
+        ),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a release with the truth. The results are NOT PRIVATE.
+    """Compare a release with the true counts. The results are NOT PRIVATE.
 
-    Writes RUN/evaluation (a table and a report of its own, both marked) and an entry into RUN's ledger.
+    The command writes tables and a report to RUN/evaluation, all marked as not private, and it adds an entry to the
+    ledger of RUN.
     """
     from tallyveil.errors import ConfigError
 
     if not not_private:
         raise ConfigError(
-            "the errors of a release reveal its true counts: whoever sees them can learn about single records. "
+            "the errors of a release reveal its true counts: everyone who sees them can learn about single records. "
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )

@@ -23,8 +23,8 @@ def explain(
         near = get_close_matches(code, found, n=1)
         said = f" Did you mean {near[0]}?" if near else ""
         raise ConfigError(
-            f"no error has this code.{said} Wanted: the word in brackets of a message, such as not-toml in "
-            "'error [not-toml]'.",
+            f"no error has this code.{said} Give the word that a message has in brackets, such as not-toml in 'error "
+            "[not-toml]'.",
             code="bad-flag",
         )
     say(f"error [{code}]\n\n{found[code]}")

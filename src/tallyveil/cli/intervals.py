@@ -90,7 +90,10 @@ def intervals(
 
     queries = split_names(tables) if tables else None
     if families is not None and entities is None:
-        raise ConfigError("--families names columns of --entities FILE; give that, too.", code="bad-flag")
+        raise ConfigError(
+            "--families names columns of --entities FILE, which is not given. Give it as well.",
+            code="bad-flag",
+        )
     if district is not None:
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
@@ -107,7 +110,7 @@ def intervals(
         )
         return
     if minus is not None:
-        raise ConfigError("--minus FILE goes with --district FILE.", code="bad-flag")
+        raise ConfigError("--minus FILE can be given only together with --district FILE.", code="bad-flag")
     from tallyveil.cli.progress import observer_for
     from tallyveil.postprocess.interval_areas import read_entity_table
     from tallyveil.postprocess.intervals import make_intervals

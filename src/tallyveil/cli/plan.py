@@ -88,16 +88,17 @@ def plan(
     if blocks is not None and geography:
         raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
     if people is not None and blocks is None and not geography:
-        raise ConfigError("--people needs --blocks N, or --read-geography, beside it.", code="bad-flag")
+        raise ConfigError("--people needs --blocks N or --read-geography as well.", code="bad-flag")
     if families is None and (entities is not None or queries is not None):
         raise ConfigError(
-            "--families FAMILY,... and --entities FILE go together; --queries needs --families.",
+            "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
             code="bad-flag",
         )
     loaded = load_plan(release_file)
     if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(
-            "--families FAMILY,... and --entities FILE go together, for the release file has no [spine].",
+            "--families FAMILY,... and --entities FILE must be given together, because the release file has no "
+            "[spine].",
             code="bad-flag",
         )
     allocation, changes = _opened(loaded) if geography else (None, ())

@@ -13,7 +13,7 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
     quiet: Quiet = False,
 ) -> None:
-    """Write report.html again, from the published files alone."""
+    """Write report.html again, using only the published files."""
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.release.manifest_files import read_manifest
     from tallyveil.report import write_households_report, write_report, write_safetab_report

@@ -1,4 +1,4 @@
-"""`tallyveil run`: make a release, or go on with one that was interrupted."""
+"""`tallyveil run`: make a release, or resume an interrupted one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +20,8 @@ def run(
 ) -> None:
     """Make a release from a table of records.
 
-    Reads and checks every input, enters the spend into the ledger, then measures and estimates geolevel by
-    geolevel. Interrupted at any moment, the same command goes on and gives the same release at no new cost.
+    The command reads and checks every input, enters the spend into the ledger, and then measures and estimates geolevel
+    by geolevel. After an interruption, the same command resumes the run. It gives the same release at no further cost.
     """
     from tallyveil.config.load import load_plan
 
@@ -36,7 +36,7 @@ def make_release(
     insecure_test_key: str | None = None,
     workers: int | None = None,
 ) -> None:
-    """Run a plan with progress, write the report, print the closing summary."""
+    """Run a plan and show its progress, write the report, and print the summary."""
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key

@@ -1,4 +1,4 @@
-"""`tallyveil safetab`: detailed population groups, tabulated adaptively."""
+"""`tallyveil safetab`: adaptive tabulation of detailed population groups."""
 
 import json
 from enum import StrEnum
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Rule(StrEnum):
-    """What `safetab consistent` imposes."""
+    """Rules that `safetab consistent` can impose."""
 
     STATES = "states"
     ALONE = "alone"
@@ -26,14 +26,16 @@ safetab = typer.Typer(
     name="safetab",
     cls=WholeHelp,
     no_args_is_help=True,
-    help="Tabulate detailed population groups, with noise and detail fitted to each.",
+    help="Tabulate detailed population groups; the detail of each group depends on a noisy count.",
 )
 
 Params = Annotated[
     Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
 ]
 Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the tables; new, empty, or an unfinished run.")]
+Out = Annotated[
+    Path, typer.Option("--out", help="Folder of the tables: new, empty, or with an unfinished run.")
+]
 NoNoise = Annotated[
     bool,
     typer.Option(
@@ -53,16 +55,16 @@ def plan(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Folder of GRF-C, to count groups; person records are not opened.", metavar="DATA"
+            help="Folder of GRF-C, to count groups. Person records are not opened.", metavar="DATA"
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write the plan to, as safetab-plan.json.")
+        Path | None, typer.Option("--out", help="Folder in which the plan is written, as safetab-plan.json.")
     ] = None,
-    delta: Annotated[str, typer.Option("--delta", help="State epsilon at this delta.")] = DELTA,
+    delta: Annotated[str, typer.Option("--delta", help="Delta at which epsilon is stated.")] = DELTA,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run guarantees and how exact its numbers will be, before any record is opened."""
+    """Show the privacy guarantee and the expected errors of a run, before any record is opened."""
     from tallyveil.safetab.plan import read_plan
     from tallyveil.safetab.plan_record import plan_record
     from tallyveil.storage.outputs import claim_folder
@@ -86,12 +88,12 @@ def validate(
     params: Params,
     data: Data,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Also check the tables that a run wrote to this folder.")
+        Path | None, typer.Option("--out", help="Folder of a run whose tables are checked as well.")
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check all inputs, in three phases; nothing is written or spent."""
+    """Check all inputs, in three phases. Nothing is written or spent."""
     from tallyveil.execution.safetab.run import read_safetab_inputs
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.release.manifest_files import read_manifest
@@ -117,7 +119,7 @@ def validate(
         return
     say("Parameters, geography and person records are valid.")
     if out is not None:
-        say(f"The tables in {out} keep all {said['output_checks_passed']} promises.")
+        say(f"The tables in {out} pass all {said['output_checks_passed']} checks.")
 
 
 @safetab.command()
@@ -131,17 +133,18 @@ def run(
     coterminous_apart: Annotated[
         bool,
         typer.Option(
-            "--coterminous-apart", help="Measure regions with the same blocks each by itself, as production."
+            "--coterminous-apart",
+            help="Measure regions that have the same blocks separately, as production did.",
         ),
     ] = False,
     insecure_test_key: InsecureTestKey = None,
     no_noise: NoNoise = False,
     not_private: NotPrivate = False,
 ) -> None:
-    """Tabulate population groups: T1 and T2, with margins of error.
+    """Tabulate population groups in T1 and T2, with margins of error.
 
-    Reads and checks every input, enters the spend into the ledger, then measures. Interrupted at any moment, the
-    same command goes on and gives the same tables at no new cost.
+    The command reads and checks every input, enters the spend into the ledger, and then measures. After an
+    interruption, the same command resumes the run. It gives the same tables at no further cost.
     """
     if _exactly(no_noise, not_private, insecure_test_key):
         from tallyveil.execution.safetab.exact import tabulate_exactly
@@ -171,30 +174,38 @@ def evaluate(
     out: Annotated[Path, typer.Option("--out", help="Folder of the finished run.")],
     not_private: Annotated[
         bool,
-        typer.Option("--i-understand-this-is-not-private", help="Required: the results reveal true counts."),
+        typer.Option(
+            "--i-understand-this-is-not-private", help="Required, because the results reveal true counts."
+        ),
     ] = False,
     runs: Annotated[
-        int, typer.Option("--runs", min=1, help="Errors over the run and so many less one like it.")
+        int,
+        typer.Option(
+            "--runs",
+            min=1,
+            help="Number of runs that errors are computed from: the finished run and simulated runs like it.",
+        ),
     ] = 1,
     published: Annotated[
         Path | None,
         typer.Option(
-            "--t1", metavar="RUN", help="Of tables of households: the SafeTab run that T1 came from."
+            "--t1", metavar="RUN", help="For tables of households: folder of the SafeTab run that made T1."
         ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare tables with the truth, by size of the group. The results are NOT PRIVATE.
+    """Compare tables with the true counts, by the size of the group. The results are NOT PRIVATE.
 
-    Writes OUT/evaluation (true tables, errors and a report of its own, all marked) and entries into OUT's ledger.
+    The command writes true tables, errors and a report to OUT/evaluation, all marked as not private, and it adds
+    entries to the ledger of OUT.
     """
     from tallyveil.errors import ConfigError
 
     if not not_private:
         raise ConfigError(
-            "the errors of a run reveal its true counts: whoever sees them can learn about single people. "
-            "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
+            "the errors of a run reveal its true counts: everyone who sees them can learn about single people. If "
+            "that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
@@ -228,7 +239,7 @@ def households(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Folder of household-records, GRF-C and pop-group-totals (a T1).", metavar="DATA"
+            help="Folder of household-records, GRF-C and pop-group-totals (a table T1).", metavar="DATA"
         ),
     ],
     *,
@@ -243,7 +254,7 @@ def households(
     no_noise: NoNoise = False,
     not_private: NotPrivate = False,
 ) -> None:
-    """Tabulate groups of households (SafeTab-H): T3 and T4, in the detail that a published T1 chooses."""
+    """Tabulate groups of households (SafeTab-H) in T3 and T4; a published table T1 chooses their detail."""
     if _exactly(no_noise, not_private, insecure_test_key):
         from tallyveil.execution.safetab.exact import tabulate_households_exactly
 
@@ -275,11 +286,15 @@ def consistent(
     out: Annotated[Path, typer.Option("--out", help="Folder of the consistent tables.")],
     rule: Annotated[
         Rule,
-        typer.Option("--rule", help="The nation is the sum of its states, or alone is at most combined."),
+        typer.Option(
+            "--rule",
+            help="states: the nation is the sum of its states. alone: a race alone is at most the same race alone or "
+            "in combination.",
+        ),
     ] = Rule.STATES,
     quiet: Quiet = False,
 ) -> None:
-    """Make the estimates of T1 consistent, one rule at a time: post-processing, at no cost."""
+    """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing."""
     from tallyveil.postprocess.safetab_consistent import write_consistent
     from tallyveil.storage.outputs import refuse_inputs
 
@@ -292,12 +307,14 @@ def consistent(
 
 @safetab.command()
 def long_form(
-    short: Annotated[Path, typer.Argument(help="Iteration codes with ranges of codes.", metavar="SHORT")],
-    codes: Annotated[Path, typer.Argument(help="race-and-ethnicity-codes.txt.", metavar="CODES")],
+    short: Annotated[
+        Path, typer.Argument(help="File of iteration codes with ranges of race codes.", metavar="SHORT")
+    ],
+    codes: Annotated[Path, typer.Argument(help="The file race-and-ethnicity-codes.txt.", metavar="CODES")],
     out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
     quiet: Quiet = False,
 ) -> None:
-    """Write race-and-ethnicity-code-to-iteration in long form, one row a code, from ranges."""
+    """Write race-and-ethnicity-code-to-iteration in long form, with one row for each code, from ranges of codes."""
     from tallyveil.safetab.short_form import convert_short_form
     from tallyveil.storage.outputs import claim_file
 
@@ -308,14 +325,14 @@ def long_form(
 
 
 def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
-    """Whether tables without noise are asked for, in so many words."""
+    """Whether tables without noise are asked for; both flags must be given."""
     from tallyveil.errors import ConfigError
 
     if no_noise != not_private:
         raise ConfigError(
-            "tables without noise are the true counts: whoever sees them learns about single people. If that is what "
-            "you want, give both --no-noise and --i-understand-this-is-not-private; if not, give neither. Nothing was "
-            "read.",
+            "tables without noise are the true counts: everyone who sees them learns about single people. If you "
+            "want such tables, give both --no-noise and --i-understand-this-is-not-private; otherwise give neither. "
+            "Nothing was read.",
             code="not-private",
         )
     if no_noise and test_key is not None:

@@ -1,4 +1,4 @@
-"""`tallyveil spine`: make a spine, and say what it is good for. Public geography only; no records are opened."""
+"""`tallyveil spine`: make and compare spines, from public geography alone. No records are opened."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,29 +13,34 @@ spine = typer.Typer(
     name="spine",
     cls=WholeHelp,
     no_args_is_help=True,
-    help="Make a geographic spine, and say what it is good for.",
+    help="Make a geographic spine, and compute how exact counts on it will be.",
 )
 
 Entities = Annotated[
     Path | None,
-    typer.Option("--entities", help="Table of off-spine entities: geocode, and a column for each family."),
+    typer.Option(
+        "--entities", help="Table of off-spine entities, with a column geocode and a column for each family."
+    ),
 ]
 Family = Annotated[
     list[str] | None,
     typer.Option(
         "--family",
         metavar="COLUMN",
-        help="Family of entities; may be repeated. Default: every column of text.",
+        help="Family of entities. May be repeated. Default: every text column.",
     ),
 ]
 StrategyName = Annotated[
-    str | None, typer.Option("--strategy", metavar="PRESET", help="Strategy whose shares and queries count.")
+    str | None,
+    typer.Option(
+        "--strategy", metavar="PRESET", help="Strategy preset with the queries and the shares of the budget."
+    ),
 ]
-SchemaName = Annotated[str, typer.Option("--schema", help="Schema preset of the strategy's queries.")]
+SchemaName = Annotated[str, typer.Option("--schema", help="Schema preset of the queries of the strategy.")]
 Exact = Annotated[
     list[str] | None,
     typer.Option(
-        "--exact", metavar="GEOLEVEL", help="Geolevel whose totals are published exactly; may be repeated."
+        "--exact", metavar="GEOLEVEL", help="Geolevel whose totals are published exactly. May be repeated."
     ),
 ]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
@@ -46,18 +51,34 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def build(
     *,
     geography: Annotated[
-        Path, typer.Option("--geography", help="One row for each block, a column for each geolevel.")
+        Path,
+        typer.Option(
+            "--geography", help="Geography table with one row for each block and a column for each geolevel."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The spine (Parquet).")],
+    out: Annotated[Path, typer.Option("--out", help="File of the spine (Parquet).")],
     entities: Entities = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Steps of a production spine; without it, the plain spine.")
+        str | None,
+        typer.Option(
+            "--preset",
+            help="Preset with the steps of a production spine. Without it the geography is used as it is.",
+        ),
     ] = None,
     geolevels: Annotated[
-        str | None, typer.Option("--geolevels", help="Geolevels, root first, with commas; without a preset.")
+        str | None,
+        typer.Option(
+            "--geolevels",
+            help="Geolevels, root first, separated by commas. Cannot be combined with --preset.",
+        ),
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option("--column", metavar="GEOLEVEL=COLUMN", help="Column of a geolevel.")
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="GEOLEVEL=COLUMN",
+            help="Column that holds the geocodes of a geolevel. May be repeated.",
+        ),
     ] = None,
     strategy: StrategyName = None,
     schema: SchemaName = "pl94-persons",
@@ -67,7 +88,8 @@ def build(
         typer.Option(
             "--regroup",
             metavar="GEOLEVEL",
-            help="Then choose its groups by variance: never for the worse for --aim, within --most-loss for all else.",
+            help="After the steps, choose the groups of this geolevel by variance: --aim never gets worse, other "
+            "areas by at most --most-loss.",
         ),
     ] = None,
     aim: Annotated[
@@ -75,8 +97,9 @@ def build(
         typer.Option(
             "--aim",
             metavar="NAME[=WEIGHT]",
-            help="Family or geolevel --regroup is for; may be repeated. The preset's families join with weight 1. "
-            "The geolevel that is regrouped stands for the geounits it has in the geography table.",
+            help="Family or geolevel whose variance --regroup minimises. May be repeated. The families of the preset "
+            "are added with weight 1. The name of the regrouped geolevel means its geounits in the geography "
+            "table.",
         ),
     ] = None,
     most_loss: Annotated[
@@ -84,15 +107,15 @@ def build(
         typer.Option(
             "--most-loss",
             metavar="FRACTION",
-            help="--regroup: part by which the mean standard deviation of every other family of the entity table, or "
-            "geolevel of the geography, may grow.",
+            help="For --regroup: fraction by which the mean standard deviation of every other family of the entity "
+            "table, or geolevel of the geography, may grow.",
         ),
     ] = "1/20",
     reference: Annotated[
         Literal["steps", "geography"],
         typer.Option(
             "--reference",
-            help="--most-loss: counted from the spine that the steps make, or from the geography as it is.",
+            help="For --most-loss: compare with the spine that the steps make, or with the geography as it is.",
         ),
     ] = "steps",
     may_worsen: Annotated[
@@ -100,24 +123,31 @@ def build(
         typer.Option(
             "--may-worsen",
             metavar="NAME",
-            help="--regroup: family or geolevel without --most-loss, and not added to the aim; may be repeated.",
+            help="For --regroup: family or geolevel to which --most-loss does not apply, and which is not added to "
+            "the aim. May be repeated.",
         ),
     ] = None,
     cutoff: Annotated[
         int,
         typer.Option(
-            "--cutoff", min=0, help="--regroup: at most the square root of n, and this, children a group."
+            "--cutoff",
+            min=0,
+            help="For --regroup: a group has at most this number of children plus the square root of the number of "
+            "siblings.",
         ),
     ] = 12,
     maximum: Annotated[
-        bool, typer.Option("--maximum", help="Aim at the greatest variance instead of the weighted sum.")
+        bool,
+        typer.Option(
+            "--maximum", help="For --regroup: minimise the greatest variance instead of the weighted sum."
+        ),
     ] = False,
     bypass: Annotated[
-        bool, typer.Option(help="Bypass as the preset says, where a strategy gives shares.")
+        bool, typer.Option(help="Bypass geounits by the rule of the preset, if a strategy gives shares.")
     ] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Make a spine by the steps of a preset, and optionally choose groups by the variances they lead to."""
+    """Make a spine by the steps of a preset, and optionally choose groups by the resulting variances."""
     from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine.matrices import require_affordable
     from tallyveil.cli.show.area_changes import show_changes
@@ -149,12 +179,18 @@ def distance(
     family: Family = None,
     recipe: Annotated[
         str | None,
-        typer.Option("--recipe", metavar="FAMILY:ENTITY", help="Show the geounits that make one entity."),
+        typer.Option(
+            "--recipe",
+            metavar="FAMILY:ENTITY",
+            help="Show the geounits that are added and subtracted to make one entity.",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Distances of all entities (Parquet).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File for the distances of all entities (Parquet).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How many geounits must be added or subtracted to make each entity."""
+    """Compute the off-spine distance of each entity: the number of geounits to add or subtract."""
     import polars as pl
 
     from tallyveil.execution.topdown.spine_inputs import read_families
@@ -200,27 +236,34 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Another spine over the same blocks.", metavar="SPINE")],
     *,
     strategy: Annotated[
-        str, typer.Option("--strategy", metavar="PRESET", help="Strategy of the first spine.")
+        str, typer.Option("--strategy", metavar="PRESET", help="Strategy preset of the first spine.")
     ],
     entities: Entities = None,
     family: Family = None,
     second_strategy: Annotated[
         str | None,
-        typer.Option("--second-strategy", metavar="PRESET", help="Strategy of the second, if another."),
+        typer.Option(
+            "--second-strategy",
+            metavar="PRESET",
+            help="Strategy preset of the second spine, if it is a different one.",
+        ),
     ] = None,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The same numbers (Parquet).")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File for the same numbers (Parquet).")] = None,
     each: Annotated[
         Path | None,
-        typer.Option("--each", help="Of every geounit of the first and every entity, on both (Parquet)."),
+        typer.Option(
+            "--each",
+            help="File for the numbers of every geounit of the first spine and every entity, on both spines (Parquet).",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Standard deviation of the total, on two spines: the first's geounits, every family, the second's geounits.
+    """Compare the standard deviations of totals on two spines: geounits of each spine, and every family of entities.
 
-    Under generalised least squares of all measurements, before counts are made non-negative and whole. Nothing is
-    drawn: these numbers follow from the spines and the strategy.
+    The standard deviations are those of generalised least squares with all measurements, before counts are made
+    non-negative and integer. No noise is drawn: the numbers follow from the spines and the strategy.
     """
     from tallyveil.cli.show.spine import show_rows
     from tallyveil.execution.topdown.spine_comparison import comparison
@@ -245,23 +288,30 @@ def fit(
     file: SpineFile,
     *,
     strategy: Annotated[
-        str, typer.Option("--strategy", metavar="PRESET", help="Strategy whose queries are kept.")
+        str, typer.Option("--strategy", metavar="PRESET", help="Strategy preset whose queries are kept.")
     ],
     target: Annotated[
         list[str],
         typer.Option(
-            "--target", metavar="NAME=SD", help="Standard deviation wanted of a geolevel or family."
+            "--target",
+            metavar="NAME=SD",
+            help="Largest standard deviation of the totals of a geolevel or family. May be repeated.",
         ),
     ],
     entities: Entities = None,
     each: Annotated[
-        bool, typer.Option("--every", help="Of every single one, not of their mean variance.")
+        bool,
+        typer.Option(
+            "--every",
+            help="Every area must meet its target. Without this flag the mean variance must meet it.",
+        ),
     ] = False,
     schema: SchemaName = "pl94-persons",
     exact: Exact = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shares by geolevel that meet stated accuracy with the least budget, beside the strategy's own."""
+    """Find the shares of the geolevels that meet accuracy targets with the least budget, and compare them with the
+    shares of the strategy."""
     from tallyveil.cli.show.area_changes import warn
     from tallyveil.cli.show.spine import show_fitted
     from tallyveil.execution.topdown.fitted_spine import fitted
@@ -274,22 +324,30 @@ def fit(
 @spine.command()
 def show(
     file: SpineFile,
-    out: Annotated[Path, typer.Option("--out", help="The page (HTML), self-contained.")],
+    out: Annotated[Path, typer.Option("--out", help="File of the page (HTML).")],
     entities: Annotated[
         Path | None,
-        typer.Option("--entities", help="Table with geocode, latitude and longitude, for the map."),
+        typer.Option(
+            "--entities", help="Table with the columns geocode, latitude and longitude, for the map."
+        ),
     ] = None,
     county: Annotated[
         str | None,
-        typer.Option("--county", metavar="GEOCODE", help="Geounit to draw; one of middling size without it."),
+        typer.Option(
+            "--county",
+            metavar="GEOCODE",
+            help="Geocode of the geounit to draw. Default: a geounit of median size.",
+        ),
     ] = None,
     within: Annotated[
         str, typer.Option("--within", help="Geolevel of the geounit that is drawn.")
     ] = "County",
-    group: Annotated[str, typer.Option("--group", help="Geolevel that colours the blocks.")] = "Block_Group",
+    group: Annotated[
+        str, typer.Option("--group", help="Geolevel whose geounits have one colour each.")
+    ] = "Block_Group",
     quiet: Quiet = False,
 ) -> None:
-    """Write a page with the spine's fan-outs and a map of one county's blocks coloured by group."""
+    """Write a page with the fan-outs of a spine and a map of one county whose blocks are coloured by group."""
     from tallyveil.execution.topdown.spine_inputs import read_points
     from tallyveil.geography.spine_files import read_spine_file
     from tallyveil.report.spine_page import write_spine_page

@@ -1,4 +1,4 @@
-"""`tallyveil subspace`: one table whose invariants stay exact, and how its noise is drawn."""
+"""`tallyveil subspace`: release one table whose invariants stay exact, and describe its noise."""
 
 import json
 import shutil
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tallyveil.subspace.noise_plan import NoisePlan
 
 subspace = typer.Typer(
-    name="subspace", cls=WholeHelp, help="One table whose invariants stay exact.", no_args_is_help=True
+    name="subspace",
+    cls=WholeHelp,
+    help="Release one table whose invariants stay exact.",
+    no_args_is_help=True,
 )
 
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
@@ -31,17 +34,21 @@ class PlotFormat(StrEnum):
     PNG = "png"
 
 
-Plots = Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")]
+Plots = Annotated[PlotFormat, typer.Option("--plots", help="File format of the plots.")]
 
 
 @subspace.command()
 def release(
     table_file: TableFile,
-    out: Annotated[Path, typer.Option("--out", help="Folder; new, empty, or an unfinished run.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the release: new, empty, or with an unfinished run.")
+    ],
     draws: Annotated[
         int,
         typer.Option(
-            "--draws", min=0, help="Noise vectors to write besides, for simulations; with a test key only."
+            "--draws",
+            min=0,
+            help="Number of further noise vectors to write, for simulations. Needs --insecure-test-key.",
         ),
     ] = 0,
     plots: Plots = PlotFormat.SVG,
@@ -49,10 +56,10 @@ def release(
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
-    """Publish a table with noise that leaves its invariants exact.
+    """Publish a table with noise that keeps its invariants exact.
 
-    Checks everything, enters the spend into the ledger, then draws. Writes the noisy table, the guarantee, and
-    diagnostics of the noise that were drawn without the table.
+    The command checks every input, enters the spend into the ledger, and then draws the noise. It writes the noisy
+    table, the guarantee, and diagnostics of simulated noise, which do not depend on the table.
     """
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
@@ -65,7 +72,9 @@ def release(
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    if not inside(out, "diagnostics").exists():  # also where a run was killed between the release and these
+    if not inside(
+        out, "diagnostics"
+    ).exists():  # also if a run was killed between the release and the diagnostics
         unfinished = inside(out, "diagnostics" + TEMPORARY_SUFFIX)
         shutil.rmtree(unfinished, ignore_errors=True)
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
@@ -90,15 +99,18 @@ def release(
 def diagnose(
     table_file: TableFile,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for tables and plots; none without it.")
+        Path | None, typer.Option("--out", help="Folder for tables and plots. Without it none are written.")
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", min=2, help="Noise vectors to look at.")] = 1000,
+    draws: Annotated[
+        int, typer.Option("--draws", min=2, help="Number of simulated noise vectors for the diagnostics.")
+    ] = 1000,
     plots: Plots = PlotFormat.SVG,
     as_json: AsJson = False,
 ) -> None:
-    """Show the lattice, the sampler and the guarantee of a table, without opening the table.
+    """Show the lattice, the sampler and the privacy guarantee of a table, without opening the table.
 
-    A chain's distance from its law is measured on pairs of chains, and refused where it costs more delta than allowed.
+    The distance of a Markov chain from its target law is measured on pairs of chains. The command fails if this
+    distance adds more delta than the file allows.
     """
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.table.run import noise_of
@@ -111,7 +123,7 @@ def diagnose(
         claim_folder(out, "subspace diagnose")
     noise = noise_of(plan)
     written: tuple[Path, ...] = ()
-    if out is not None:  # before a chain is refused: the plots show why
+    if out is not None:  # written before a chain may be refused, because the plots show why
         written = _write_diagnostics(out, plan, noise, draws, plots)
     guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
     record: dict[str, Any] = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}

@@ -109,8 +109,8 @@ def _write_safetab(
 
     if foreign or (blocks is None and people is None):
         raise ConfigError(
-            "--safetab takes --people N, --blocks N or both, and neither --states, --schema, --like nor "
-            "--like-geography: its states and codes come from PARAMS.",
+            "--safetab needs --people N, --blocks N or both. It cannot be combined with --states, --schema, --like "
+            "or --like-geography, because its states and codes come from PARAMS.",
             code="bad-flag",
         )
     refuse_taken(out, "a made-up population")

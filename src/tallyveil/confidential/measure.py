@@ -169,6 +169,7 @@ def _add_true_answers(
 
 def _unmeasured(geolevel: str) -> BudgetError:
     return BudgetError(
-        f"measurements are asked for of geounits of {geolevel} that have no share of the budget. Only single children "
-        "have none, and they are their parents: ask for the parent's."
+        f"measurements of geounits of {geolevel} are asked for that have no share of the budget. Only a geounit that "
+        "is the single child of its parent has no share, and its counts are those of the parent. Ask for the "
+        "parent's measurements."
     )

@@ -100,7 +100,10 @@ def _parsed(piece: bytes, rules: NDArray[np.int64]) -> ParsedRecords | None:
 def _rule(form: FileFormat, column: int) -> tuple[int, int, int, int, int]:
     rule = form.rules[column].number
     if rule is None:
-        raise TypeError(f"{form.stem} is no format of records: {form.columns[column]} has no number rule")
+        raise TypeError(
+            f"{form.stem} is not a format of records, because its column {form.columns[column]} has no rule for "
+            "numbers"
+        )
     return rule.least_digits, rule.most_digits, rule.least, rule.most, int(rule.word)
 
 

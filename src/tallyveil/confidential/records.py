@@ -157,7 +157,7 @@ class _Problems:
     def _counts_problem(self) -> SchemaError:
         return SchemaError(
             f"column '{self.count}' of the records file {self.path} has negative, missing or fractional counts; "
-            "wanted whole numbers, 0 or more. Mend or remove those rows (filter the column for values below 0, "
+            "wanted integers of 0 or more. Correct or remove those rows (filter the column for values below 0, "
             "nulls and fractions to find them).",
             code="bad-counts",
         )
@@ -165,17 +165,17 @@ class _Problems:
     def _attribute_problem(self, attribute: Attribute) -> SchemaError:
         shown = ", ".join(attribute.levels[:12]) + (", ..." if attribute.size > 12 else "")
         return SchemaError(
-            f"column '{self.columns[attribute.name]}' of the records file {self.path} has values (or nulls) that "
-            f"are no level of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
-            "Recode the column, or add the level to the schema.",
+            f"column '{self.columns[attribute.name]}' of the records file {self.path} has values (or nulls) that are "
+            f"not levels of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. Recode the "
+            "column, or add the level to the schema.",
             code="unknown-level",
         )
 
     def _size_problem(self) -> SchemaError:
         return SchemaError(
-            f"the records file {self.path} has a count above {LARGEST_COUNT:,}, or counts that add up to more. No "
-            "computation that follows is proved for more. Mend the counts, or release parts of the population one by "
-            "one.",
+            f"the records file {self.path} has a count above {LARGEST_COUNT:,}, or counts that add up to more than "
+            "that. The computations that follow are not proved for larger numbers. Correct the counts, or release "
+            "parts of the population one by one.",
             code="counts-too-large",
         )
 
@@ -183,8 +183,8 @@ class _Problems:
         return GeographyError(
             f"the records file {self.path} has records whose '{self.geocode}' is missing or is no "
             f"{self.spine.geolevels[self.spine.finest]} of the geography table. Add the missing geounits to the "
-            "table (every geounit belongs there, also the empty ones), or correct the records; an anti-join of "
-            "the two files finds them.",
+            "table (it must list every geounit, also the empty ones), or correct the records; an anti-join of the "
+            "two files finds them.",
             code="unknown-geounit",
         )
 

@@ -187,8 +187,8 @@ class _Faults:
         if self.gap:
             problems.append(
                 SchemaError(
-                    f"{path}: some records have a race code after a Null in QRACE2 to QRACE8. Move their codes "
-                    "together.",
+                    f"{path}: some records have a race code after a Null in QRACE2 to QRACE8. Move the codes of such "
+                    "a record forward, so that all Nulls come last.",
                     code="safetab-null-order",
                 )
             )
@@ -196,8 +196,8 @@ class _Faults:
             problems.append(
                 SchemaError(
                     f"{path}: some records have codes in {', '.join(RACE_COLUMNS[config.max_race_codes :])}, which "
-                    f"max_race_codes = {config.max_race_codes} leaves unread. Raise max_race_codes (it sets the "
-                    "stability, so the noise), or take the codes out.",
+                    f"are not read because max_race_codes = {config.max_race_codes}. Raise max_race_codes (it sets "
+                    "the stability, and so the noise), or remove the codes.",
                     code="safetab-extra-codes",
                 )
             )

@@ -101,14 +101,14 @@ def read_confidential_table(
                 np.add.at(counts, cells, weights)
     if bad_counts or size > LARGEST_COUNT:
         raise SchemaError(
-            f"column '{count}' of the table {path} has missing, fractional or huge counts; wanted whole numbers of "
-            "which each, and the sizes of all together, are at most 2**40. Mend or remove those rows.",
+            f"column '{count}' of the table {path} has missing, fractional or too large counts. Wanted integers "
+            "whose absolute values add up to at most 2**40. Correct or remove those rows.",
             code="bad-counts",
         )
     if bad_columns:
         listed = ", ".join(f"'{columns[name]}'" for name in schema.attribute_names if name in bad_columns)
         raise SchemaError(
-            f"column(s) {listed} of the table {path} have values (or nulls) that are no level of their attribute. "
+            f"column(s) {listed} of the table {path} have values (or nulls) that are not levels of their attribute. "
             "Recode the column, or add the level to the [[attributes]] of the file.",
             code="unknown-level",
         )
@@ -128,16 +128,17 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
     heaviest = int(abs(system.matrix).sum(axis=1).max()) if system.n_constraints else 0
     if heaviest * (int(np.abs(table.counts).max(initial=0)) + LARGEST_COUNT) >= 1 << 62:
         raise ConstraintError(
-            "the counts of the table and the coefficients of its constraints are together so large that a sum may "
-            "overflow 64 bits. Divide the coefficients of a constraint by a common factor, or use smaller units.",
+            "the counts of the table and the coefficients of its constraints are so large that a sum of their "
+            "products may overflow 64 bits. Divide the coefficients of a constraint by a common factor, or use "
+            "smaller units.",
             code="subspace-constraints",
         )
     totals = system.totals(table.counts)
     if any(int(totals[row]) != total for row, total in constraints.stated):
         names = ", ".join(f"'{constraints.system.names[row]}'" for row, _ in constraints.stated[:8])
         raise ConstraintError(
-            f"the table does not have the totals stated of its constraints ({names}). Correct the totals, or leave "
-            "them out: the table's own are kept then.",
+            f"the table does not have the totals that are stated for its constraints ({names}). Correct the totals, "
+            "or leave them out: then the totals of the table itself are kept.",
             code="subspace-totals-broken",
         )
 

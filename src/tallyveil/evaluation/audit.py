@@ -63,8 +63,8 @@ def audit_epsilon(without: Floats, having: Floats, *, delta: float, confidence: 
     """
     if min(len(without), len(having)) < 2 or not 0 <= delta < 1 or not 0 < confidence < 1:
         raise ConfigError(
-            f"audit: got {len(without)} and {len(having)} scores, delta {delta}, confidence {confidence}; wanted two "
-            "scores of each or more, delta from 0 to below 1 and a confidence between 0 and 1."
+            f"audit: got {len(without)} and {len(having)} scores, delta {delta}, confidence {confidence}; wanted at "
+            "least two scores of each kind, a delta of at least 0 and below 1, and a confidence between 0 and 1."
         )
     chosen_on = without[: len(without) // 2], having[: len(having) // 2]
     judged_on = without[len(without) // 2 :], having[len(having) // 2 :]

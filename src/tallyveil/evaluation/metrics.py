@@ -78,8 +78,8 @@ def _check_geounits(spine: Spine, estimates: Sequence[PublicCounts], truths: Seq
     true = [counts.geolevel for counts in truths]
     if got != true:
         raise GeographyError(
-            f"estimates are of the geolevels {', '.join(got)}, truth of {', '.join(true)}. "
-            "Pass the same geolevels in the same order."
+            f"estimates are of the geolevels {', '.join(got)}, truth of {', '.join(true)}. Pass both with the same "
+            "geolevels in the same order."
         )
     for side, levels in (("estimates", estimates), ("truth", truths)):
         for counts in levels:

@@ -133,15 +133,15 @@ def _refuse(schema: Schema, groups: Sequence[QueryGroup], axes: Sequence[Axis], 
     if alone > largest:
         raise SchemaError(
             f"schema '{schema.name}': the queries divide the levels into {needed}, so that covariances have blocks "
-            f"of size {alone}; at most {largest} are kept. Sum out or coarsen an attribute first, or raise "
+            f"of size {alone}; the limit is {largest}. Sum over or coarsen an attribute first, or raise "
             "largest_block.",
             code="blocks-too-large",
         )
     raise ConstraintError(
-        f"schema '{schema.name}': the zeros divide the levels into {needed}, so that covariances would have blocks of "
-        f"size {math.prod(axis.sizes[DENSE] for axis in axes)}; at most {largest} are kept ({alone} without zeros). "
-        "State zeros over fewer attributes, leave some out (intervals stay valid, and are wider), or raise "
-        "largest_block.",
+        f"schema '{schema.name}': the zeros divide the levels into {needed}, so that covariances would have blocks "
+        f"of size {math.prod(axis.sizes[DENSE] for axis in axes)}; the limit is {largest} (the blocks have size "
+        f"{alone} without zeros). State zeros over fewer attributes, leave some out (intervals stay valid, and are "
+        "wider), or raise largest_block.",
         code="zeros-not-kept",
     )
 

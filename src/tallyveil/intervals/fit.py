@@ -343,7 +343,7 @@ def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimat
         if (off > AGREEMENT * (1.0 + np.abs(exact[own.geolevel]).max(axis=1))).any():
             geocode = covariance.model.spine.geocodes[level - 1][int(np.argmax(off))]
             raise ConstraintError(
-                f"{own.geolevel} '{geocode}': its invariants contradict the zeros, or the invariants of the geounits "
-                "in it. Correct one of them.",
+                f"{own.geolevel} '{geocode}': the invariants contradict the zeros, or they contradict the invariants "
+                "of the geounits inside it. Correct one of them.",
                 code="constraints-conflict",
             )

@@ -146,15 +146,19 @@ def refuse_intervals(model: TreeModel, level: float, kind: str = "unified", simu
     """
     if not model.gaussian:
         raise ConfigError(
-            "intervals need discrete Gaussian noise: the sum of few discrete Laplace draws has heavier tails, and "
-            "normal quantiles would cover less than they say. Use the variances, which are exact for any noise.",
+            "intervals need discrete Gaussian noise. The sum of a few discrete Laplace draws has heavier tails than "
+            "a normal law, so that an interval of normal quantiles would cover less often than stated. Use the "
+            "variances, which are exact for any noise.",
             code="interval-noise",
         )
     if kind not in ("unified", "normal"):
-        raise ConfigError(f"interval kind {kind!r}; wanted 'unified' or 'normal'.", code="interval-level")
+        raise ConfigError(
+            f"the kind of interval is {kind!r}; wanted 'unified' or 'normal'. Use one of them.",
+            code="interval-level",
+        )
     if not (0.5 <= level < 1 and simultaneous >= 1):
         raise ConfigError(
-            f"level {level!r} for {simultaneous!r} intervals; wanted a level of at least 0.5 and below 1, "
-            "and 1 or more intervals.",
+            f"the level is {level!r} for {simultaneous!r} simultaneous intervals; wanted a level of at least 0.5 and "
+            "below 1, and 1 or more intervals.",
             code="interval-level",
         )

@@ -185,7 +185,8 @@ def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:
         if not sound or not np.isfinite(level.precisions).all() or (level.precisions < 0).any():
             raise GeographyError(
                 f"the precisions of geolevel {level.geolevel} have shape {level.precisions.shape}; wanted finite "
-                f"numbers of at least 0 in shape ({n}, {wanted}), or (1, {wanted}) where all geounits are alike."
+                f"numbers of at least 0 in shape ({n}, {wanted}), or (1, {wanted}) if all geounits have the same "
+                "precisions."
             )
 
 

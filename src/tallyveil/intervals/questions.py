@@ -104,8 +104,8 @@ def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup
 def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
     if n_cells != algebra.n_cells:
         raise SchemaError(
-            f"a question has {n_cells} cells, but schema '{algebra.schema.name}' has {algebra.n_cells}. "
-            "Ask a query of that schema, or give one weight a cell."
+            f"a question has {n_cells} cells, but schema '{algebra.schema.name}' has {algebra.n_cells}. Ask a query "
+            "of that schema, or give one weight for each cell."
         )
 
 

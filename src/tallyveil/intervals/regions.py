@@ -70,8 +70,8 @@ def region_of(spine: Spine, geounits: ArrayLike) -> Region:
         or (len(numbers) and (numbers[0] < 0 or numbers[-1] >= n))
     ):
         raise GeographyError(
-            f"a region names {spine.geolevels[-1]}s outside 0 to {n - 1}, or one twice. Name each once, by its number "
-            f"in the spine, or give {n} truth values."
+            f"a region names a {spine.geolevels[-1]} twice, or by a number outside 0 to {n - 1}. Name each once, by "
+            f"its number in the spine, or give {n} booleans."
         )
     return Region(numbers, np.ones(len(numbers)))
 
@@ -94,7 +94,8 @@ def regions_by_label(spine: Spine, labels: Sequence[str | None] | NDArray[np.str
     """
     if len(labels) != spine.n_geounits(spine.finest):
         raise GeographyError(
-            f"{len(labels)} labels for {spine.n_geounits(spine.finest)} {spine.geolevels[-1]}s; wanted one each."
+            f"there are {len(labels)} labels for {spine.n_geounits(spine.finest)} {spine.geolevels[-1]} geounits. "
+            "Give one label for each."
         )
     column = np.array([label or "" for label in labels], dtype=np.str_)
     names, number = np.unique(column, return_inverse=True)

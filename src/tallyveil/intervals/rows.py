@@ -112,7 +112,11 @@ class StoredRows:
         folder = measurement_folder(self._root, self._spine.geolevels[level], group.name)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
-            raise StoreError(f"no measurements of '{group.name}' in {folder}.", code="measurements-missing")
+            raise StoreError(
+                f"there are no measurements of '{group.name}' in {folder}. Ask for a query that was measured, or "
+                "restore the folder.",
+                code="measurements-missing",
+            )
         if "answers" in published_columns(parts[0]):
             raise StoreError(
                 f"the measurements in {folder} hold only the answers on the support of the counts published with "
@@ -158,14 +162,15 @@ class StoredRows:
         off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
         if bool((off[precisions > 0] > SAME_VARIANCE).any()):
             raise StoreError(
-                f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than the "
-                "strategy given. Use the strategy of that release.",
+                f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than "
+                "the given strategy states. Use the strategy of that release.",
                 code="measurements-mismatch",
             )
 
     def _mismatch(self, folder: Path) -> StoreError:
         return StoreError(
-            f"the measurements in {folder} are of another geography than the one given.",
+            f"the measurements in {folder} are of another geography than the one given. Give the geography that they "
+            "were made with.",
             code="measurements-mismatch",
         )
 

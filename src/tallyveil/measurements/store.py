@@ -267,7 +267,9 @@ class StoredMeasurements:
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
             raise StoreError(
-                f"no measurements of '{query}' at {geolevel} in {folder}.", code="measurements-missing"
+                f"there are no measurements of '{query}' at {geolevel} in {folder}. Ask for a query group that was "
+                "measured there, or restore the folder.",
+                code="measurements-missing",
             )
         wide = pl.col("values").cast(pl.List(pl.Int64))
         frame = pl.concat([self._read_part(part).with_columns(wide) for part in parts])
@@ -280,7 +282,8 @@ class StoredMeasurements:
         )
         if bool((rows < 0).any()) or (full and not complete):
             raise StoreError(
-                f"the measurements in {folder} are of another geography than the one given.",
+                f"the measurements in {folder} are of another geography than the one given. Give the geography that "
+                "they were made with.",
                 code="measurements-mismatch",
             )
         frame = frame[np.argsort(rows)]

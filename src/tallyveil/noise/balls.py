@@ -69,7 +69,8 @@ def certified_float(ball: arb) -> float:
         return 0.0
     if ball.rel_accuracy_bits() < _FLOAT_BITS:
         raise SolverError(
-            f"A certified number has only {ball.rel_accuracy_bits()} proved bits, wanted {_FLOAT_BITS}. "
-            "This is a defect of the precision chosen, not of the input: please report the parameters used."
+            f"A certified number has only {ball.rel_accuracy_bits()} proved bits, wanted {_FLOAT_BITS}. This is a "
+            "defect of the working precision that Tallyveil chose, not of the input: please report the parameters "
+            "that you used."
         )
     return float(ball)

@@ -25,8 +25,8 @@ def require_key(key: bytes, name: str) -> None:
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         length = f"of {len(key)} bytes" if isinstance(key, bytes) else "that is not bytes"
         raise ConfigError(
-            f"{name}: got a {type(key).__name__} {length}, wanted {KEY_BYTES} bytes. "
-            "Make one with new_run_key(), or read the one the run was started with."
+            f"{name}: got a {type(key).__name__} {length}, wanted {KEY_BYTES} bytes. Make one with new_run_key(), or "
+            "read the key that the run was started with."
         )
 
 

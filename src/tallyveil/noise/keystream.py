@@ -45,7 +45,9 @@ class Keystream:
         size = n_blocks * BLOCK_BYTES
         written = self._encryptor.update_into(self._input[:size], self._output[: size + BLOCK_BYTES - 1])
         if written != size:
-            raise SolverError(f"The cipher wrote {written} bytes, wanted {size}. Reinstall `cryptography`.")
+            raise SolverError(
+                f"The cipher wrote {written} bytes, wanted {size}. Reinstall the package `cryptography`."
+            )
 
     def words_at(self, low: int, high: int) -> Iterator[int]:
         """All words of one draw's refinement, given the address of its first pair."""

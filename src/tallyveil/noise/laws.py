@@ -51,13 +51,13 @@ def _checked_parameter(law: str, name: str, value: object, largest: Fraction) ->
     if not isinstance(value, Fraction):
         raise BudgetError(
             f"{law}: {name} is a {type(value).__name__} ({as_given(value)}), wanted a fractions.Fraction. Noise "
-            "parameters are exact: write Fraction('68.49') or Fraction(45, 4), never a float."
+            "parameters are exact numbers: write Fraction('68.49') or Fraction(45, 4), never a float."
         )
     if not SMALLEST_PARAMETER <= value <= largest:
         raise BudgetError(
             f"{law}: {name} is about {_approximately(value)}, wanted a value from {SMALLEST_PARAMETER} to "
-            f"{float(largest):.0e}. Change the budget, or the share of it that this query gets: more budget makes the "
-            "number smaller."
+            f"{float(largest):.0e}. Change the privacy-loss budget, or this query's share of it. A larger budget "
+            "makes the number smaller."
         )
     return value
 
@@ -180,8 +180,8 @@ class IntegerLaw(ABC):
                 return margin
             working *= 2
         raise SolverError(
-            f"{as_given(self)}: P(abs(X) <= m) is too close to {confidence} to be told apart from it at "
-            f"{MAX_PRECISION} bits. Use a slightly different confidence."
+            f"{as_given(self)}: P(abs(X) <= m) is too close to {confidence} to be distinguished from it at "
+            f"{MAX_PRECISION} bits of precision. Use a slightly different confidence."
         )
 
     def _first_tail_at_most(self, allowed: arb) -> int | None:

@@ -72,7 +72,10 @@ class NoiseSource:
     def __init__(self, key: bytes) -> None:
         require_key(key, "NoiseSource: key")
         if sys.byteorder != "little":
-            raise ConfigError("NoiseSource: this machine is big endian, and addresses are little endian.")
+            raise ConfigError(
+                "NoiseSource: this machine is big endian, but noise addresses are little endian. Use a "
+                "little-endian machine."
+            )
         # The codebook mode is right here, because every block is a distinct address and the output serves as the
         # stream.
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())
@@ -84,7 +87,10 @@ class NoiseSource:
         return "NoiseSource(key=<redacted>)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A NoiseSource is not pickled: it holds a key. Hand the key on and make another one.")
+        raise TypeError(
+            "A NoiseSource is not pickled, because it holds a key. Pass the key on and make another NoiseSource "
+            "from it."
+        )
 
     def dense(
         self,
@@ -166,7 +172,8 @@ class NoiseSource:
         rows, columns = checked_geounits(geounits), checked_answers(answers)
         if rows.size != columns.size:
             raise SchemaError(
-                f"NoiseSource.at: {rows.size} geounits for {columns.size} answers, wanted as many of each."
+                f"NoiseSource.at: got {rows.size} geounits for {columns.size} answers, wanted as many of one as of "
+                "the other."
             )
         out: npt.NDArray[np.int64] = np.empty(rows.size, dtype=np.int64)
         draws = ScatteredDraws(
@@ -308,7 +315,9 @@ def _refine(table: InversionTable, work: Workspace, places: npt.NDArray[np.int64
 
 def _check_width(n_answers: int) -> None:
     if not 0 <= n_answers <= 1 << ANSWER_BITS:
-        raise SchemaError(f"Noise address: {n_answers} answers, wanted 0 to 2**{ANSWER_BITS}.")
+        raise SchemaError(
+            f"Noise address: got {n_answers} answers, wanted 0 to 2**{ANSWER_BITS}. Divide the query group."
+        )
 
 
 def _check_output(out: npt.NDArray[Any], shape: tuple[int, ...], types: tuple[str, ...]) -> None:

@@ -121,8 +121,8 @@ class InversionTable:
             if outcome is not None:
                 return outcome
         raise SolverError(
-            f"{as_given(self.law)}: no outcome after {bits} bits of one draw; random bits never do this. Check that "
-            "the words come from a cipher."
+            f"{as_given(self.law)}: one draw had no outcome after {bits} bits, which has a negligible probability "
+            "for random bits. Check that the words come from a cipher."
         )
 
     def _compare(self, prefix: int, bits: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What a release will do, before any record is opened: its inputs, its budget, its guarantee, the resources it needs.
+"""Plans of releases, made before any record is opened: inputs, budget, privacy guarantee and needed resources.
 
 No module here reads a record.
 """

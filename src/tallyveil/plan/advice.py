@@ -1,4 +1,4 @@
-"""What a plan could do better at the same cost, as `tallyveil plan` says before any data is opened, and the report."""
+"""Advice on how a plan could be improved at the same cost; `tallyveil plan` and the report show it."""
 
 import json
 import re
@@ -18,13 +18,13 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Shares of a plan that measure answers which its invariants publish, and shares that would measure others.
+    """Shares of a plan that are spent on answers which its invariants publish, and a better use of them.
 
     Args:
-        plan: As `ReleasePlan.to_mapping` gives it, or as `plan.json` of a release holds it.
+        plan: The result of `ReleasePlan.to_mapping`, or the content of the file `plan.json` of a release.
     Returns:
-        Plain data; None if no share is spent in this way. `sentences` says it in words. `toml` holds the two tables of
-        a release file that give these shares to other queries; None if no share can be freed.
+        Plain data; None if no share is spent in this way. `sentences` is the advice in words. `toml` holds the two
+        tables of a release file that give these shares to other queries; it is None if no share can be moved.
     """
     strategy = strategy_of_plan(plan)
     invariants = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
@@ -51,9 +51,9 @@ def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def spine_advice(plan: ReleasePlan) -> str | None:
-    """Which production spine goes with a production strategy on a plain geography; None where that does not apply.
+    """The production spine that fits a production strategy, if the plan uses the geography as it is; otherwise None.
 
-    None, too, where the constraints of the plan name geolevels that the spine would cut or replace.
+    The result is also None if constraints of the plan name geolevels that the spine would divide or replace.
     """
     if plan.spine is not None and (plan.spine.steps or plan.spine.regroup is not None):
         return None
@@ -75,14 +75,14 @@ def spine_advice(plan: ReleasePlan) -> str | None:
 
 
 def _stated_geolevels(plan: ReleasePlan) -> set[str]:
-    """Geolevels with constraints; the finest is never cut or replaced."""
+    """Geolevels that constraints name; the finest geolevel is left out, because it is never divided or replaced."""
     named = {level for item in plan.invariants for level in item.geolevels}
     named |= {item.geolevel for item in plan.bounds} | {item.geolevel for item in plan.subspace}
     return named - {plan.geolevels[-1]}
 
 
 def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[str]:
-    """Geolevels whose geounits steps cut or replace."""
+    """Geolevels whose geounits the steps divide or replace."""
     changed: set[str] = set()
     for step in steps:
         cut = isinstance(step, Branch | CutByEntities)
@@ -127,7 +127,7 @@ def _shares(strategy: Strategy) -> dict[str, Any]:
 
 
 def _toml(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
-    """The tables [strategy] and [estimation] of a release file, whole, so that they can stand in for a preset."""
+    """The complete tables [strategy] and [estimation] of a release file, so that they can replace a preset."""
     shares, first = _shares(strategy), estimation[strategy.geolevels[0]]
     passes = {
         level: [left for names in estimation[level]["passes"] if (left := _measured(strategy, level, names))]

@@ -1,4 +1,4 @@
-"""What a release keeps exactly or within public limits, as data."""
+"""Invariants and public bounds of a release, as data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 class Invariant:
     """A query published exactly: its true answers at some geolevels become constraints.
 
-    Privacy: the guarantee then holds between populations that agree on it.
+    Privacy: the guarantee then holds only between populations that agree on these answers.
     """
 
     query: str
@@ -25,11 +25,12 @@ class Bounds:
     """Public lower and upper bounds on the answers of a query, by geounit, read from a table.
 
     Attributes:
-        name: Shown in errors and in the report.
+        name: Name in errors and in the report.
         query: The bounded query, such as `hhgq`.
-        geolevel: Where the table's geocodes live; sums of the bounds hold at every coarser geolevel.
-        path: Table with columns `geocode`, one a factor of the query, `lower`, `upper` (null: unbounded).
-        missing_upper: Upper bound of an answer with no row: 0, or None for unbounded.
+        geolevel: Geolevel of the table's geocodes. The sums of the bounds hold at every coarser geolevel.
+        path: Table with the columns `geocode`, one column for each factor of the query, `lower` and `upper` (null:
+            unbounded).
+        missing_upper: Upper bound of an answer that has no row: 0, or None for unbounded.
     """
 
     name: str

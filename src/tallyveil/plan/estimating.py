@@ -1,4 +1,4 @@
-"""The part of a plan that matters once everything is measured: it names no input file, so a folder can tell it."""
+"""The part of a plan that is needed after the measurements. It names no input file, so it can be read from a folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class GeolevelEstimation:
     """Ordered passes of one geolevel.
 
     Attributes:
-        passes: Query names of each least-squares pass; together all measured queries, each once.
-        slack: Persons by which an answer of an earlier pass may move in a later one.
+        passes: Query names of each least-squares pass. Together the passes use every measured query once.
+        slack: Number of persons by which a later pass may change an answer of an earlier pass.
         rounding: Query names of each rounding stage, first stage first.
-        target: What rounded answers come near to: the estimate ("fraction"), or its nearest whole number.
+        target: Value that rounded answers shall be near: the estimate ("fraction"), or its nearest integer ("nearest").
     """
 
     passes: tuple[tuple[str, ...], ...]
@@ -43,17 +43,17 @@ class GeolevelEstimation:
 
 @dataclass(frozen=True, slots=True)
 class EstimationPlan:
-    """How measurements become counts, and what is written of them.
+    """How counts are estimated from measurements, and which results are written.
 
     Attributes:
         schema: The universe.
-        strategy: What was measured with which budget.
+        strategy: The measured queries and their budgets.
         estimation: Passes and rounding of each geolevel.
         tables: Queries published for every geounit.
         entities: Families of entities that tables are published for.
         measurements: Which noisy answers are written.
-        microdata: Whether one row a person is written.
-        intervals: Coverage of the intervals put beside every published count; None for no intervals.
+        microdata: Whether one row for each person is written.
+        intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
     """
 
     schema: Schema
@@ -81,7 +81,7 @@ def strategy_of_plan(
 
     Args:
         plan: Content of the file.
-        queries: Queries of each geolevel in order; without it, in the order in which the passes name them.
+        queries: Queries of each geolevel in order; by default in the order in which the passes name them.
     """
     shares: dict[str, dict[str, str]] = plan["query_shares"]
     ordered = queries or {

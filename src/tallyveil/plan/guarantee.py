@@ -1,4 +1,4 @@
-"""What a plan promises, in numbers and in one sentence; computed before any data is opened."""
+"""The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened."""
 
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from tallyveil.geography.shares import path_total
 from tallyveil.plan.terms import PrivacyTerms
 
 MOST_KINDS = 4
-"""Kinds of paths whose pairs are composed exactly, a law for each; more are bounded by what they cost together."""
+"""Largest number of kinds of paths whose pairs are composed exactly. Beyond it, the total cost bounds epsilon."""
 
 if TYPE_CHECKING:
     from tallyveil.accounting.bounds import Bounds
@@ -113,7 +113,7 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
         if allocation is not None:
             event = allocation.geolevel_event(geolevel)
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
-        # Shares rise, so that the last is the dearest.
+        # The shares are sorted, so the last one costs most.
         found, _ = _epsilon(
             terms, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
         )
@@ -138,9 +138,10 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
 def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
     """Epsilon of the whole release.
 
-    Gaussian noise on a lattice has no one loss law, so a release with it is known from below by its measurements,
-    which compose exactly, and from above by its rho. So is one with many kinds of paths after bypassing, whose
-    pairs are too many to compose; and one whose geography has not been opened is known from above alone.
+    Gaussian noise on a lattice has no single loss law. For a release with such noise, the lower bound is the exact
+    epsilon of its other measurements, and the upper bound follows from rho. The same holds for a release with many
+    kinds of paths after bypassing, which have too many pairs to compose. Before the geography is opened, only an upper
+    bound is given.
     """
     from tallyveil.accounting.bounds import Bounds
 
@@ -148,7 +149,7 @@ def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> "tuple[Bound
     if allocation is None and terms.may_bypass:
         return Bounds(0.0, _classical(strategy, terms.spent, terms.delta)), [_classical_name(strategy)]
     measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
-    # Of many kinds of paths: a record that stays on those of the first.
+    # With many kinds of paths, the lower bound uses a record that stays on paths of the first kind.
     composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
     if terms.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return _epsilon(terms, composed, terms.spent, None)
@@ -162,7 +163,7 @@ def _is_of_many_kinds(event: PrivacyEvent) -> bool:
 def _epsilon(
     terms: PrivacyTerms, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
 ) -> "tuple[Bounds, list[str]]":
-    """Epsilon from both sides, and how it was found.
+    """A lower and an upper bound on epsilon, and the method.
 
     Args:
         terms: Of the plan.
@@ -190,7 +191,7 @@ def _classical_name(strategy: Strategy) -> str:
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
-    """Epsilon that zCDP (Gaussian) or pure differential privacy (Laplace) allows to be claimed for a budget."""
+    """Epsilon that follows from a budget under zCDP (Gaussian noise) or pure differential privacy (Laplace noise)."""
     if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return zcdp_to_epsilon(budget, delta)
     return fraction_bounds(budget).upper
@@ -222,12 +223,12 @@ def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
 
 
 def _short(value: Fraction | float, places: int) -> str:
-    """An upper bound with `places` digits after the point; below 1, with one more significant digit than that."""
+    """Text of a bound, rounded up, with `places` decimals; if it is below 1, with `places` + 1 significant digits."""
     return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
 
 
 def _apart(least: float, other: float) -> tuple[str, str]:
-    """Two upper bounds that differ, with enough digits to show it."""
+    """Texts of two different upper bounds, with enough digits to show that they differ."""
     texts = _short(least, 3), _short(other, 3)
     for places in range(4, MOST_DIGITS):
         if texts[0] != texts[1]:

@@ -20,12 +20,12 @@ from tallyveil.geography.optimise import (
 
 @dataclass(frozen=True, slots=True)
 class RecordsInput:
-    """Where the confidential records are and how to read them.
+    """The file of confidential records, and how to read it.
 
     Attributes:
-        path: Parquet or CSV file, one row a person, or one row a count where `count` names a column.
+        path: Parquet or CSV file with one row for each person, or one row for each count if `count` names a column.
         geocode: Column holding the geocode of the finest geolevel.
-        count: Column holding non-negative counts, or None for one row a person.
+        count: Column of non-negative counts, or None for one row for each person.
         columns: Column of each attribute, by attribute name.
     """
 
@@ -37,14 +37,14 @@ class RecordsInput:
 
 @dataclass(frozen=True, slots=True)
 class GeographyInput:
-    """The public table of the finest geounits, and how geolevels are read off it.
+    """The public table of the finest geounits, and how the geolevels follow from it.
 
     Attributes:
-        path: Parquet or CSV file, one row for every finest geounit, also the empty ones.
+        path: Parquet or CSV file with one row for every finest geounit, including empty ones.
         geocode: Column holding the finest geocode.
-        geolevels: Names, root first.
+        geolevels: Names of the geolevels, root first.
         prefix_lengths: Length of the geocode's prefix at each geolevel, or None.
-        parent_columns: Column holding the geocode at each geolevel but the finest, or None.
+        parent_columns: Column holding the geocode at each geolevel except the finest, or None.
     """
 
     path: Path
@@ -59,15 +59,15 @@ class SpineInput:
     """Off-spine entities, and the steps that make the spine of the release from its geography.
 
     Attributes:
-        entities: Parquet or CSV file, one row a finest geounit.
+        entities: Parquet or CSV file with one row for each finest geounit.
         geocode: Column holding the finest geocode, in all tables of entities.
-        families: Columns that name the entity of each finest geounit; each is a family.
-        steps: What is done to the geography's spine, in order; none leaves it as it is.
-        preset: Name of the production spine whose steps these are; None for steps of one's own.
+        families: Columns that name the entity of each finest geounit. Each column is a family.
+        steps: Changes to the spine of the geography, in order. Without steps it stays as it is.
+        preset: Name of the production spine that has these steps; None for other steps.
         overlapping: Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest
             geounit of each entity.
-        regroup: Whose groups are then chosen by variance; None to leave all groups as they are.
-        bypassing: Rule by which geounits are bypassed, last; None to bypass nothing.
+        regroup: Groups of geounits that are then chosen by variance; None to keep all groups.
+        bypassing: Rule by which geounits are bypassed, after all other changes; None to bypass nothing.
     """
 
     entities: Path | None
@@ -81,12 +81,12 @@ class SpineInput:
 
     @property
     def changes(self) -> bool:
-        """Whether the spine of the release is another than that of its geography, or has shares of its own."""
+        """Whether the spine of the release differs from the spine of its geography, or has shares of its own."""
         return bool(self.steps) or self.regroup is not None or self.bypassing is not None
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, without the path."""
-        # What is not asked for is left out, so that other plans keep their digest.
+        # Keys that are not used are left out, so that plans without them keep their digest.
         return {
             "geocode": self.geocode,
             "families": list(self.families),
@@ -100,17 +100,17 @@ class SpineInput:
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """Groups of a geolevel chosen by the variances they lead to (`group_by_variance`), within limits for all else.
+    """Groups of a geolevel chosen by the resulting variances (`group_by_variance`), with limits for all other areas.
 
     Attributes:
-        geolevel: Whose geounits are the groups.
-        limit: Most children of a group.
-        aim: Weight of each family and geolevel that the variances are of; the geolevel itself stands for the
-            geounits it has in the geography.
-        measure: Weighted sum of mean variances, or the greatest.
-        most_loss: Part by which the mean standard deviation of any other family or geolevel may grow.
-        reference: What that growth is counted from.
-        may_worsen: Families and geolevels that have no such limit, and that do not join the aim by themselves.
+        geolevel: Geolevel whose geounits are the groups.
+        limit: Largest number of children of a group.
+        aim: Weight of each family and geolevel whose variances are minimised. The name of `geolevel` means the geounits
+            that it has in the geography.
+        measure: What is minimised: the weighted sum of mean variances, or the greatest variance.
+        most_loss: Fraction by which the mean standard deviation of any other family or geolevel may grow.
+        reference: The spine from which that growth is measured.
+        may_worsen: Families and geolevels that have no such limit, and that are not added to the aim automatically.
     """
 
     geolevel: str
@@ -140,4 +140,4 @@ STEP_KINDS: dict[type[Step], str] = {
     GroupByMembership: "group_by_membership",
     GroupByDistance: "group_by_distance",
 }
-"""What a step is called in a release file and in a plan."""
+"""Name of each kind of step in a release file and in a plan."""

@@ -1,4 +1,4 @@
-"""Draws of integer-subspace counts, made ready from public facts before any data is opened."""
+"""Draws of integer-subspace counts, prepared from public facts before any data is opened."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubspaceDraw:
-    """A draw made ready without data.
+    """A draw that was prepared without data.
 
     Attributes:
-        item: What the plan asks for.
-        number: Its place in the plan, and its address.
+        item: The entry of the plan.
+        number: Its position in the plan, which is also part of its noise address.
         level: Number of its geolevel.
-        places: int64 [n_cells], position of each cell of the lattice among geounits times answers; answers that only
-            structural zeros reach have none.
-        noise: On the lattice of the invariants on these cells; exact.
-        sampler: That draws it.
-        expected_trials: Of one draw.
+        places: int64 [n_cells], position of each cell of the lattice in the array of geounits times answers. Answers
+            that consist only of structural zeros have no cell.
+        noise: Law of the noise on the lattice of the invariants on these cells.
+        sampler: Exact sampler of the noise.
+        expected_trials: Expected number of trials for one draw.
     """
 
     item: SubspaceQuery
@@ -50,7 +50,7 @@ class SubspaceDraw:
 
 
 def prepare_subspace(plan: ReleasePlan, spine: Spine) -> tuple[SubspaceDraw, ...]:
-    """The lattices of a plan's integer-subspace counts and their samplers, before anything is spent.
+    """Prepare the lattices and the samplers of a plan's integer-subspace counts, before anything is spent.
 
     Raises:
         ConstraintError: the invariants determine the counts, so that no noise is possible.
@@ -69,8 +69,8 @@ def _prepared(plan: ReleasePlan, spine: Spine, item: SubspaceQuery, number: int)
     choice = choose_sampler(lattice, law)
     if choice.sampler is None or choice.sampler.total_variation:
         raise SolverError(
-            f"{item.name} at {item.geolevel}: {choice.reason}. A release draws these counts exactly or not at all: fix "
-            "fewer invariants on the query, or draw it at another geolevel. Nothing was spent.",
+            f"{item.name} at {item.geolevel}: {choice.reason}. A release draws these counts only with an exact "
+            "sampler. Fix fewer invariants on the query, or draw it at another geolevel. Nothing was spent.",
             code="subspace-no-sampler",
         )
     noise = NoisePlan(lattice, law, choice.name, choice.reason, choice.sampler, None, Fraction(0))
@@ -80,7 +80,10 @@ def _prepared(plan: ReleasePlan, spine: Spine, item: SubspaceQuery, number: int)
 def _system(
     plan: ReleasePlan, spine: Spine, level: int, group: QueryGroup, places: Integers
 ) -> ConstraintSystem:
-    """Rows: every answer of an invariant that the query's answers add up to, at the finest geolevel it is exact at."""
+    """The constraint system, with a row for every invariant answer that is a sum of the query's answers.
+
+    The row is at the finest geolevel at which that invariant answer is exact.
+    """
     rows: list[Integers] = []
     columns: list[Integers] = []
     names: list[str] = []
@@ -108,7 +111,7 @@ def _system(
 
 
 def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[str, int]:
-    """Finest geolevel, not below `level`, where each invariant's sums are exact; coarser ones follow from it."""
+    """Finest geolevel, not below `level`, at which each invariant is exact. Coarser geolevels follow by summation."""
     found: dict[str, int] = {}
     for item in invariants:
         at = min(level, max(spine.level_index(name) for name in item.geolevels))
@@ -117,13 +120,13 @@ def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[s
 
 
 def _adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Integers:
-    """Answer of `other` that each answer of `group` is a part of; -1 where that answer is no sum of `group`'s."""
+    """Answer of `other` that contains each answer of `group`; -1 where it is not a sum of answers of `group`."""
     cells = np.arange(schema.size, dtype=np.int64)
     cells = cells[schema.possible(cells)]
     mine, theirs = group.answers_of(cells), other.answers_of(cells)
     first = np.full(group.size, -1, dtype=np.int64)
     first[mine[mine >= 0]] = theirs[mine >= 0]
-    split = theirs != np.where(mine >= 0, first[mine], -1)  # cells on which both disagree
+    split = theirs != np.where(mine >= 0, first[mine], -1)  # cells on which the two queries disagree
     broken = np.unique(theirs[split & (theirs >= 0)])
     broken = np.union1d(broken, first[mine[split & (mine >= 0)]])
     first[np.isin(first, broken)] = -1
@@ -139,7 +142,7 @@ def _reached(schema: Schema, group: QueryGroup) -> "np.ndarray[tuple[int], np.dt
 
 
 def _ancestors(spine: Spine, level: int, above: int) -> Integers:
-    """Number of the geounit at level `above` that holds each geounit of `level`."""
+    """Number of the geounit at level `above` that contains each geounit of `level`."""
     found = np.arange(spine.n_geounits(level), dtype=np.int64)
     for finer in range(level, above, -1):
         offsets = spine.child_offsets[finer - 1]

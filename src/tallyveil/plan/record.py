@@ -1,4 +1,4 @@
-"""A plan as plain data: its cost, its expected errors, what a run needs, and what the plan could do better."""
+"""A plan as plain data: its cost, its expected errors, the resources of a run, and advice."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -11,13 +11,13 @@ from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.resources import Resources
 
 CONFIDENCE: Final = Fraction(95, 100)
-"""Of the margins of error that a plan states."""
+"""Confidence of the margins of error that a plan states."""
 
 
 def plan_record(
     loaded: ReleasePlan, resources: Resources | None = None, allocation: Allocation | None = None
 ) -> dict[str, Any]:
-    """Cost and expected error of a plan as plain data, and what a run needs where that is predicted."""
+    """Cost and expected errors of a plan as plain data, and the resources of a run if they are predicted."""
 
     record: dict[str, Any] = {
         "name": loaded.name,
@@ -52,5 +52,5 @@ def plan_record(
 
 
 def advice_record(loaded: ReleasePlan) -> dict[str, Any]:
-    """The advice as plain data, under the keys it has in `--json`."""
+    """The advice as plain data, under the keys that it has in `--json`."""
     return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}

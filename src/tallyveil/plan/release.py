@@ -1,4 +1,4 @@
-"""What a release will do, as data: everything that is decided before any file is opened."""
+"""The plan of a release, as data: everything that is decided before any file is opened."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,33 +21,32 @@ from tallyveil.universe.schema import Schema
 PLAN_FORMAT = 1
 
 OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals")
-"""Entries of a plan's mapping that say what is written, not what is measured."""
+"""Keys of a plan's mapping that describe what is written, not what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """One release: what is read, what is spent, how it is estimated, what is written.
+    """The plan of one release: its inputs, its budget, its estimation and its outputs.
 
     Attributes:
-        name: Shown in messages and the report.
+        name: Name of the release in messages and in the report.
         schema: The universe.
         records: The confidential table.
         geography: The public table of geounits.
-        strategy: What is measured with which budget.
-        declared: Most that may be spent.
-        delta: Where epsilon is reported.
+        strategy: The measured queries and their budgets.
+        declared: Largest budget that may be spent.
+        delta: Delta at which epsilon is reported.
         invariants: Queries published exactly.
         bounds: Public bounds.
         estimation: Passes and rounding of each geolevel.
         tables: Queries published for every geounit.
-        measurements: Which noisy answers are written: all ("full"), those the estimate used, on the support of
-            each parent's published counts ("support"), or none. Their values are the same in every case.
-        microdata: Whether one row a person is written.
+        measurements: Which noisy answers are written: all ("full"), only those that the estimation uses, which lie on
+            the support of each parent's published counts ("support"), or none. The values are the same in each case.
+        microdata: Whether one row for each person is written.
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for.
-        subspace: Queries whose counts at a geolevel are drawn on the lattice of the invariants, then fixed.
-        intervals: Coverage of the intervals put beside every published count once the release is finished; None for
-            no intervals.
+        subspace: Queries whose counts at a geolevel get noise on the lattice of the invariants and are then fixed.
+        intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
     """
 
     name: str
@@ -79,7 +78,7 @@ class ReleasePlan:
 
     @property
     def geolevels(self) -> tuple[str, ...]:
-        """Geolevels of the spine that is measured, root first: those of the geography, as the steps leave them."""
+        """Geolevels of the spine that is measured, root first: those of the geography after the steps."""
         if self.spine is None:
             return self.geography.geolevels
         return geolevels_after(self.geography.geolevels, self.spine.steps)
@@ -104,7 +103,7 @@ class ReleasePlan:
 
     @property
     def estimating(self) -> EstimationPlan:
-        """The part of the plan that matters once everything is measured."""
+        """The part of the plan that is needed after the measurements."""
         return EstimationPlan(
             schema=self.schema,
             strategy=self.strategy,
@@ -125,7 +124,7 @@ class ReleasePlan:
         return self.terms.event(measuring)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
+        """Plain data for `plan.json`. It contains no path, so the plan does not depend on where its files are."""
         mapping = {
             "format": PLAN_FORMAT,
             "name": self.name,
@@ -156,7 +155,7 @@ class ReleasePlan:
             "tables": list(self.tables),
             "measurements": self.measurements,
             "microdata": self.microdata,
-            # Left out where there is none, so that other plans keep their digest.
+            # Left out where there is none, so that plans without it keep their digest.
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
         }
@@ -170,5 +169,5 @@ class ReleasePlan:
         return digest_of(self.to_mapping())
 
     def measuring_digest(self) -> bytes:
-        """The same without what is written of the results; the noise is bound to it."""
+        """SHA-256 of the plan without the keys that describe outputs. The noise key depends on it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})

@@ -1,9 +1,9 @@
-"""What a run will need, before it starts: memory, time by stage and disk, from the plan and public sizes alone.
+"""Predict the memory, the time of each stage and the disk space of a run, from the plan and public sizes alone.
 
-Nothing here looks at a record: people are a number somebody gives (or forty a finest geounit), and how many cells
-they fill comes from a curve. Rates are those of runs on two cores of a 2020s server (Rhode Island, 25,181 blocks
-and 1.05 million people; a Pennsylvania-size state, 421,545 and 12.7 million; a US-size country, 8 million and
-330 million), rounded up.
+No record is read. The number of people is given by the user, or it is forty for each finest geounit, and a curve gives
+the number of cells that they fill. The rates were measured in runs on two cores of a 2020s server and rounded up: Rhode
+Island (25,181 blocks, 1.05 million people), a Pennsylvania-size state (421,545 blocks, 12.7 million people) and a
+US-size country (8 million blocks, 330 million people).
 """
 
 import os
@@ -21,16 +21,17 @@ from tallyveil.release.tables import has_zeros
 
 MIB: Final = 1 << 20
 PEOPLE_PER_GEOUNIT: Final = 40
-"""People of a finest geounit, where nobody says how many there are in all."""
+"""People in a finest geounit, if the total number is not given."""
 
 GEOUNITS_PER_PARENT: Final = (30.0, 3.5, 45.0, 60.0)
-"""Children of a geounit, from the finest geolevel's parents upward, as in the census; the last one repeats."""
+"""Children of a geounit, from the parents of the finest geounits upward, as in the census. The last number repeats."""
 
 ANSWERS_PER_CELL: Final = 2.5
-"""Answers that a support reaches, over all queries of redistricting data, for each of its cells."""
+"""Number of answers on the support, over all queries of redistricting data, for each cell of the support."""
 
 FILLED_CELLS: Final = ((1, 1), (30, 6), (900, 40), (3_100, 70), (146_000, 270), (12_700_000, 900))
-"""People of a geounit and the cells they fill, of the 2,016 of redistricting data; straight in logarithms."""
+"""People in a geounit, and how many of the 2,016 cells of redistricting data they fill; linear on a log-log scale
+between these points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Rates:
 
     Attributes:
         base_bytes: The program with its libraries and compiled kernels.
-        piece_bytes: What work on one piece of a geolevel takes, whatever the size of the geolevel.
+        piece_bytes: Memory for the work on one piece of a geolevel, which does not depend on the size of the geolevel.
         geounit_bytes: Text and offsets of a geounit.
         entry_bytes: A non-zero cell of a geolevel, true and estimated.
         bound_bytes: Lower and upper bound of one answer of one geounit.
@@ -51,10 +52,10 @@ class Rates:
         measure: Seconds of a noisy value, written.
         estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
             cores; at the finest geolevel, where families are easy.
-        interval, covariance: Seconds of an interval, written; of the covariances below a finest geounit.
+        interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
         interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
-        kept_bytes: Noisy values that are kept to be read once only.
-        compile: Seconds to load the compiled kernels; on the first run of all a minute more.
+        kept_bytes: Memory of the noisy values that are kept so that they are read only once.
+        compile: Seconds to load the compiled kernels. The first run takes a minute more.
         disk_*: Bytes of a file's geounit, cell, person, row or noisy value.
     """
 
@@ -99,7 +100,7 @@ class Sizes:
 
     Attributes:
         geounits: Geounits of every geolevel, root first.
-        people: People in all.
+        people: Number of people.
     """
 
     geounits: tuple[int, ...]
@@ -108,10 +109,10 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a run is expected to need.
+    """Predicted resources of a run.
 
     Attributes:
-        sizes: For which population.
+        sizes: Sizes of the population.
         memory: Largest resident memory, bytes.
         seconds: By stage, in the order of the run.
         disk: Size of the release folder, bytes.
@@ -129,49 +130,49 @@ class Resources:
 
 
 def sizes_of_spine(spine: Spine, people: int | None = None) -> Sizes:
-    """Sizes of a geography; people are forty a finest geounit where nobody says how many."""
+    """Sizes of a geography, with forty people for each finest geounit if no number is given."""
     geounits = tuple(spine.n_geounits(level) for level in range(spine.n_levels))
     return Sizes(geounits, people if people is not None else PEOPLE_PER_GEOUNIT * geounits[-1])
 
 
 def sizes_of_blocks(n_levels: int, blocks: int, people: int | None = None) -> Sizes:
-    """Sizes of a hierarchy of which only the finest geounits are counted, shaped like the census.
+    """Sizes of a hierarchy with a given number of finest geounits, and with fan-outs like those of the census.
 
     Args:
         n_levels: Number of geolevels.
         blocks: Number of finest geounits.
-        people: People in all; None for forty a finest geounit.
+        people: Number of people; None for forty for each finest geounit.
     Raises:
-        ConfigError: there are no finest geounits, or fewer than no people.
+        ConfigError: there are no finest geounits, or the number of people is negative.
     """
     if blocks < 1 or (people is not None and people < 0):
         raise ConfigError(
-            f"sizes to predict for: got {blocks} finest geounits and {people} records; wanted 1 or more, and 0 or "
-            "more.",
+            f"sizes to predict for: got {blocks} finest geounits and {people} records; wanted at least 1 finest "
+            "geounit and at least 0 records.",
             code="bad-flag",
         )
     geounits = [blocks]
     for step in range(n_levels - 1):
         ratio = GEOUNITS_PER_PARENT[min(step, len(GEOUNITS_PER_PARENT) - 1)]
-        # One root, as nearly every hierarchy has.
+        # Nearly every hierarchy has one root.
         geounits.append(max(1, round(geounits[-1] / ratio)) if step < n_levels - 2 else 1)
     return Sizes(tuple(reversed(geounits)), people if people is not None else PEOPLE_PER_GEOUNIT * blocks)
 
 
 def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resources:
-    """What a run of a plan needs for a population of some size.
+    """Predict the resources that a run of a plan needs for a population of given sizes.
 
     Args:
         plan: The release.
         sizes: Public sizes, as `sizes_of_spine` or `sizes_of_blocks` give them.
         rates: Measured costs.
     Raises:
-        ConfigError: the sizes are of another number of geolevels than the plan's.
+        ConfigError: the sizes do not have as many geolevels as the plan.
     """
     if len(sizes.geounits) != len(plan.geolevels):
         raise ConfigError(
-            f"sizes of {len(sizes.geounits)} geolevels for a plan of {len(plan.geolevels)}; "
-            "give one number of geounits for every geolevel.",
+            f"sizes of {len(sizes.geounits)} geolevels for a plan of {len(plan.geolevels)} geolevels. Give one "
+            "number of geounits for every geolevel.",
             code="bad-flag",
         )
     work = _work(plan, sizes)
@@ -182,7 +183,7 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Units of work: non-zero cells and noisy values by geolevel, bounds, rows of tables and of intervals."""
+    """Amount of work: non-zero cells and noisy values by geolevel, bounds, rows of tables and of intervals."""
 
     entries: tuple[int, ...]
     values: tuple[int, ...]
@@ -226,7 +227,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
 
 
 def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
-    """Noisy values that are written of every geolevel."""
+    """Number of noisy values that are written at each geolevel."""
     found = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
         answers = sum(plan.query(name).size for name in plan.strategy.queries(level))
@@ -238,7 +239,7 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
 
 
 def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
-    """Non-zero cells of every geolevel."""
+    """Number of non-zero cells at each geolevel."""
     people, cells = np.log(np.array(FILLED_CELLS, dtype=np.float64)).T
     found = []
     for n_geounits in sizes.geounits:
@@ -251,12 +252,12 @@ def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
 def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     kept = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
     kept += rates.bound_bytes * work.bounds
-    # Reading a file of the finest counts, at the start and at the end, and measuring do not come together.
+    # The file of the finest counts is read at the start and at the end, never while noise is drawn.
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
     released = rates.base_bytes + rates.piece_bytes + kept + passing
     if not work.intervals:
         return int(released)
-    # Intervals are made when the release is finished: what it held is free again.
+    # Intervals are made when the release is finished, and its memory has been freed.
     noisy = min(rates.kept_bytes, 2 * sum(work.values))
     return int(max(released, rates.base_bytes + rates.interval_bytes * work.cells_above + noisy))
 
@@ -287,17 +288,17 @@ def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:
     size = rates.disk_geounit * sizes.geounits[-1] + rates.disk_entry * sum(work.entries)
     size += rates.disk_person * work.people + rates.disk_value * sum(work.values)
     size += rates.disk_zeros * work.zeros + rates.disk_no_zeros * work.no_zeros
-    if work.intervals:  # in intervals/, and again in the tables
+    if work.intervals:  # written in intervals/ and once more in the tables
         size += rates.disk_interval * (work.intervals + work.zeros + work.no_zeros)
     return int(size) + 8 * MIB
 
 
 def warn_small_machine(resources: Resources, memory: int | None = None) -> str | None:
-    """What to tell somebody whose machine has less memory than a run is expected to need; None where it has.
+    """A warning if the machine has less memory than the predicted need of a run; otherwise None.
 
     Args:
         resources: The prediction.
-        memory: Bytes the machine has; None for this machine's.
+        memory: Bytes of memory of the machine; None for this machine.
     """
     has = memory if memory is not None else machine_memory()
     if has is None or has >= resources.memory:
@@ -310,12 +311,12 @@ def warn_small_machine(resources: Resources, memory: int | None = None) -> str |
 
 
 def machine_memory(limits: Sequence[Path] | None = None) -> int | None:
-    """Bytes of memory this process may use: the machine's, or its container's where that is less.
+    """Bytes of memory that this process may use: those of the machine, or of its container if that has less.
 
     Args:
         limits: Files holding a limit in bytes, or "max"; None for those of Linux control groups.
     Returns:
-        The least of them; None on a system that does not say.
+        The smallest of them; None on a system that does not state its memory.
     """
     known = []
     if "SC_PHYS_PAGES" in os.sysconf_names and "SC_PAGE_SIZE" in os.sysconf_names:
@@ -334,5 +335,5 @@ CONTAINER_LIMITS: Final = (
 
 
 def in_gib(size: int) -> str:
-    """A number of bytes for people, as "3.2 GiB"."""
+    """A number of bytes as text, such as "3.2 GiB"."""
     return f"{size / (1 << 30):.1f} GiB"

@@ -1,4 +1,4 @@
-"""Counts of a release that the integer-subspace mechanism draws, as data: part of the plan."""
+"""Counts of a release that get integer-subspace noise, as data; a part of the plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ INTEGER_SUBSPACE = "integer-subspace"
 
 @dataclass(frozen=True, slots=True)
 class SubspaceQuery:
-    """A query whose answers at one geolevel get noise that leaves the invariants alone, and are then fixed.
+    """A query whose answers at one geolevel get noise that keeps the invariants; the noisy counts are then fixed.
 
     Attributes:
         query: A partition query: a record counts in at most one answer of one geounit.
-        geolevel: Where it is drawn; the counts are published, and hold exactly in all that follows.
-        budget: Exact cost, in the unit of the release's strategy.
+        geolevel: Geolevel of the noisy counts. They are published, and all later counts agree with them exactly.
+        budget: Exact cost, in the unit of the strategy of the release.
     """
 
     query: str
@@ -30,10 +30,10 @@ class SubspaceQuery:
     budget: Fraction
 
     def law(self, mechanism: Mechanism, neighbours: Neighbours) -> LatticeLaw:
-        """Law of the noise: Gaussian where the budget is rho, l1 Laplace where it is epsilon.
+        """Law of the noise: Gaussian if the budget is rho, l1 Laplace if it is epsilon.
 
-        A changed record takes one from an answer and gives one to another: l1 distance and squared l2 distance are the
-        number of answers moved.
+        Each answer changes by at most 1 if one record changes, so the l1 distance and the squared l2 distance are both
+        the number of answers that change.
         """
         moved = neighbours.answers_moved
         if mechanism is Mechanism.DISCRETE_GAUSSIAN:
@@ -43,7 +43,7 @@ class SubspaceQuery:
     def event(
         self, mechanism: Mechanism, neighbours: Neighbours, invariants: Sequence[Invariant]
     ) -> IntegerSubspaceGaussian | IntegerSubspaceLaplace:
-        """What drawing the counts does to privacy; its cost is exactly `budget`."""
+        """The privacy event of drawing the counts. Its cost is exactly `budget`."""
         names = tuple(item.statement for item in invariants)
         law = self.law(mechanism, neighbours)
         if isinstance(law, GeneralisedGaussian):
@@ -52,7 +52,7 @@ class SubspaceQuery:
 
     @property
     def name(self) -> str:
-        """For constraints, checks and messages."""
+        """Name in constraints, checks and messages."""
         return f"{INTEGER_SUBSPACE} {self.query}"
 
     def to_mapping(self) -> dict[str, Any]:

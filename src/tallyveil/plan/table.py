@@ -1,4 +1,4 @@
-"""What the release of one table with exact invariants will do, as data: decided before the table is opened."""
+"""The plan for the release of one table with exact invariants, as data: decided before the table is opened."""
 
 import json
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ SUBSPACE_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class TableInput:
-    """Where the confidential table is.
+    """The file of the confidential table, and how to read it.
 
     Attributes:
-        path: Parquet or CSV; one row a cell, or one row a record where `count` is None.
-        count: Column of whole counts; rows of the same cell add up, cells without a row are zero.
+        path: Parquet or CSV file with one row for each cell, or one row for each record if `count` is None.
+        count: Column of integer counts. Rows of the same cell are added, and cells without a row are zero.
         columns: Column of each attribute, by attribute name.
     """
 
@@ -39,20 +39,21 @@ class TableInput:
 
 @dataclass(frozen=True, slots=True)
 class SubspacePlan:
-    """The release of one table: its cells, invariants, law and budget.
+    """The plan for one table: its cells, invariants, noise law and budget.
 
     Attributes:
-        name: Shown in messages and outputs.
-        schema: The cells; public, so that a cell nobody is in looks like any other.
+        name: Name of the table in messages and outputs.
+        schema: The cells. They are public, so an empty cell cannot be distinguished from others.
         table: The confidential counts.
-        constraints: Sums published exactly.
-        law: Of the noise.
-        distance: Largest distance of two tables to tell apart, in the law's norm; squared for the Gaussian.
-        neighbours: Relation that the budget is declared under.
-        declared: Most that may be spent: epsilon for Laplace noise, rho for Gaussian noise.
-        delta: At which the epsilon of Gaussian noise is stated.
-        wish: Which sampler is asked for.
-        chain: How a chain is run, where one is.
+        constraints: Sums that are published exactly.
+        law: Law of the noise.
+        distance: Largest distance of two tables that the guarantee covers, in the norm of the law; for Gaussian noise
+            the squared l2 distance.
+        neighbours: Neighbour relation under which the budget is declared.
+        declared: Largest budget that may be spent: epsilon for Laplace noise, rho for Gaussian noise.
+        delta: Delta at which the epsilon of Gaussian noise is reported.
+        wish: The sampler that is asked for.
+        chain: How a Markov chain is run, if one is needed.
     """
 
     name: str
@@ -83,13 +84,13 @@ class SubspacePlan:
 
     @property
     def cost(self) -> Fraction:
-        """What is spent, in `budget_unit`."""
+        """The cost, in `budget_unit`."""
         if isinstance(self.law, GeneralisedGaussian):
             return self.distance / (2 * self.law.variance)
         return self.law.epsilon * self.distance
 
     def lattice(self) -> Lattice:
-        """Where the noise lies.
+        """The lattice on which the noise lies.
 
         Raises:
             ConstraintError: the constraints determine the table.
@@ -97,16 +98,16 @@ class SubspacePlan:
         return lattice_of(self.constraints.system)
 
     def event(self, noise: NoisePlan) -> PrivacyEvent:
-        """Everything the release does to privacy."""
+        """The privacy event of the release."""
         return event_of(self.law, noise.lattice, self.distance, noise.total_variation)
 
     def description(self, noise: NoisePlan) -> str:
-        """What the ledger says of the release: which table, and whom its guarantee is about."""
+        """Description in the ledger: which table is released, and which neighbours its guarantee covers."""
         nearest = nearest_tables(noise.lattice, self.law, self.neighbours)
         return f"table {self.name}. {protected(nearest, self.law, self.distance, self.neighbours)}"
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`: no path, so that the same plan elsewhere is the same plan."""
+        """Plain data for `plan.json`. It contains no path, so the plan does not depend on where its files are."""
         system = self.constraints.system
         return {
             "format": SUBSPACE_FORMAT,
@@ -136,7 +137,7 @@ class SubspacePlan:
         }
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan's canonical JSON; the noise is bound to it."""
+        """SHA-256 of the plan's canonical JSON. The noise key depends on it."""
         return digest_of(self.to_mapping())
 
 

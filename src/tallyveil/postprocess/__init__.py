@@ -1,4 +1,4 @@
-"""Everything that is made from noisy measurements and public facts alone.
+"""Work that uses only noisy measurements and public facts.
 
 No module here imports the confidential side, directly or through another module; the import contracts check it.
 """

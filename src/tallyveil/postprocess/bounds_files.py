@@ -1,8 +1,8 @@
-"""The public bounds of a release, so that the release folder alone suffices for variances and for estimating again.
+"""The public bounds of a release, written so that variances and new estimates need only the release folder.
 
-Layout: `bounds/00.parquet` for the first bounds of the plan, and so on, with columns `geocode`, `answer`, `lower` and
-`upper` (null: unbounded). An answer without a row has lower bound 0 and, as `plan.json` says under `missing_upper`,
-upper bound 0 or none.
+Layout: `bounds/00.parquet` holds the first bounds of the plan, and so on. Its columns are `geocode`, `answer`, `lower`
+and `upper` (null: unbounded). An answer without a row has lower bound 0. Its upper bound is 0 or absent, as
+`missing_upper` in `plan.json` states.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ BOUNDS = "bounds"
 
 
 def bounds_path(root: Path, number: int) -> Path:
-    """File of the plan's bounds of that number, from 0."""
+    """File of the plan's bounds with this number, counted from 0."""
     return inside(root, BOUNDS, f"{number:02d}.parquet")
 
 
@@ -40,13 +40,13 @@ def write_bounds(
     spine: Spine,
     metadata: Mapping[str, str],
 ) -> None:
-    """Write the bounds that differ from those of an answer without a row.
+    """Write those bounds that differ from the bounds of an answer without a row.
 
     Args:
         root: Release folder.
         number: Place of the bounds in the plan.
         bounds: The entry of `plan.json`.
-        table: The same, compiled.
+        table: The compiled bounds.
         spine: The hierarchy.
         metadata: Tags of the file.
     Raises:
@@ -96,7 +96,7 @@ def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schem
 def read_bounds(
     root: Path, number: int, bounds: Mapping[str, Any], schema: Schema, spine: Spine
 ) -> ConstraintTable:
-    """Published bounds as they were compiled, at every geolevel; takes and raises what `read_zeros` does."""
+    """Read published bounds at every geolevel. Arguments and errors are those of `read_zeros`."""
     query, level = schema.query(bounds["query"]), spine.level_index(bounds["geolevel"])
     rows, answers, low, high = _read(bounds_path(root, number), query, spine, level)
     n_geounits, missing = spine.n_geounits(level), _missing_upper(bounds)
@@ -116,8 +116,9 @@ def _read(
     """Geounit, answer, lower and upper bound of every row."""
     if not path.is_file():
         raise StoreError(
-            f"{path} is not there: the release was made before bounds were published with it, or is incomplete. "
-            "Restore it, or leave out the public bounds with --without-bounds: intervals stay valid, but wider.",
+            f"{path} does not exist. Either the release was made by a version that did not publish its bounds, or "
+            "the release is incomplete. Restore the file, or leave out the public bounds with --without-bounds: "
+            "intervals stay valid, but are wider.",
             code="bounds-missing",
         )
     columns = ["lower", "upper"]

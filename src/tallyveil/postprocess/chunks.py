@@ -1,7 +1,7 @@
 """Chunks: consecutive families that are measured and estimated in one call of compiled code.
 
-Where chunks begin follows from the sizes of the families alone, never from the number of workers, and no family
-sees anything of its chunk: the counts are the same however a geolevel is cut.
+The first family of each chunk depends on the sizes of the families alone, never on the number of workers. The estimate
+of a family does not depend on its chunk. So the counts are the same for every division of a geolevel into chunks.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from tallyveil.universe.counts import PublicCounts, narrow
 
 CHUNKS_WANTED = 24
 SMALLEST, LARGEST = 1 << 15, 1 << 21
-"""Unknowns (children times cells of the parent's support) of a chunk, unless a single family has more."""
+"""Largest number of unknowns (children times cells of the parent's support) of a chunk with several families."""
 
 STATUS = {
     EMPTY: EstimateStatus.EMPTY,
@@ -39,7 +39,7 @@ STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Families first..last of a geolevel, as chunk number `number`; `unknowns` says how much work that is."""
+    """Chunk number `number`: families first..last of a geolevel; `unknowns` measures its work."""
 
     number: int
     first: int
@@ -52,13 +52,13 @@ class ChunkOutcome:
     """Estimated counts of a chunk, and how each family ended.
 
     Attributes:
-        span: Which families.
+        span: The families.
         lengths: Number of counts above zero of each child; shape (children,).
-        cells: Their cells, rising within a child.
-        counts: Persons.
+        cells: Cells of these counts, ascending within a child.
+        counts: The counts, in persons.
         statuses: How each family's estimate was obtained.
         methods: How each family was rounded.
-        widened: Families whose rounding had to go beyond the neighbouring whole numbers.
+        widened: Number of families whose rounding had to leave the neighbouring integers.
         residual_persons: Largest residual of any family.
     """
 
@@ -73,7 +73,7 @@ class ChunkOutcome:
 
 
 def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
-    """Cut the families of a geolevel into chunks of consecutive ones, which are subtrees side by side.
+    """Divide the families of a geolevel into chunks of consecutive families.
 
     Args:
         above: Counts of the parents.
@@ -98,12 +98,12 @@ def estimate_span(
 
     Args:
         builder: Makes the family problems of the geolevel.
-        rules: What its families share.
-        span: Which families.
+        rules: Data that all families of the geolevel share.
+        span: The families of the chunk.
         above: Counts of the parents.
-        unsolved: Folder for a family that cannot be certified.
+        unsolved: Folder to which a family is written if its estimate cannot be certified.
     Returns:
-        The counts, the answers that were measured, and their noisy values.
+        The counts, the numbers of the measured answers, and their noisy values.
     Raises:
         ConstraintError, SolverError: as `estimate_family`.
     """
@@ -138,7 +138,7 @@ def _with_left(
     child_begin: Integers,
     above: PublicCounts,
 ) -> ChunkOutcome:
-    """The kernel's answers, with those of the families it left put in their places."""
+    """The kernel's results, completed by the results of the families that the kernel did not certify."""
     lengths, cells, counts = found.lengths, found.cells, found.counts
     if left:
         lengths = lengths.copy()

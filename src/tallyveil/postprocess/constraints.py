@@ -1,6 +1,6 @@
 """Constraints of a release as lower and upper bounds on answers, at every geolevel that they reach.
 
-Nothing here sees a record: bounds come from public files, and the values of invariants are handed in.
+No record is read here: bounds come from public files, and callers pass the values of invariants.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ GEOUNITS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstraintTable:
-    """Bounds on a query's answers, from the root down to the geolevel they are stated for.
+    """Bounds on a query's answers, from the root down to the geolevel for which they are stated.
 
     Attributes:
-        name: Shown in errors and checks.
+        name: Name in errors and checks.
         query: The bounded query.
-        lower: One array a geolevel from the root down, shape (n_geounits, query.size). Kept narrow: int32
-            where all bounds of the geolevel fit, else int64 (`narrow_limits`). Read it with `bounds_of`.
-        upper: Likewise; the largest int32 (int64: `UNBOUNDED`) where there is none. Equal to `lower` for an
-            invariant.
+        lower: One array for each geolevel from the root down, shape (n_geounits, query.size). Its type is int32 if all
+            bounds of the geolevel fit, else int64 (`narrow_limits`). Read it with `bounds_of`.
+        upper: Arrays like those of `lower`. Where there is no bound, the value is the largest int32, or `UNBOUNDED` in
+            int64. For an invariant it equals `lower`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ConstraintTable:
     upper: tuple[NarrowArray, ...]
 
     def __post_init__(self) -> None:
-        # An invariant's two bounds are one array, and stay one.
+        # The two bounds of an invariant are the same array, which is stored once.
         narrowed = {id(array): narrow_limits(array) for array in (*self.lower, *self.upper)}
         for side in ("lower", "upper"):
             object.__setattr__(self, side, tuple(narrowed[id(array)] for array in getattr(self, side)))
@@ -74,7 +74,7 @@ class ConstraintTable:
         lower, upper = self.bounds_of(level, start, stop)
         present = np.zeros(self.query.size, dtype=bool)
         present[found[found >= 0]] = True
-        # An answer that no cell of the support can reach is zero; it matters only if it must not be.
+        # An answer without a cell on the support is zero. It matters only if its lower bound is above zero.
         present |= (lower > 0).any(axis=0)
         kept = np.flatnonzero(present)
         column = np.full(self.query.size + 1, -1, dtype=np.int32)
@@ -98,9 +98,9 @@ def public_zeros(plan: ReleasePlan, spine: Spine) -> tuple[Zeros, ...]:
 def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Schema) -> None:
     """Refuse constraints that contradict each other at some geounit, before anything is spent.
 
-    Finds answers that must hold people in cells that cannot, and pairs of constraints of which one asks for
-    more people than the other allows, answer by answer or in all. Other contradictions are found by the
-    estimator, family by family.
+    Two kinds of contradictions are found: answers that must have people although all their cells must be empty, and
+    pairs of constraints of which one requires more people than the other allows, in one answer or in total. The
+    estimator finds other contradictions, family by family.
 
     Raises:
         ConstraintError: names the geounit and both constraints.
@@ -129,7 +129,7 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
 def _conflicts(
     one: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
 ) -> NDArray[np.bool_]:
-    """Whether `one` asks for more than `other` allows, in some geounits from `start` on."""
+    """Whether `one` requires more people than `other` allows, in each of some geounits from `start` on."""
     stop = start + GEOUNITS_AT_ONCE
     lower, upper = one.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
     conflict = np.zeros(len(lower), dtype=np.bool_)
@@ -184,7 +184,7 @@ def filled(
     values: Integers,
     missing: int,
 ) -> NarrowArray:
-    """Bounds of every geounit and answer, narrow from the start: as int64 they would be the largest array."""
+    """Bounds of every geounit and answer, in int32 where possible, because an int64 array would be very large."""
     given = narrow_limits(np.append(values, missing))
     table = np.full((n_geounits, query.size), given[-1], dtype=given.dtype)
     table[rows, answers] = given[:-1]
@@ -200,21 +200,23 @@ def _read_bounds(
     if bool((rows < 0).any()):
         unknown = table["geocode"].filter(rows < 0)
         raise ConstraintError(
-            f"the bounds table {bounds.path} has {len(unknown)} row(s) whose geocode is no {bounds.geolevel} of the "
-            f"geography table, such as '{unknown[0]}'. Correct them, or add the geounits to the geography table.",
+            f"the bounds table {bounds.path} has {len(unknown)} row(s) whose geocode is not that of a "
+            f"{bounds.geolevel} of the geography table, such as '{unknown[0]}'. Correct these rows, or add the "
+            "geounits to the geography table.",
             code="bounds-geocode",
         )
     answers = _answers(table, query)
     if bool((answers < 0).any()):
         raise ConstraintError(
-            f"the bounds table {bounds.path} has {int((answers < 0).sum())} row(s) whose {', '.join(names)} is no "
-            f"answer of query '{query.name}'. Its answers are: {'; '.join(query.labels()[:12])}.",
+            f"the bounds table {bounds.path} has {int((answers < 0).sum())} row(s) whose {', '.join(names)} is not "
+            f"an answer of query '{query.name}'. Correct these rows. The answers of the query are: "
+            f"{'; '.join(query.labels()[:12])}.",
             code="bounds-answer",
         )
     places = np.sort(rows * query.size + answers)
     if bool((places[1:] == places[:-1]).any()):
         raise ConstraintError(
-            f"the bounds table {bounds.path} bounds the same answer of the same geounit twice; keep one row each.",
+            f"the bounds table {bounds.path} bounds the same answer of the same geounit twice. Keep one row for each.",
             code="bounds-twice",
         )
     return rows, answers, _limits(bounds, table["lower"], 0), _limits(bounds, table["upper"], UNBOUNDED)
@@ -225,7 +227,7 @@ def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
 
     Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.
     """
-    # Text that is no whole number becomes null, and would pass for a missing bound; a fraction would be cut off.
+    # Text that is not an integer becomes null, which would look like a missing bound; a fraction would be truncated.
     whole = column.cast(pl.Int64, strict=False)
     if column.dtype.is_float():
         whole = whole.set((whole.cast(pl.Float64) != column).fill_null(value=False), None)
@@ -233,15 +235,15 @@ def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
         whole.is_between(0, LARGEST_COUNT).fill_null(value=True).all()
     ):
         raise ConstraintError(
-            f"the bounds table {bounds.path}: column '{column.name}' holds a value that is no whole number from 0 to "
-            f"{LARGEST_COUNT:,}. Correct it; leave an upper bound empty (null) where there is none.",
+            f"the bounds table {bounds.path}: column '{column.name}' holds a value that is not an integer from 0 to "
+            f"{LARGEST_COUNT:,}. Correct it. Leave the upper bound empty (null) where a count has none.",
             code="bounds-value",
         )
     return whole.fill_null(missing).to_numpy()
 
 
 def _answers(table: pl.DataFrame, query: QueryGroup) -> Integers:
-    """Answer of each row of labels, -1 where a label is none of its factor's; every combination is read once."""
+    """Answer of each row of labels; -1 if a label does not belong to its factor. Each combination is looked up once."""
     names = list(query.factor_names)
     if not names:
         return np.zeros(table.height, dtype=np.int64)
@@ -259,14 +261,14 @@ def _answers(table: pl.DataFrame, query: QueryGroup) -> Integers:
 
 
 def summed_upward(values: NarrowArray, level: int, spine: Spine) -> tuple[NarrowArray, ...]:
-    """Sums over children at every geolevel from the root to `level`; what is unbounded stays so.
+    """Sums over children at every geolevel from the root to `level`. A sum with an unbounded term is unbounded.
 
     Args:
-        values: [n_geounits, n_answers] of `level`.
+        values: Array of shape (n_geounits, n_answers) at `level`.
         level: Number of the geolevel.
         spine: The hierarchy.
     Returns:
-        One array a geolevel, root first.
+        One array for each geolevel, root first.
     """
     sums = [narrow_limits(values)]
     for finer in range(level, 0, -1):

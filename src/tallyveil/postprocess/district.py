@@ -1,8 +1,8 @@
-"""A new district of a finished release, or the difference of two: counts, exact standard errors and intervals, without
-the measurements.
+"""Counts, exact standard errors and intervals for a new district of a finished release, or for the difference of two.
 
-Variances follow from the plan, the geography and the public bounds, all in the release folder; estimates of a district
-are the sums of those of its finest geounits, which `intervals/` holds.
+The measurements are not needed. Variances follow from the plan, the geography and the public bounds, all of which are
+in the release folder. The estimate of a district is the sum of the estimates of its finest geounits, which are in
+`intervals/`.
 """
 
 import math
@@ -52,10 +52,10 @@ class DistrictAnswer:
     Attributes:
         query, answer: What is counted.
         published: Sum of the published counts; None where the folder does not hold them.
-        standard_error: Of the unbiased estimate, in the unit of record; None where nothing determines it.
-        estimate: Unbiased estimate; None without `intervals/`, or where nothing determines it.
+        standard_error: Standard error of the unbiased estimate; None if the measurements do not determine it.
+        estimate: Unbiased estimate; None without `intervals/`, or if the measurements do not determine it.
         lower, upper: Ends of the interval; None without an estimate.
-        lacking: Why there is no estimate; None where there is one.
+        lacking: Why there is no estimate; None if there is one.
     """
 
     query: str
@@ -78,11 +78,11 @@ class District:
 
     Attributes:
         n_finest: Number of its finest geounits.
-        n_minus: Number of those of the district taken away; None where there is none.
-        answers: One a query's answer.
+        n_minus: Number of finest geounits of the subtracted district; None if no district is subtracted.
+        answers: One for each answer of each query.
         level: Coverage of the intervals.
-        covers: What those that are given cover; None where none is.
-        unpublished: Why there are no published counts; None where there are.
+        covers: What the given intervals cover; None if there are no intervals.
+        unpublished: Why there are no published counts; None if there are.
     """
 
     n_finest: int
@@ -107,18 +107,18 @@ def district_answers(
     """Counts, standard errors and intervals of any set of finest geounits of a release.
 
     Args:
-        root: Release folder; of `measurements/` nothing is read.
-        geocodes: Finest geocodes, each once.
-        minus: Those of a district whose counts are taken away; intervals of the differences are then normal ones.
+        root: Release folder. Nothing in `measurements/` is read.
+        geocodes: Finest geocodes of the district, each once.
+        minus: Finest geocodes of a district whose counts are subtracted. Intervals are then normal intervals.
         tables: Queries; None for those of the release's tables.
         level: Coverage of the intervals.
-        simultaneous: Whether all of them together have that coverage (Bonferroni).
-        with_bounds: Whether zeros of public bounds are used; where there are intervals, as they were made.
-        workers: Threads; None for one a core.
+        simultaneous: Whether all intervals together have that coverage (Bonferroni).
+        with_bounds: Whether zeros of public bounds are used. If `intervals/` exists, the choice made there is used.
+        workers: Number of threads; None for one per core.
     Raises:
         StoreError: the folder holds no finished release, or lacks its bounds.
         GeographyError: a geocode is unknown or given twice.
-        ConfigError: the level cannot be, or the noise allows no intervals.
+        ConfigError: the level is out of range, or the noise does not allow intervals.
     """
     release = open_release(root)
     threads = workers or usable_cores()
@@ -140,7 +140,7 @@ def district_answers(
     pairs = list(zip(groups, estimates, strict=True))
     values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
     n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
-    together = max(n_given, 1) if simultaneous else 1  # as many intervals as are given, and no more
+    together = max(n_given, 1) if simultaneous else 1  # the number of intervals that are given
     asked = _Asked(model, "unified" if minus is None else "normal", level, together)
     answers: list[DistrictAnswer] = []
     place = 0
@@ -168,7 +168,7 @@ def district_answers(
 
 
 def _lacking(made: bool, written: bool, query: str) -> str | None:
-    """Why a query has no estimates; None where it has."""
+    """Why a query has no estimates; None if it has estimates."""
     if written:
         return None
     if not made:
@@ -185,7 +185,7 @@ def _lacking(made: bool, written: bool, query: str) -> str | None:
 def _published(
     release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], groups: Sequence[QueryGroup]
 ) -> np.ndarray | None:
-    """Published answers of the first part, less those of the second; None where the counts are not in the folder."""
+    """Published answers of the first part minus those of the second; None if the counts are not in the folder."""
     if not _counts_path(release).is_file():
         return None
     counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
@@ -201,7 +201,7 @@ def _counts_path(release: FinishedRelease) -> Path:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """Which intervals are asked for."""
+    """The intervals that are asked for."""
 
     model: TreeModel
     kind: IntervalKind
@@ -222,8 +222,8 @@ def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
     made: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
     if made["run"] != release.manifest.run:
         raise StoreError(
-            f"{path} belongs to run {made['run']}, the release to run {release.manifest.run}. Remove that "
-            "folder and make the intervals again.",
+            f"{path} belongs to run {made['run']}, but the release belongs to run {release.manifest.run}. Remove "
+            "that folder and make the intervals again.",
             code="release-damaged",
         )
     return made
@@ -232,14 +232,14 @@ def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
 def _difference(
     release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], group: QueryGroup
 ) -> np.ndarray | None:
-    """Estimates of the first part, less those of the second; None where none are written."""
+    """Estimates of the first part minus those of the second; None if no estimates are written."""
     sums = [(sign, _estimates(release, family, group)) for sign, family in parts]
     found = [sign * estimates for sign, estimates in sums if estimates is not None]
     return np.sum(found, axis=0) if len(found) == len(parts) else None
 
 
 def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup) -> np.ndarray | None:
-    """Sums of the estimates of the finest geounits; NaN where one is not determined; None where none are written."""
+    """Sums of the estimates of the finest geounits; NaN if one is not determined; None if no estimates are written."""
     finest = release.spine.geolevels[-1]
     if not interval_folder(release.root / INTERVALS, finest, group.name, is_entity=False).is_dir():
         return None
@@ -269,7 +269,7 @@ def _lines(
         asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
     )
     low, high = intervals.low, intervals.high
-    if asked.kind == "normal":  # a difference of counts is whole, too
+    if asked.kind == "normal":  # a difference of counts is an integer as well
         low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
     lines = []
     for number, label in enumerate(group.labels()):

@@ -1,4 +1,4 @@
-"""The job of `tallyveil estimate`: a release from published measurements, anywhere, without the records."""
+"""The job of `tallyveil estimate`: make a release from published measurements, without the records."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,13 +39,13 @@ def estimate_release(
     observer: Observer | None = None,
     workers: int | None = None,
 ) -> Outcome:
-    """Make a release of measurements, or go on with one that was interrupted.
+    """Make a release from measurements, or resume an interrupted one.
 
     Args:
         measured: The measurements, opened.
-        out: Release folder; absent, empty, or holding an unfinished estimate of these measurements with these settings.
+        out: Release folder: absent, empty, or with an unfinished estimate from the same measurements and settings.
         estimation: How each geolevel is estimated; None for what the plan of the measurements says.
-        observer: Told of progress.
+        observer: Receives reports of progress.
         workers: Threads to estimate with; None for one a core. The release does not depend on it.
     Raises:
         StoreError: the folder cannot be used, or a file cannot be read or written.
@@ -77,7 +77,7 @@ def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """A release of measurements; `workers` threads estimate, and the counts do not depend on them."""
+    """A release from measurements. The counts do not depend on `workers`, the number of threads."""
 
     measured: Measured
     plan: EstimationPlan
@@ -85,7 +85,7 @@ class Estimate:
 
     @property
     def stated(self) -> JsonObject:
-        """The plan that is written: that of the measurements, estimated as is now asked."""
+        """The plan that is written: that of the measurements, with the estimation that is now asked for."""
         estimation = {level: item.to_mapping() for level, item in self.plan.estimation}
         return {**self.measured.manifest.body["plan"], "estimation": estimation}
 
@@ -95,7 +95,7 @@ class Estimate:
         return digest_of(self.stated).hex()
 
     def refuse(self, out: Path) -> None:
-        """Refuse an output folder that holds the measurements, or lies among them; raises StoreError."""
+        """Refuse an output folder that contains the measurements or is inside their folder; raises StoreError."""
         root = self.measured.root
         refuse_inputs(out, [root])
         if real(out).is_relative_to(real(root)):
@@ -129,7 +129,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Estimate:
-    """One process's work on a release that is estimated from measurements."""
+    """The work of one process on a release that is estimated from measurements."""
 
     measured: Measured
     plan: EstimationPlan
@@ -138,7 +138,7 @@ class _Estimate:
     estimation: Estimation
 
     def job(self) -> Job:
-        """What the run is bound to: the files of the measurements, and how they are estimated."""
+        """The inputs that identify the run: the files of the measurements, and how counts are estimated from them."""
         digest = digest_of(self.stated)
         return Job(
             kind=ReleaseKind.TOPDOWN,
@@ -154,7 +154,7 @@ class _Estimate:
         )
 
     def release(self, run: Run) -> JsonObject:
-        """Copy what is public, estimate and publish; returns the body of the manifest."""
+        """Copy the public files, estimate and publish; returns the body of the manifest."""
         body, estimation = self.measured.manifest.body, self.estimation
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
@@ -180,7 +180,7 @@ class _Estimate:
         return checks
 
     def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage, also of those that an earlier process did."""
+        """Seconds and memory of every stage, including stages that an earlier process finished."""
         return self.estimation.timed(("compile kernels",))
 
     def _write_drawn(self, run: Run) -> None:

@@ -1,7 +1,7 @@
-"""From measurements to a release: geolevel by geolevel, then everything that follows from the counts.
+"""Make a release from measurements: estimate geolevel by geolevel, then write everything that follows from the counts.
 
-Nothing here sees a record. `tallyveil run` hands over measurements drawn behind the wall, `tallyveil estimate` those
-that it reads from files; both come to the same counts.
+No record is read here. `tallyveil run` passes the measurements that it draws, and `tallyveil estimate` passes those
+that it reads from files. Both give the same counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,11 +44,11 @@ def stages_of(spine: Spine, writing: str = "measure") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """What the manifest says of an estimation.
+    """What the manifest states about an estimation.
 
     Attributes:
-        sizes: Sizes of what is published.
-        solver: By geolevel, how families were solved.
+        sizes: Sizes of the published files.
+        solver: For each geolevel, how its families were solved.
     """
 
     sizes: dict[str, Any]
@@ -57,19 +57,19 @@ class Estimated:
 
 @dataclass(slots=True)
 class Estimation:
-    """One process's work on measurements; everything lasting is in the run folder.
+    """The work of one process on measurements. Everything that must last is in the run folder.
 
     Attributes:
         plan: How counts are estimated, and what is written.
-        hierarchies: The spine and the areas beside it.
-        allocation: What every geounit is measured with.
-        source: Where noisy answers come from.
+        hierarchies: The spine and the areas off the spine.
+        allocation: The share of the budget of each geounit.
+        source: Source of the noisy answers.
         constraints: Every constraint of the release.
-        observer: Told of progress.
+        observer: Receives reports of progress.
         watch: Times the stages.
-        workers: Threads to estimate with.
+        workers: Number of threads.
         writing: Verb of the stages that write measurements.
-        records: What finished stages tell the manifest, by their names.
+        records: What each finished stage contributes to the manifest, by its name.
     """
 
     plan: EstimationPlan
@@ -92,7 +92,7 @@ class Estimation:
         """Write the noisy answers that the plan publishes in full, and the names of all answers."""
         if self.plan.measurements == "none":
             return
-        # The support of a root's families is every cell, so what is kept of the root is everything.
+        # The support of a root's families is every cell, so all answers of the root are written.
         for level in range(self.spine.n_levels if self.plan.measurements == "full" else 1):
             self._write_level(run, level)
         write_labels(run, self.plan, self.spine)
@@ -107,12 +107,12 @@ class Estimation:
         counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
             counts.append(self._estimate(run, level, counts[-1] if counts else None))
-        run.make([UNSOLVED], lambda: None)  # families that stopped an earlier try are solved now
+        run.make([UNSOLVED], lambda: None)  # families that stopped an earlier attempt are solved now
         publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
         return Estimated(published_sizes(counts), self._solver())
 
     def timed(self, before: Sequence[str]) -> list[dict[str, Any]]:
-        """Seconds and memory of every stage, in their order, whichever process did it.
+        """Seconds and memory of every stage, in order, including stages that an earlier process finished.
 
         Args:
             before: Names of the stages that come before the measurements.
@@ -125,7 +125,7 @@ class Estimation:
         return [performance[name] for name in names if name in performance]
 
     def _write_level(self, run: Run, level: int) -> None:
-        """Write a geolevel, a query at a time: each is kept by itself when the run is interrupted."""
+        """Write a geolevel, one query at a time. A finished query is kept if the run is interrupted."""
         geolevel = self.spine.geolevels[level]
         groups = [self.plan.query(query) for query in self.plan.strategy.queries(geolevel)]
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
@@ -157,7 +157,7 @@ class Estimation:
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
             places += [measurement_name(geolevel, group.name) for group in builder.queries]
-        made: list[PublicCounts] = []  # what is made here need not be read back
+        made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
 
         def estimate() -> dict[str, Any]:
             outcome = self._estimated(run, builder, above)
@@ -183,7 +183,7 @@ class Estimation:
         return outcome
 
     def _keeper(self, run: Run, builder: FamilyBuilder) -> KeepMeasurements:
-        """Writes the measurements of a chunk, under the chunk's number."""
+        """A function that writes the measurements of a chunk under the number of the chunk."""
         tags = run.tags
 
         def keep(number: int, wanted: FamilyAnswers, values: Integers) -> None:

@@ -1,4 +1,4 @@
-"""Exact standard deviations of the estimates of geounits and entities, before any data is opened."""
+"""Exact standard deviations of the unbiased estimates for geounits and entities, before any data is opened."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,13 @@ class AreaDeviations:
 
     Attributes:
         area: The geolevel or the family.
-        is_entity: Whether it is a family.
+        is_entity: Whether the area is a family of entities.
         query: The query.
-        labels: Its answers.
+        labels: Labels of the query's answers.
         codes: Names of the geounits or entities.
-        n_finest: Finest geounits of each; shape (n,).
-        deviations: Persons; inf where nothing will determine an answer; shape (n, answers).
+        n_finest: Number of finest geounits of each; shape (n,).
+        deviations: Standard deviations in persons; infinite if the measurements will not determine an answer; shape
+            (n, answers).
     """
 
     area: str
@@ -39,12 +40,12 @@ class AreaDeviations:
 
     @property
     def largest(self) -> NDArray[np.float64]:
-        """Largest deviation of any answer, one a geounit or entity."""
+        """Largest standard deviation of any answer, for each geounit or entity."""
         found: NDArray[np.float64] = self.deviations.max(axis=1)
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Plain data: smallest, median and largest over all of it; None for what is not determined."""
+        """Plain data: smallest, median and largest standard deviation; None for those that are not determined."""
         values = np.sort(self.deviations, axis=None)
         chosen = {"smallest": values[0], "median": values[len(values) // 2], "largest": values[-1]}
         known = {name: float(value) if np.isfinite(value) else None for name, value in chosen.items()}
@@ -57,7 +58,7 @@ class AreaDeviations:
         }
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Plain data: one entry a geounit or entity, with a deviation an answer; None for what is not determined."""
+        """Plain data: one entry for each geounit or entity, with a standard deviation or None for each answer."""
         for code, n_finest, row in zip(self.codes, self.n_finest, self.deviations, strict=True):
             values = [float(value) if np.isfinite(value) else None for value in row]
             yield {
@@ -70,7 +71,7 @@ class AreaDeviations:
 
 
 def deviations_record(found: Sequence[AreaDeviations]) -> dict[str, Any]:
-    """Standard deviations as plain data: summaries of all, and every entity and answer."""
+    """Standard deviations as plain data: a summary of each area, and a value for every entity and answer."""
     return {
         "summaries": [item.summary() for item in found],
         "entities": [entry for item in found if item.is_entity for entry in item.entries()],
@@ -85,16 +86,17 @@ def expected_deviations(
     queries: Sequence[str] | None = None,
     workers: int | None = None,
 ) -> list[AreaDeviations]:
-    """How exact the unbiased estimate of every count of a plan will be.
+    """Standard deviations of the unbiased estimates of all counts of a plan.
 
     Args:
-        plan: The plan; its public bounds are opened, its records are not.
-        hierarchies: Its spine and the areas beside it.
-        families: Entities, on that spine.
+        plan: The plan. Its public bounds are opened; its records are not.
+        hierarchies: Its spine and the areas off the spine.
+        families: Families of entities on that spine.
         queries: Queries, measured or not; None for the plan's tables.
-        workers: Threads; None for one a core.
+        workers: Number of threads; None for one per core.
     Returns:
-        One entry a geolevel or family and query: geolevels first, as people know them, fewest geounits first.
+        One entry for each geolevel or family and each query. Geolevels of the original geography come first, by their
+        number of geounits.
     Raises:
         ConstraintError, SchemaError: bounds or queries do not fit the plan.
     """

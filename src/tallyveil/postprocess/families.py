@@ -1,6 +1,6 @@
-"""Family problems: what the estimator needs of a parent and its children, gathered from the measurements.
+"""Family problems: the data that the estimator needs for a parent and its children, gathered from the measurements.
 
-One family at a time as a `FamilyProblem`, or a chunk of consecutive ones as the arrays of the compiled loop.
+A single family becomes a `FamilyProblem`; a chunk of consecutive families becomes the arrays of the compiled loop.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class FamilyBuilder:
 
     Attributes:
         plan: How the release is estimated.
-        allocation: What every geounit is measured with.
+        allocation: The share of the budget of each geounit.
         level: Number of the children's geolevel, 0 for the root.
-        source: Where noisy answers come from.
+        source: Source of the noisy answers.
         constraints: Every constraint of the release.
         queries: The query groups measured at this geolevel.
         rounding: The query groups of each rounding stage.
@@ -57,7 +57,7 @@ class FamilyBuilder:
         return self.spine.geolevels[self.level]
 
     def root(self, geounit: int) -> FamilyProblem:
-        """The problem of one root geounit: every possible cell, no parent to add up to."""
+        """The problem of one root geounit: it has every possible cell, and no parent to sum to."""
         schema = self.plan.schema
         cells = np.arange(schema.size, dtype=np.int64)
         support = cells[schema.possible(cells)]
@@ -72,11 +72,11 @@ class FamilyBuilder:
 
     @property
     def bounding(self) -> tuple[ConstraintTable, ...]:
-        """The constraints that reach this geolevel."""
+        """The constraints that hold at this geolevel."""
         return tuple(table for table in self.constraints if table.reaches(self.level))
 
     def rules(self) -> Rules:
-        """What all families of the geolevel share, as arrays."""
+        """The data that all families of the geolevel share, as arrays."""
         settings = self.plan.estimation_of(self.geolevel)
         n_cells = self.plan.schema.size
         rounding = [(number, group) for number, stage in enumerate(self.rounding) for group in stage]
@@ -97,12 +97,12 @@ class FamilyBuilder:
     def weights(self, start: int, stop: int) -> Floats:
         """1 / variance of each query's answers in geounits start..stop, shape (queries, stop - start).
 
-        Zero where a geounit is not measured.
+        The value is zero for a geounit that is not measured.
         """
         return 1.0 / self.variances(start, stop)
 
     def variances(self, start: int, stop: int) -> Floats:
-        """The same, as variances in persons squared; infinite where a geounit is not measured."""
+        """Variances of the answers in persons squared; infinite for a geounit that is not measured."""
         each = [self.allocation.variances(self.geolevel, group.name, start, stop) for group in self.queries]
         return np.array(each, dtype=np.float64).reshape(len(self.queries), stop - start)
 
@@ -110,7 +110,7 @@ class FamilyBuilder:
         """The measurements that the families of parents first..last need."""
         offsets, cells, _ = counts.slice(first, last)
         child_begin = self.spine.child_offsets[self.level - 1][first : last + 1]
-        # A single child is its parent, and an empty parent has empty children: nothing need be measured.
+        # A single child has its parent's counts, and an empty parent has empty children: neither needs measurements.
         settled = (np.diff(child_begin) == 1) | (np.diff(offsets) == 0)
         return answers_on_support(self.geolevel, self.queries, child_begin.copy(), offsets, cells, settled)
 
@@ -146,7 +146,7 @@ class FamilyBuilder:
     ) -> FamilyProblem:
         parent_level, parent_geounit = parent
         settings = self.plan.estimation_of(self.geolevel)
-        # A single child is its parent, and an empty parent has empty children: nothing need be measured.
+        # A single child has its parent's counts, and an empty parent has empty children: neither needs measurements.
         trivial = parent_counts is not None and (stop - start == 1 or len(support) == 0)
         variances = self.variances(start, stop)
         measured = tuple(
@@ -180,7 +180,7 @@ class FamilyBuilder:
 
 
 def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]:
-    """Column of each support cell among the answers the support reaches, and those answers."""
+    """The answers that have a cell on the support, and the position among them of each support cell's answer."""
     found = group.answers_of(support)
     answers, column = np.unique(found, return_inverse=True)
     if len(answers) and answers[0] < 0:

@@ -1,4 +1,4 @@
-"""What intervals are made of beside the spine's geolevels: replaced geolevels, and entities."""
+"""The areas that get intervals besides the geolevels of the spine: replaced geolevels and entities."""
 
 import re
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class Area:
     """Geounits or entities that are sums of the spine's finest geounits.
 
     Attributes:
-        family: What they are; its name is a geolevel's, or that of a kind of entities.
-        is_entity: Whether they are entities, not geounits of the original geography.
-        tabulated: Whether the release publishes tables of them.
+        family: The areas. Its name is that of a geolevel or of a family of entities.
+        is_entity: Whether the areas are entities and not geounits of the original geography.
+        tabulated: Whether the release publishes tables for them.
     """
 
     family: EntityFamily
@@ -40,9 +40,9 @@ class Area:
 
 
 def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
-    """What the tables of a release hold beside geolevels of its spine.
+    """The areas in the tables of a release that are not geolevels of its spine.
 
-    A geolevel that the steps of the spine have replaced stands here with its original geounits.
+    A geolevel that the steps of the spine have replaced is included with its original geounits.
     """
     replaced, families = read_areas(release.root, release.spine)
     published = release.plan.get("entities", [])
@@ -54,18 +54,18 @@ def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
 
 
 def with_given(areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Area, ...]:
-    """Areas of a release, and families that somebody asks for besides.
+    """Areas of a release, together with further families that the user asks for.
 
     Raises:
-        GeographyError: a family has the name of a released one, but other members.
-        SchemaError: a family's name cannot be a file name.
+        GeographyError: a family has the name of a released family, but other members.
+        SchemaError: the name of a family cannot be a file name.
     """
     own = {area.family.name: area.family for area in areas if area.is_entity}
     for family in given:
         if family.name in own and family.digest() != own[family.name].digest():
             raise GeographyError(
-                f"the entity table has a family '{family.name}', and so has the release, with other members. Rename "
-                "the column, or leave it out with --families.",
+                f"the entity table has a family '{family.name}', and the release has a family of that name with "
+                "other members. Rename the column, or leave it out with --families.",
                 code="entity-table",
             )
     check_areas((), (*own, *(family.name for family in given)))
@@ -74,7 +74,7 @@ def with_given(areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Ar
 
 
 def read_entity_table(path: Path, families: Sequence[str] | None) -> pl.DataFrame:
-    """The geocodes and families of an entity table; without families named, all its columns of text.
+    """The geocodes and families of an entity table. If no families are named, all its text columns are read.
 
     Raises:
         StoreError, ConfigError: the file or a column is missing or unreadable.
@@ -88,8 +88,8 @@ def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] |
 
     Args:
         spine: The hierarchy.
-        table: A column `geocode`, and one a family.
-        families: Columns to read; None for every other column of text.
+        table: Table with a column `geocode` and a column for each family.
+        families: Columns to read; None for every other text column.
     Raises:
         GeographyError: the table does not fit the geography.
     """
@@ -108,7 +108,7 @@ def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] |
 
 
 def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[QueryGroup]) -> Integers:
-    """Published answers of every entity, the queries' one after the other; shape (n_entities, answers)."""
+    """Published answers of every entity, one query after the other; shape (n_entities, answers)."""
     ones = np.ones(len(family.members), np.int64)
     member = sparse.csr_matrix(
         (ones, family.members, family.offsets), shape=(family.n_entities, family.n_finest)

@@ -1,4 +1,4 @@
-"""What variances follow from: the model of a finished release, or of a plan whose data is not opened."""
+"""The model from which variances follow, for a finished release or for a plan whose data has not been opened."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ from tallyveil.universe.schema import Schema
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedRelease:
-    """What a finished release says of itself, as far as variances depend on it.
+    """The parts of a finished release on which variances depend.
 
     Attributes:
         root: Its folder.
         manifest: Content of `manifest.json`.
         schema: The universe.
         spine: The hierarchy.
-        strategy: What was measured where.
-        shares: Share of every geounit, where geounits were bypassed; else None.
+        strategy: The measured queries and their budgets.
+        shares: Share of the budget of every geounit if geounits were bypassed; else None.
     """
 
     root: Path
@@ -91,10 +91,10 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
 
     Args:
         release: The release.
-        with_bounds: Whether the zeros of its public bounds are used; without them variances are larger.
+        with_bounds: Whether the zeros of its public bounds are used. Without them the variances are larger.
     Raises:
         StoreError: the public bounds are not in the folder.
-        SchemaError, ConstraintError: the algebra needs blocks that are too large.
+        SchemaError, ConstraintError: the covariance blocks would be too large.
     """
     plan, zeros = release.plan, []
     if with_bounds:
@@ -115,7 +115,7 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
 
 
 def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = None) -> TreeModel:
-    """The model that the measurements of a plan will follow; raises as `release_model` does, for the input files."""
+    """The model that the measurements of a plan will follow. Raises the same errors as `release_model`."""
     stated = [(item.query, item.geolevels) for item in plan.invariants]
     return model_of_strategy(
         plan.schema,
@@ -129,14 +129,14 @@ def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = N
 
 
 def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
-    """All noisy answers of a release, those drawn by the integer-subspace mechanism among them."""
+    """All noisy answers of a release, including those of the integer-subspace mechanism."""
     stored = StoredRows(release.root, model)
     items = drawn_items(release.plan)
     return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
 
 
 def _by_geolevel(stated: Sequence[tuple[str, Sequence[str]]], spine: Spine) -> Mapping[str, list[str]]:
-    """Each invariant at its finest geolevel, of which all coarser ones are sums."""
+    """Each invariant at its finest geolevel. Its answers at coarser geolevels are sums of these."""
     found: dict[str, list[str]] = {}
     for query, geolevels in stated:
         finest = max(geolevels, key=spine.level_index)

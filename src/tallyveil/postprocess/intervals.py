@@ -1,4 +1,4 @@
-"""The job of `tallyveil intervals`: from a finished release to an interval beside every published count."""
+"""The job of `tallyveil intervals`: write an interval beside every published count of a finished release."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -100,25 +100,25 @@ def make_intervals(
     observer: Observer | None = None,
     workers: int | None = None,
 ) -> IntervalsOutcome:
-    """Write `intervals/` into the folder of a finished release, in the place of earlier ones, and into its tables.
+    """Write `intervals/` into the folder of a finished release and add columns to its tables, replacing earlier ones.
 
     Args:
         root: Release folder, with all its measurements.
         tables: Queries, measured or not; None for those of the release's tables.
-        entities: Table with a column `geocode` of finest geocodes and a column a family of entities; None for none.
-        families: Columns of `entities` to read; None for every other column of text.
+        entities: Table with a column `geocode` of finest geocodes and a column for each family of entities, or None.
+        families: Columns of `entities` to read; None for every other text column.
         level: Coverage of each interval.
         simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
         with_bounds: Whether the zeros of the release's public bounds are used.
         in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
-        in_run: Whether this is the last step of the release's own run, whose manifest then states its time and memory.
-        observer: Told of progress.
-        workers: Threads; None for one a core. The files do not depend on it.
+        in_run: Whether this is the last step of the run of the release; its manifest then states time and memory.
+        observer: Receives reports of progress.
+        workers: Number of threads; None for one per core. The files do not depend on it.
     Raises:
         StoreError: the release is not finished, lacks measurements or bounds, or cannot be written to.
-        ConfigError: the level cannot be, or the noise allows no intervals.
+        ConfigError: the level is out of range, or the noise does not allow intervals.
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
-    Privacy: nothing is spent: everything follows from what is published.
+    Privacy: post-processing. Nothing is spent, because everything follows from published data.
     """
     release = open_release(root)
     _refuse_partial_measurements(release)
@@ -148,13 +148,13 @@ def make_intervals(
 def add_planned_intervals(
     level: Fraction | None, root: Path, observer: Observer | None = None, workers: int | None = None
 ) -> None:
-    """Make the intervals that a plan asks for, once its release is finished; those that are there stay.
+    """Make the intervals that a plan asks for, after its release is finished. Existing intervals are kept.
 
     Args:
-        level: Coverage that the plan asks for; None where it asks for no intervals.
+        level: Coverage that the plan asks for; None if it asks for no intervals.
         root: Release folder.
-        observer: Told of progress.
-        workers: Threads to share the work among.
+        observer: Receives reports of progress.
+        workers: Number of threads.
 
     Raises:
         StoreError: a file cannot be read or written.
@@ -167,8 +167,7 @@ def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[Quer
     names = dict.fromkeys(tables or release.plan["tables"])
     if not names:
         raise ConfigError(
-            f"{release.root} publishes no tables, so there is nothing to put intervals beside. Name queries with "
-            "--tables.",
+            f"{release.root} publishes no tables beside which intervals could be written. Name queries with --tables.",
             code="interval-tables",
         )
     return tuple(release.schema.query(name) for name in names)
@@ -182,7 +181,7 @@ def _finish(
     readme: str,
     stages: Sequence[JsonObject],
 ) -> dict[str, Any]:
-    """Put `intervals/`, and then the tables with their new digests, in the place of earlier ones."""
+    """Replace `intervals/`, then the tables and their digests."""
     root = release.root
     if work.staging is not None:
         clear_other_tables(root, work.staging, work.tabulated)
@@ -206,16 +205,17 @@ def _refuse_partial_measurements(release: FinishedRelease) -> None:
     if kept != "full":
         raise StoreError(
             f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
-            "They cannot be made afterwards, since the key of the noise is gone: make the next release with "
-            'measurements = "full" under [outputs], which costs nothing beyond its own budget. Standard errors need no '
-            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan --families`.",
+            "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
+            'measurements = "full" under [outputs], which costs no additional budget. Standard errors need no '
+            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan "
+            "--families`.",
             code="measurements-missing",
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """One job: everything that its tables need."""
+    """One job, with everything that its tables need."""
 
     release: FinishedRelease
     fit: TreeEstimate
@@ -233,13 +233,13 @@ class _Work:
 
     @property
     def tabulated(self) -> set[str]:
-        """Queries that the release publishes tables of."""
+        """Queries for which the release publishes tables."""
         return {group.name for group in self.groups} & set(self.release.plan["tables"])
 
     def steps(
         self, areas: Sequence[Area], observer: Observer
     ) -> list[tuple[str, int, Callable[[], list[Compared]]]]:
-        """Name, size and work of every area: geolevels as people know them, fewest geounits first; then entities."""
+        """Name, size and work of every area: original geolevels by their number of geounits, then entities."""
         spine = self.release.spine
         replaced = {area.family.name for area in areas if not area.is_entity}
         levels: list[tuple[str, int, Callable[[], list[Compared]]]] = [
@@ -271,7 +271,7 @@ class _Work:
         return compared
 
     def write_area(self, area: Area, observer: Observer) -> list[Compared]:
-        """Write every table of what is not on the spine."""
+        """Write every table of an area that is not on the spine."""
         spine, family = self.release.spine, area.family
         counts = read_histogram(self.release.root, spine.geolevels[-1], self.release.schema, spine)
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
@@ -287,7 +287,7 @@ class _Work:
         return compared
 
     def content(self, *, with_bounds: bool) -> dict[str, Any]:
-        """What the manifest says besides tables and files."""
+        """The part of the manifest that does not list tables and files."""
         bounds = [item["name"] for item in self.release.plan["bounds"]]
         return {
             "format": INTERVALS_FORMAT,
@@ -304,7 +304,7 @@ class _Work:
         }
 
     def readme(self, with_bounds: bool) -> str:
-        """For whoever opens the folder."""
+        """The text of the README in the folder."""
         zeros = "Public zeros of the release's bounds were used."
         if not self.release.plan["bounds"]:
             zeros = "The release has no public bounds."
@@ -336,7 +336,7 @@ class _Work:
         ]
 
     def _check(self, counts: PublicCounts, spine: Spine) -> None:
-        """Read back the tables that got new columns."""
+        """Read back the tables that got new columns and check them."""
         if self.staging is not None:
             groups = [group for group in self.groups if group.name in self.tabulated]
             check_tables(self.staging, counts, groups, spine)
@@ -349,7 +349,7 @@ class _Work:
         published: Integers,
         answers: Answers,
     ) -> None:
-        """Add some of an area's `n_rows` geounits or entities to its tables."""
+        """Add some of the `n_rows` geounits or entities of an area to its tables."""
         place = 0
         for table in tables:
             own = slice(place, place + table.group.size)

@@ -1,7 +1,8 @@
-"""The exact answers that a release publishes by declaration, so that its counts can be estimated from its folder alone.
+"""The exact answers of a release's invariants, written so that counts can be estimated from its folder alone.
 
-Layout: `invariants/00.parquet` for the first invariant of the plan, and so on, with columns `geocode`, `answer` and
-`count`, at the finest geolevel of the invariant. Coarser geolevels have the sums. An answer without a row is 0.
+Layout: `invariants/00.parquet` holds the first invariant of the plan, and so on. Its columns are `geocode`, `answer`
+and `count`, at the finest geolevel of the invariant. Answers at coarser geolevels are sums. An answer without a row
+is 0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +24,12 @@ INVARIANTS = "invariants"
 
 
 def invariant_name(query: str) -> str:
-    """Name of an invariant's constraint, as in checks and errors."""
+    """Name of an invariant's constraint in checks and errors."""
     return f"invariant {query}"
 
 
 def invariant_path(root: Path, number: int) -> Path:
-    """File of the plan's invariant of that number, from 0."""
+    """File of the plan's invariant with this number, counted from 0."""
     return inside(root, INVARIANTS, f"{number:02d}.parquet")
 
 
@@ -40,7 +41,7 @@ def write_invariant(
     Args:
         root: Release folder.
         number: Place of the invariant in the plan.
-        table: The invariant, compiled.
+        table: The compiled invariant.
         spine: The hierarchy.
         metadata: Tags of the file.
     Raises:
@@ -70,7 +71,7 @@ def write_invariant(
 def read_invariant(
     root: Path, number: int, invariant: Mapping[str, Any], schema: Schema, spine: Spine
 ) -> ConstraintTable:
-    """A published invariant as it was compiled, at every geolevel.
+    """Read a published invariant at every geolevel.
 
     Args:
         root: Release folder.
@@ -84,7 +85,8 @@ def read_invariant(
     path = invariant_path(root, number)
     if not path.is_file():
         raise StoreError(
-            f"{path} is not there, so the exact answers that the counts must keep are unknown. Restore it from a copy.",
+            f"{path} does not exist, so the exact answers that the counts must keep are unknown. Restore the file "
+            "from a copy.",
             code="measurements-missing",
         )
     query = schema.query(invariant["query"])

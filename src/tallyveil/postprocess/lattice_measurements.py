@@ -1,9 +1,10 @@
-"""Counts drawn by the integer-subspace mechanism, as measurements among others.
+"""Counts drawn by the integer-subspace mechanism, treated as further measurements.
 
-The noise is Gaussian on the lattice of integer vectors that leave the invariants alone. In the directions the
-invariants leave free it is that of independent draws with the law's variance; in the others the counts are known
-exactly, which the model says already. So the counts are answers of one more query with that variance. (That the
-lattice is not dense matters to the variance only where it is below a few persons squared.)
+The noise is Gaussian on the lattice of integer vectors that do not change the invariants. In the directions that the
+invariants leave free, it has the covariance of independent draws with the variance of the law. In the other directions
+the counts are known exactly, which the model of the invariants states already. So the counts are modelled as answers of
+one more query with that variance. The variance of noise on a lattice differs from this one noticeably only below a few
+persons squared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from tallyveil.universe.schema import Schema
 def drawn_queries(
     schema: Schema, strategy: Strategy, items: Sequence[SubspaceQuery]
 ) -> dict[str, list[tuple[QueryGroup, float]]]:
-    """By geolevel, the queries drawn there, under names of their own, and their variances.
+    """For each geolevel, the queries drawn there, under new names, and their variances.
 
     Raises:
         ConfigError: the noise is Laplace, whose variance on a lattice is not known in closed form.
@@ -51,12 +52,12 @@ def drawn_queries(
 
 
 class DrawnRows:
-    """Rows of the strategy's noisy answers with those of drawn counts beside them.
+    """Rows of the strategy's noisy answers, followed by the drawn counts.
 
     Args:
-        rows: The strategy's.
+        rows: Noisy answers of the strategy.
         root: Release folder.
-        items: What was drawn.
+        items: The drawn queries.
         schema: The universe.
         spine: The hierarchy.
     """
@@ -73,10 +74,10 @@ class DrawnRows:
         }
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Answers of geounits start..stop, the queries' one after the other."""
+        """Answers of geounits start..stop, one query after the other."""
         own = [group for group in queries if (level, group.name) not in self._drawn]
         drawn = [self._drawn[level, group.name] for group in queries if (level, group.name) in self._drawn]
-        # drawn queries come after those of the strategy, as in the model
+        # drawn queries follow those of the strategy, as in the model
         return np.concatenate(
             [self._rows.rows(level, own, start, stop), *(one[start:stop] for one in drawn)], axis=1
         )
@@ -88,7 +89,7 @@ def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
 
 
 def drawn_constraint(item: SubspaceQuery, schema: Schema, spine: Spine, noisy: Integers) -> ConstraintTable:
-    """The constraint that holds every answer to its drawn count, and coarser geolevels to their sums."""
+    """The constraint that fixes each answer at its drawn count, and the answers of coarser geolevels at the sums."""
     values = summed_upward(noisy, spine.level_index(item.geolevel), spine)
     return ConstraintTable(item.name, schema.query(item.query), values, values)
 
@@ -105,7 +106,7 @@ def write_drawn(
 
     Args:
         root: Release folder.
-        item: What was drawn.
+        item: The drawn query.
         schema: The universe.
         spine: The hierarchy.
         noisy: The counts; shape (geounits of the geolevel, answers).
@@ -126,7 +127,7 @@ def write_drawn(
 
 
 def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) -> Integers:
-    """Drawn counts as they were written; shape (geounits of the geolevel, answers).
+    """Read drawn counts; shape (geounits of the geolevel, answers).
 
     Raises:
         StoreError: the file is missing, unreadable, or of another release.
@@ -134,14 +135,14 @@ def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) ->
     path = drawn_path(root, item.geolevel, item.query)
     if not path.is_file():
         raise StoreError(
-            f"{path} is not there. Restore it from a copy of the release.", code="measurements-missing"
+            f"{path} does not exist. Restore it from a copy of the release.", code="measurements-missing"
         )
     group, level = schema.query(item.query), spine.level_index(item.geolevel)
     rows, answers, frame = read_located(path, group, spine, level, ["count"], "drawn counts")
     table = np.zeros((spine.n_geounits(level), group.size), np.int64)
     if frame.height != table.size:
         raise StoreError(
-            f"the counts in {path} are of another release than this one. Restore the file from a copy of the release.",
+            f"the counts in {path} belong to another release. Restore the file from a copy of this release.",
             code="measurements-mismatch",
         )
     table[rows, answers] = frame["count"].to_numpy()

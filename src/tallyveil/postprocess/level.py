@@ -1,4 +1,4 @@
-"""One geolevel: measure it, estimate every family, keep the integer counts and how they were obtained."""
+"""Measure one geolevel, estimate every family, and keep the integer counts and the methods that gave them."""
 
 import os
 from collections import Counter
@@ -52,16 +52,16 @@ def estimate_level(
     Args:
         builder: Makes the family problems of this geolevel.
         above: Estimated counts of the geolevel above; None at the root.
-        observer: Told how many families are finished.
-        executor: Does the chunks.
-        keep: Handed the number, answers and noisy values of every chunk, from several threads. At the root
-            nothing is handed on: its support is every cell, so that its full measurements say it all.
-        unsolved: Folder for a family that cannot be certified.
+        observer: Receives the number of finished families.
+        executor: Runs the chunks.
+        keep: Called with the number, answers and noisy values of every chunk, from several threads. It is not called
+            for the root, whose support is every cell, so that its full measurements are written anyway.
+        unsolved: Folder to which a family is written if its estimate cannot be certified.
     Raises:
         ConstraintError: a family has no solution.
         SolverError: a family's answer could not be certified.
     """
-    # One BLAS thread: with more, sums are split differently on every machine (docs/decisions/0001).
+    # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
     with threadpool_limits(limits=1, user_api="blas"):
         if above is None:
             return _estimate_roots(builder, observer, unsolved)
@@ -79,7 +79,7 @@ def estimate_level(
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -98,7 +98,7 @@ def _estimate_chunks(
     keep: KeepMeasurements | None,
     unsolved: Path | None,
 ) -> list[ChunkOutcome]:
-    """Outcomes of all chunks, in order; the largest chunks are begun first, so that no core waits long."""
+    """Outcomes of all chunks, in order. The largest chunks are started first, so that no core waits long at the end."""
     rules = builder.rules()
     spans = cut(above, builder.spine.child_offsets[builder.level - 1])
 
@@ -117,7 +117,7 @@ def _estimate_chunks(
 
 
 def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
-    """Chunks put one after the other: geounits stand depth first, so nothing need be sorted."""
+    """Chunks concatenated in order. Geounits are in depth-first order, so nothing has to be sorted."""
     lengths = np.concatenate([one.lengths for one in outcomes])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     offsets.setflags(write=False)
@@ -126,7 +126,7 @@ def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
 
 
 def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path | None) -> LevelOutcome:
-    """Every root is a family of its own, on every possible cell."""
+    """Estimate every root as a family of its own, on every possible cell."""
     rows, cells, counts = [], [], []
     status: Counter[str] = Counter()
     methods: Counter[str] = Counter()
@@ -154,7 +154,7 @@ def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path |
 def _record(
     status: "Counter[str]", methods: "Counter[str]", widened: int, residual_persons: float
 ) -> dict[str, Any]:
-    """How families were solved, for the manifest."""
+    """How the families were solved, for the manifest."""
     return {
         "families": sum(status.values()),
         "estimate": _in_order(status, [one.value for one in EstimateStatus]),

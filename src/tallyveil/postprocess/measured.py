@@ -1,4 +1,4 @@
-"""A folder of measurements, opened to estimate counts from it: what the estimate reads is checked."""
+"""Open a folder of measurements to estimate counts from it. Every file that the estimation reads is checked."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -32,7 +32,7 @@ READ = (FOLDER, BOUNDS, INVARIANTS, GEOGRAPHY)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """Everything that a release can be estimated from, as its folder tells it.
+    """Everything that is needed to estimate a release, read from a folder.
 
     Attributes:
         root: The folder.
@@ -62,7 +62,7 @@ class Measured:
 
     @property
     def estimated_from(self) -> JsonObject:
-        """What the manifest of a release made of these measurements says of them."""
+        """The entry about these measurements in the manifest of a release that is estimated from them."""
         ledger = self.earlier.ledger
         return {
             "run": self.earlier.run,
@@ -74,7 +74,7 @@ class Measured:
         }
 
     def digest(self) -> bytes:
-        """SHA-256 of what an estimate depends on, but for its settings."""
+        """SHA-256 of everything on which an estimate depends, except its settings."""
         files = {path: digest for path, digest in self.manifest.digests.items() if _is_read(path)}
         return digest_of({**self.estimated_from, "files": files})
 

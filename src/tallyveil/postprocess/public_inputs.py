@@ -1,4 +1,4 @@
-"""What a release folder holds beside its measurements: plan, geography and constraints. All of it is public."""
+"""The public inputs in a release folder, next to its measurements: plan, geography and constraints."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,13 +24,13 @@ PUBLIC_CHECK = "the geography and the constraints are read back as they were wri
 def write_public_inputs(
     run: Run, plan: Mapping[str, Any], hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
 ) -> None:
-    """Write what anybody needs, beside the measurements, to estimate the counts.
+    """Write the files that are needed, together with the measurements, to estimate the counts.
 
     Args:
         run: The run.
         plan: Content of `plan.json`.
-        hierarchies: The spine and the areas beside it.
-        constraints: The plan's invariants, then its bounds, each in the order of the plan; any others are left out.
+        hierarchies: The spine and the areas off the spine.
+        constraints: The plan's invariants, then its bounds, each in the order of the plan. Further ones are ignored.
     Raises:
         StoreError: a file cannot be written.
     """
@@ -52,7 +52,7 @@ def write_public_inputs(
 def read_constraints(
     root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine
 ) -> tuple[ConstraintTable, ...]:
-    """Every constraint of a release, from its folder: invariants, public bounds, then counts drawn on a lattice.
+    """Read every constraint of a release from its folder: invariants, public bounds, then counts drawn on a lattice.
 
     Args:
         root: Release folder.
@@ -81,7 +81,7 @@ def check_public_inputs(
     Returns:
         The name of the check, for the manifest.
     Raises:
-        SolverError: something else is read than was written; the folder must not be published.
+        SolverError: the files differ from what was written; the folder must not be published.
         StoreError: a file is missing or damaged.
     """
     found = read_geography(root)

@@ -1,4 +1,4 @@
-"""What a run writes once all counts are there: microdata, tables, and the manifest's sizes."""
+"""Write the files that follow from the estimated counts: microdata, tables, and the sizes for the manifest."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tallyveil.run.product import Run
 from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
-"""Does the work of a named stage, which writes one folder and has some size, unless it is done already."""
+"""A function that runs a named stage, which writes one folder and has a size, unless it is finished already."""
 
 
 def publish(
@@ -31,9 +31,9 @@ def publish(
     Args:
         run: The run.
         plan: What is published.
-        hierarchies: Its spine and the areas beside it.
+        hierarchies: Its spine and the areas off the spine.
         counts: Counts of every geolevel of the spine, root first.
-        stage: Runs a stage once.
+        stage: Function that runs a stage once.
     """
     spine, root, tags = hierarchies.spine, run.path, run.tags
     if plan.microdata:
@@ -60,14 +60,14 @@ def publish(
 
 
 def write_labels(run: Run, plan: EstimationPlan, spine: Spine) -> None:
-    """Write the names of all answers that are measured anywhere, beside the measurements."""
+    """Write the labels of all answers that are measured at any geolevel, next to the measurements."""
     measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
     groups = [plan.query(name) for name in sorted(measured)]
     run.make([ANSWER_LABELS], lambda: write_answer_labels(run.path, groups, run.tags))
 
 
 def published_sizes(counts: Sequence[PublicCounts]) -> dict[str, Any]:
-    """Sizes of what is published."""
+    """Sizes of the published files."""
     return {
         "records": counts[-1].total,
         "geolevels": {

@@ -1,4 +1,4 @@
-"""Consistent tables from those of a finished SafeTab run: post-processing, which opens no record and costs nothing."""
+"""Make consistent tables from those of a finished SafeTab run. This is post-processing: no record is read."""
 
 from pathlib import Path
 from typing import Literal
@@ -17,24 +17,25 @@ _PREFIX = "tallyveil."
 
 
 def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states", "alone"]) -> list[Path]:
-    """Write T1 with consistent estimates beside the others.
+    """Write T1 with consistent estimates next to the published ones.
 
     Args:
-        params: Parameter folder of the run; only its iteration files are read.
+        params: Parameter folder of the run. Only its iteration files are read.
         run: Folder of the finished run.
         out: Folder to write to.
-        rule: "states": the nation is the sum of its states (US only); "alone": who is in an iteration alone is in it
-            in combination.
+        rule: "states": the count of the nation is the sum of its states (US only). "alone": the count of an iteration
+            alone is at most its count in combination.
     Returns:
-        The files written, named as the run's.
+        The written files, which have the names of the run's files.
     Raises:
-        ConfigError: the folder to write to is the run's.
+        ConfigError: `out` is the folder of the run.
         StoreError: the run is not finished, or a file cannot be read or written.
     """
     manifest = read_manifest(run, ReleaseKind.SAFETAB)
     if real(out) == real(run):
         raise ConfigError(
-            f"--out is {out}, the folder of the run, whose tables it would replace. Choose another folder.",
+            f"--out is {out}, which is the folder of the run: the tables of the run would be replaced. Choose "
+            "another folder.",
             code="bad-flag",
         )
     files = read_iterations(params)

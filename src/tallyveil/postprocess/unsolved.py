@@ -1,4 +1,4 @@
-"""Families that no rung of the ladder solves are kept, so that somebody can find out why."""
+"""Keep families that no solver can certify, so that the cause can be found."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ UNSOLVED = "unsolved"
 
 
 def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolution:
-    """Estimate a family; one that cannot be certified is written to `folder` before the error goes on.
+    """Estimate a family. If its estimate cannot be certified, the family is first written to `folder`.
 
     Raises:
         ConstraintError: the family has no solution.
@@ -29,8 +29,8 @@ def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolut
         path = inside(folder, file_name(problem.geolevel), f"{file_name(problem.geocode)}.json")
         write_json(path, problem_to_mapping(problem))
         raise SolverError(
-            f"{error}. The family is kept in {path} (noisy answers and published counts, no true count); "
-            "tallyveil.estimation.problem_json reads it. The key and all measurements are kept, too: the same command "
-            "tries again with the same noise and spends nothing.",
+            f"{error}. The family of this estimation problem is kept in {path}, which holds noisy answers and "
+            "published counts and no true count; tallyveil.estimation.problem_json reads it. The key and all "
+            "measurements are kept as well. The same command tries again with the same noise and spends nothing.",
             code="family-unsolved",
         ) from error

@@ -1,4 +1,4 @@
-"""Compiling the estimator's kernels once, where it can be told and timed."""
+"""Compile the estimator's kernels in a step of its own, so that its time is reported."""
 
 import numpy as np
 
@@ -21,9 +21,9 @@ PARENT = np.array([3, 4])
 
 
 def compile_kernels() -> None:
-    """Estimate the smallest family there is, both as part of a chunk and by itself.
+    """Estimate the smallest possible family, once as part of a chunk and once by itself.
 
-    Compiled code is kept on disk: on every later run this takes a moment.
+    Compiled code is kept on disk, so later runs load it within a moment.
     """
     _compile_chunk()
     _compile_family()

@@ -26,9 +26,9 @@ def require_own_kind(
     """
     if manifest.kind is not kind or manifest.estimated_from != estimated_from:
         raise StoreError(
-            f"{root} holds finished work on the same plan by another command, or on other measurements: a release "
-            "with measurements of its own, one estimated from the measurements of another folder, and measurements "
-            "alone are three different things. Choose another folder.",
+            f"{root} holds finished work on the same plan by another command, or on other measurements. A release "
+            "with measurements of its own, a release estimated from the measurements of another folder, and "
+            "measurements alone are three different things. Choose another folder.",
             code="folder-taken",
         )
 

@@ -77,13 +77,13 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     manifest = parsed_manifest(root, read_json_object(path, RESTORE))
     if manifest.kind is ReleaseKind.MEASUREMENTS and manifest.kind not in wanted:
         raise StoreError(
-            f"{root} holds measurements alone: it has no counts and no tables. Make a release of them with "
+            f"{root} holds only measurements: it has no counts and no tables. Make a release from them with "
             "`tallyveil estimate`, which spends nothing, and name the folder of that release.",
             code="measured-only",
         )
     if manifest.kind not in wanted:
         raise StoreError(
-            f"{root} holds a release of `{manifest.kind.command}`; this command works on the folder that "
+            f"{root} holds a release of `{manifest.kind.command}`; this command needs a folder that "
             f"{_listed(wanted)} wrote to. Name such a folder.",
             code="no-release",
         )
@@ -109,8 +109,8 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
     named = content.get("kind", ReleaseKind.TOPDOWN if stated == 2 else None)
     if stated not in (2, MANIFEST_FORMAT) or named not in list(ReleaseKind):
         raise StoreError(
-            f"{path} is no manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a kind "
-            f"among {', '.join(ReleaseKind)}. {RESTORE}",
+            f"{path} is not a manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a "
+            f"kind among {', '.join(ReleaseKind)}. {RESTORE}",
             code="release-unreadable",
         )
     kind = ReleaseKind(named)
@@ -163,7 +163,9 @@ def require_entered(root: Path, manifest: Manifest) -> None:
         if not agrees
     ]
     if wrong:
-        raise damaged(root / MANIFEST, wrong[0], f"The ledger beside it shows something else. {RESTORE}")
+        raise damaged(
+            root / MANIFEST, wrong[0], f"The ledger in the same folder shows something else. {RESTORE}"
+        )
 
 
 def _is_of_ledger(root: Path, manifest: Manifest, own: Sequence[LedgerEntry]) -> bool:

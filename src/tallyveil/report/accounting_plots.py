@@ -60,7 +60,9 @@ def _empty(x: str, y: str) -> "tuple[Figure, Axes]":
 
 def _save(figure: "Figure", path: Path) -> None:
     if path.suffix not in ENDINGS:
-        raise ConfigError(f"--plot is {path}; wanted a file ending in {', '.join(ENDINGS)}.", code="bad-flag")
+        raise ConfigError(
+            f"--plot is {path}; wanted a file that ends in {', '.join(ENDINGS)}. Rename it.", code="bad-flag"
+        )
     file_format = path.suffix[1:]
 
     def write(temporary: Path) -> None:

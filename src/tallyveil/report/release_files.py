@@ -21,15 +21,15 @@ from tallyveil.universe.unit import Unit, unit_of
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFiles:
-    """What a finished release says of itself.
+    """The files of a finished release that its report needs.
 
     Attributes:
         root: Release folder.
         manifest: Content of `manifest.json`.
         plan: Content of `plan.json`.
-        strategy: The plan's division of the budget.
-        declaration: The budget the ledger declares.
-        entries: Everything the ledger records after that.
+        strategy: The strategy of the plan.
+        declaration: The budget that the ledger declares.
+        entries: All later entries of the ledger.
     """
 
     root: Path
@@ -41,23 +41,23 @@ class ReleaseFiles:
 
     @property
     def geolevels(self) -> tuple[str, ...]:
-        """Names, root first."""
+        """Names of the geolevels, root first."""
         return tuple(self.plan["geolevels"])
 
     @property
     def unit(self) -> Unit:
-        """What the release counts."""
+        """The unit of record."""
         return unit_of(self.plan["schema"].get("unit"), self.plan["schema"].get("units"))
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """Every measured query, in the order of the geolevel that measures most of them."""
+        """Every measured query, in the order of the geolevel that measures the most queries."""
         by_level = sorted((self.strategy.queries(level) for level in self.strategy.geolevels), key=len)
         return tuple(dict.fromkeys(chain.from_iterable(reversed(by_level))))
 
     @property
     def spent(self) -> Fraction:
-        """Exact sum of the ledger's costs, in the declared unit."""
+        """Exact sum of the costs in the ledger, in the declared unit."""
         return sum((entry.cost for entry in self.entries if entry.cost is not None), Fraction(0))
 
     @property
@@ -70,7 +70,7 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
     """Read manifest, plan and ledger of a finished release.
 
     Raises:
-        StoreError: a file is missing or damaged, or they belong to different releases.
+        StoreError: a file is missing or damaged, or the files belong to different releases.
         BudgetError: the plan's shares do not sum to one.
     """
     manifest = read_manifest(run_dir, ReleaseKind.TOPDOWN)

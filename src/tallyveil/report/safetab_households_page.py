@@ -1,4 +1,4 @@
-"""The report of a SafeTab-H run, from its published files only, and the separate one of its errors."""
+"""The report of a SafeTab-H run, from its published files only, and a separate report of its errors."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -21,7 +21,7 @@ from tallyveil.storage.published import read_published
 
 
 def write_households_report(out: Path) -> Path:
-    """Write `report.html` of a SafeTab-H run: what it guarantees, what its numbers are worth, what was published.
+    """Write `report.html` of a SafeTab-H run: the guarantee, the expected errors and the published numbers.
 
     Args:
         out: Folder of the finished run, with expected.json.
@@ -53,9 +53,9 @@ def write_households_report(out: Path) -> Path:
 
 
 def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
-    """Write `evaluation/report.html`: errors of a SafeTab-H run, or of several like it, by size of the group.
+    """Write `evaluation/report.html`: errors of a SafeTab-H run, or of several simulated runs, by size of the group.
 
-    Privacy: none; the page opens with an unmistakable warning.
+    Privacy: none. The page begins with a warning.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
     frame = errors["errors-households"]
@@ -77,7 +77,7 @@ def _name(one: dict[str, Any]) -> str:
 
 
 def _published(out: Path, table: str, runs: list[str]) -> pl.DataFrame:
-    """Groups of all runs: their published total's size class, detail and margins."""
+    """Groups of all runs, with the size class of the published total, the detail and the margins."""
     frames = []
     for run in runs:
         path = out / f"{table}-{run.lower()}.parquet"

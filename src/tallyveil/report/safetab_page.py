@@ -1,4 +1,4 @@
-"""The report of a SafeTab run, from its published files only, and the separate one of its errors."""
+"""The report of a SafeTab run, from its published files only, and a separate report of its errors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -24,7 +24,7 @@ REPORT: Final = "report.html"
 
 
 def write_safetab_report(out: Path) -> Path:
-    """Write `report.html` of a SafeTab run: what it guarantees, what its numbers are worth, what was published.
+    """Write `report.html` of a SafeTab run: the guarantee, the expected errors and the published numbers.
 
     Args:
         out: Folder of the finished run, with expected.json.
@@ -51,9 +51,9 @@ def write_safetab_report(out: Path) -> Path:
 
 
 def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
-    """Write `evaluation/report.html`: errors of a SafeTab run, or of several like it, by size of the group.
+    """Write `evaluation/report.html`: errors of a SafeTab run, or of several simulated runs, by size of the group.
 
-    Privacy: none; the page opens with an unmistakable warning.
+    Privacy: none. The page begins with a warning.
     """
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
     t1, t2 = errors["errors-t1"].drop_nulls("published"), errors["errors-t2"]
@@ -77,7 +77,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
 def run_values(
     out: Path, manifest: Manifest, plan: dict[str, Any], name: Callable[[dict[str, Any]], str]
 ) -> dict[str, Any]:
-    """What the pages of all SafeTab runs show.
+    """The values that the pages of all SafeTab runs show.
 
     Args:
         out: Folder of the finished run.
@@ -111,7 +111,7 @@ def run_values(
 
 
 def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataFrame:
-    """T1 of all runs: size class of the published count, margins."""
+    """T1 of all runs, with the size class of the published count and the margins."""
     frames = []
     levels = {code: level for code, _, level, *_ in plan["iterations"]}
     for run in runs:
@@ -203,7 +203,7 @@ def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) ->
 
 
 def error_plot(name: str, value: str, frame: pl.DataFrame, geographies: Sequence[str]) -> Any:
-    """Root mean squared errors by size and geography, drawn."""
+    """A plot of root mean squared errors by size and geography."""
     rows = {
         (row["SIZE"], row["REGION_TYPE"]): row[f"{value}: root mean square"]
         for row in frame.iter_rows(named=True)

@@ -172,8 +172,8 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
     level, fine = spine.level_index(within), spine.level_index(group)
     if not level < fine < spine.finest:
         raise GeographyError(
-            f"a map of a {within} coloured by {group}: wanted a geolevel and one below it, both above "
-            f"{spine.geolevels[-1]}. The spine has {', '.join(spine.geolevels)}.",
+            f"a map of a {within} coloured by {group} cannot be drawn: wanted a geolevel and a geolevel below it, "
+            f"both above {spine.geolevels[-1]}. The geolevels of the spine are {', '.join(spine.geolevels)}.",
             code="spine-step",
         )
     offsets = spine.finest_offsets(level)
@@ -184,7 +184,8 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
         chosen = int(spine.locate(level, [county])[0])
         if chosen < 0:
             raise GeographyError(
-                f"no {within} '{county}' on the spine; there are {', '.join(spine.geocodes[level].tolist()[:5])}, ...",
+                f"there is no {within} '{county}' on the spine; there are "
+                f"{', '.join(spine.geocodes[level].tolist()[:5])}, ...",
                 code="spine-step",
             )
     start, stop = int(offsets[chosen]), int(offsets[chosen + 1])

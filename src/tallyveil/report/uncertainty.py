@@ -89,8 +89,8 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     manifest: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
     if manifest["run"] != files.manifest.run:
         raise StoreError(
-            f"{path} belongs to run {manifest['run']}, the release to run {files.manifest.run}. Remove that folder "
-            "and make the intervals again.",
+            f"{path} belongs to run {manifest['run']}, but the release belongs to run {files.manifest.run}. Remove "
+            "that folder and make the intervals again.",
             code="release-damaged",
         )
     compared = manifest["compared"]

@@ -52,6 +52,7 @@ def require_same_work(out: Path, stored: bytes, secrets: RunSecrets) -> None:
     if stored != json.dumps(key_file(secrets), indent=2).encode():
         raise StoreError(
             f"the unfinished work in {out} was begun with other measurements, other settings, or another version of "
-            "Tallyveil. Choose another folder, or remove this one: it drew no noise and spent nothing.",
+            "Tallyveil. Choose another folder, or remove this one, which is safe: it drew no noise and spent "
+            "nothing.",
             code="resume-changed",
         )

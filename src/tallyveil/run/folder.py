@@ -249,13 +249,15 @@ class RunFolder:
             self._directory = os.open(self.private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise self._not_ours("it is no folder but a link or a file") from None
+                raise self._not_ours("it is a link or a file and not a folder") from None
             raise
         found = os.fstat(self._directory)
         if found.st_uid != os.geteuid():
             raise self._not_ours("it belongs to another user")
         if found.st_mode & 0o077:
-            raise self._not_ours(f"its mode is {stat.S_IMODE(found.st_mode):04o}, so that others can open it")
+            raise self._not_ours(
+                f"its mode is {stat.S_IMODE(found.st_mode):04o}, so that other users can open it"
+            )
         os.fchmod(self._directory, 0o700)  # whatever bits the umask took away
 
     def _is_current(self) -> bool:
@@ -285,9 +287,9 @@ class RunFolder:
 
     def _not_ours(self, reason: str) -> StoreError:
         return StoreError(
-            f"{self.private} cannot hold the key of a run: {reason}. No key was written to it. Find out who made it. "
-            "If your own run made it and nobody else could read it, remove what does not belong there and set its mode "
-            "to 0700. Otherwise choose another folder.",
+            f"{self.private} cannot hold the key of a run: {reason}. No key was written to it. Find out who made "
+            "this folder. If your own run made it and nobody else could read it, remove what does not belong there "
+            "and set its mode to 0700. Otherwise choose another folder.",
             code="private-folder",
         )
 

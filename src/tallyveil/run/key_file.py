@@ -112,18 +112,18 @@ def read_key_file(
     fields = _fields(data)
     if fields is None:
         raise StoreError(
-            f"private/run.json of {where} is damaged, so that the key of the run is lost and its noise cannot be "
-            f"drawn again. {spent} Restore the file from a copy, or choose another folder, which is a new spend.",
+            f"private/run.json of {where} is damaged. The key of the run is lost, and its noise cannot be drawn "
+            f"again. {spent} Restore the file from a copy, or choose another folder, which is a new spend.",
             code="run-damaged",
         )
     versions = _versions(fields)
     if fields["noise_law"] != NOISE_LAW or not _is_known(fields):
         raise StoreError(
-            f"the run in {where} was started with Tallyveil {versions[0]!a:.40} "
-            f"(noise law {fields['noise_law']}); this is Tallyveil {tallyveil.__version__!r} (noise law {NOISE_LAW}), "
-            "which may draw other noise from the same key, or cannot read how the key is kept. One release must not "
-            "mix two laws of noise. "
-            "Finish the run with the version that began it, or choose another folder, which is a new spend.",
+            f"the run in {where} was started with Tallyveil {versions[0]!a:.40} (noise law {fields['noise_law']}); "
+            f"this is Tallyveil {tallyveil.__version__!r} (noise law {NOISE_LAW}), which may draw other noise from "
+            "the same key, or may not be able to read the key file. The noise of one release must not follow two "
+            "different laws. Finish the run with the version that began it, or choose another folder, which is a "
+            "new spend.",
             code="resume-version",
         )
     secrets = RunSecrets(bytes.fromhex(fields["key"]), binding, plan, fields["protected"])

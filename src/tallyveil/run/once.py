@@ -141,14 +141,14 @@ def _usable_state(out: Path) -> FolderState:
     state = folder_state(out)
     if state is FolderState.FOREIGN:
         raise StoreError(
-            f"{out} holds files that are no Tallyveil run. Choose a new or empty folder with --out.",
+            f"{out} holds files that do not belong to a Tallyveil run. Choose a new or empty folder with --out.",
             code="folder-taken",
         )
     if state is FolderState.KEYLESS:
         raise StoreError(
-            f"{out} holds a ledger and no key. The key of its run is lost, or was removed when the run ended, so the "
-            f"same noise cannot be drawn again. {_spent_in_words(out)} A new key would be a new spend, so nothing is "
-            "done here. Choose another folder for a new release, or restore this one from a copy.",
+            f"{out} holds a ledger and no key. The key of its run is lost, or it was removed when the run ended, so "
+            f"the same noise cannot be drawn again. {_spent_in_words(out)} A new key would be a new spend, so "
+            "nothing was done. Choose another folder for a new release, or restore this one from a copy.",
             code="key-lost",
         )
     return state
@@ -289,11 +289,11 @@ def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run:
     run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
-        raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})")
+        raise _bad_ledger(out, f"it has lines of another run ({', '.join(others)!a:.60})")
     spends = [entry for entry in entries if entry.kind == "spend"]
     tokens = [entry.token for entry in spends]
     if tokens != [f"{run} {job.token}"]:
-        raise _bad_ledger(out, "it does not show the spend of the run whose files stand beside it")
+        raise _bad_ledger(out, "it does not show the spend of the run whose files are in the same folder")
     if spends[0].event != job.event:
         raise _bad_ledger(out, "it shows another spend than this plan's")
 

@@ -76,8 +76,8 @@ class Stages:
             place = self._folder.path / path
             if not place.is_file() or file_digest(place) != digest:
                 raise StoreError(
-                    f"{place} was changed while the run was under way. Run the same command again: it makes what was "
-                    "changed once more, with the same numbers, and spends nothing.",
+                    f"{place} was changed while the run was in progress. Run the same command again: it makes the "
+                    "changed files once more, with the same numbers, and spends nothing.",
                     code="run-damaged",
                 )
             require_run(place, self._secrets.run_id, protected=self._secrets.protected)
@@ -119,7 +119,8 @@ class Stages:
         named = PurePosixPath(place)
         if named.is_absolute() or not named.parts or ".." in named.parts:
             raise StoreError(
-                f"a stage would write to {place!r}, outside the run folder. Rename what the path is made of."
+                f"a stage would write to {place!r}, outside the run folder. Rename the geolevel, query or area from "
+                "which this path is made."
             )
         return self._folder.path / named
 

@@ -112,10 +112,13 @@ def read_values(folder: Path) -> tuple[dict[str, Any], str]:
     except (OSError, ValueError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ConfigError(
-            f"{path} cannot be read: {said}. Wanted one JSON object.", code="safetab-config"
+            f"{path} cannot be read: {said}. Wanted a file that holds one JSON object.", code="safetab-config"
         ) from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds no JSON object. Wanted one.", code="safetab-config")
+        raise ConfigError(
+            f"{path} holds no JSON object. Write one, with the keys that docs/safetab.md lists.",
+            code="safetab-config",
+        )
     return values, str(path)
 
 
@@ -159,7 +162,7 @@ def _exact(text: str) -> Fraction:
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     repeated = sorted(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
     if repeated:
-        raise ValueError(f"key(s) {some(repeated)} stand twice")
+        raise ValueError(f"key(s) {some(repeated)} are given twice")
     return dict(pairs)
 
 

@@ -214,8 +214,8 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
     numbers = [name for name in form.columns if schema[name] not in (pl.String, pl.Categorical, pl.Enum)]
     if numbers:
         raise ConfigError(
-            f"{path}: column(s) {some(numbers)} hold no text, wanted text: codes written as numbers lose their "
-            "leading zeros. Store the columns as strings.",
+            f"{path}: column(s) {some(numbers)} hold no text. Codes that are written as numbers lose their leading "
+            "zeros. Store the columns as strings.",
             code="geocode-not-text",
         )
     own = frame.select(pl.col(name).cast(pl.String) for name in form.columns)
@@ -284,8 +284,8 @@ def check_utf8(path: Path) -> None:
 def unreadable(path: Path, error: BaseException) -> StoreError:
     """The error for a file that cannot be read. It names only the kind of failure."""
     return StoreError(
-        f"{path} cannot be read: {type(error).__name__}. Expected text with '|' between columns, the same number on "
-        "every line, or Parquet.",
+        f"{path} cannot be read: {type(error).__name__}. Wanted a text file with '|' between columns and the same "
+        "number of columns on every line, or a Parquet file.",
         code="input-unreadable",
     )
 
@@ -302,8 +302,9 @@ def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
             said.append(f"unexpected {shown}")
         said = said or [f"out of order: {some(kept)}"]
         raise ConfigError(
-            f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. A text file has them in "
-            "its first line, with '|' between them and a line feed at its end. Mend the header or the file.",
+            f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. The first line of a "
+            "text file names them, with '|' between the names and a line feed at the end. Correct the header or the "
+            "file.",
             code="safetab-columns",
         )
 
@@ -316,8 +317,8 @@ def _broken_rules(path: Path, form: FileFormat, frame: pl.DataFrame) -> list[Tal
             values = bad[rule.name].fill_null("").unique(maintain_order=True).to_list()
             found.append(
                 SchemaError(
-                    f"{path}: column {rule.name} has {bad.height} row(s) that are not {rule.wanted}: {some(values)}. "
-                    "Correct them.",
+                    f"{path}: column {rule.name} has {bad.height} row(s) whose values are not {rule.wanted}: "
+                    f"{some(values)}. Correct them.",
                     code="safetab-values",
                 )
             )

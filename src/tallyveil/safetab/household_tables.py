@@ -69,7 +69,7 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
     if repeated.height:
         first = ", ".join(repeated.select(KEYS).row(0))
         raise SchemaError(
-            f"{path}: {repeated.height} rows repeat a group, such as {first}. Keep one row a group.",
+            f"{path}: {repeated.height} rows repeat a group, such as {first}. Keep one row for each group.",
             code="safetab-repeated",
         )
     codes = [iteration.code for iteration in plan.files.iterations]
@@ -77,8 +77,8 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
     if unknown.height:
         values = unknown["ITERATION_CODE"].unique(maintain_order=True).to_list()
         raise SchemaError(
-            f"{path}: {unknown.height} row(s) have an ITERATION_CODE that is no iteration of level 1 or 2: "
-            f"{some(values)}. Give the T1 that was made with these iteration files.",
+            f"{path}: {unknown.height} row(s) have an ITERATION_CODE that is not the code of an iteration of level 1 "
+            f"or 2: {some(values)}. Give the T1 that was made with these iteration files.",
             code="safetab-unknown-code",
         )
     return frame.with_columns(pl.col("COUNT").cast(pl.Int64))
@@ -106,9 +106,9 @@ def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Re
     lost = joined.filter(pl.col("region").is_null())
     if lost.height:
         raise SchemaError(
-            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {one.geography} that GRF-C "
-            f"lacks in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. "
-            "Give the T1 of these states, and the same geography.",
+            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {one.geography} that GRF-C does "
+            f"not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. Give the "
+            "T1 of these states, and the same geography.",
             code="safetab-group-totals",
         )
     joined = joined.sort("region", "iteration")
@@ -124,8 +124,8 @@ def require_groups(run: str, n_groups: int) -> None:
     """
     if not n_groups:
         raise SchemaError(
-            f"the published totals list no group of the {run} run ({', '.join(GEOGRAPHIES[run])}) at a level with a "
-            "budget. Give its T1, or switch the run off.",
+            f"the published totals list no population group of the {run} run ({', '.join(GEOGRAPHIES[run])}) at a "
+            "level that has a budget. Give the T1 of that run, or switch the run off.",
             code="safetab-group-totals",
         )
 

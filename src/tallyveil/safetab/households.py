@@ -304,7 +304,8 @@ def _household_set(
     name = f"{table.name} {geography} level {level}"
     if not view.iterations or not stability.groups:
         raise SchemaError(
-            f"{name} has a budget but no iteration with codes. Set its budget to 0, or add iterations of that level.",
+            f"{name} has a budget, but no iteration of that level has codes. Set the budget to 0, or add iterations "
+            "of that level.",
             code="safetab-no-iterations",
         )
     try:

@@ -174,8 +174,8 @@ def _repeated(path: Path, frame: pl.DataFrame, columns: list[str]) -> list[Tally
     values = repeated.select(pl.concat_str(columns, separator="|")).to_series().unique(maintain_order=True)
     return [
         SchemaError(
-            f"{path}: {repeated.height} rows repeat {' and '.join(columns)}: {some(values.to_list())}. "
-            "Keep one of each.",
+            f"{path}: {repeated.height} rows repeat {' and '.join(columns)}: {some(values.to_list())}. Keep one row "
+            "for each.",
             code="safetab-repeated",
         )
     ]
@@ -191,9 +191,9 @@ def _flags(path: Path, frame: pl.DataFrame) -> list[TallyveilError]:
         return []
     return [
         SchemaError(
-            f"{path}: {bad.height} of {frame.height} iterations have flags that do not go together: "
-            f"{some(bad['ITERATION_CODE'].to_list())}. DETAILED_ONLY and COARSE_ONLY are Null where LEVEL is 0 and "
-            "only there, and never both True.",
+            f"{path}: {bad.height} of {frame.height} iterations have flags that contradict each other: "
+            f"{some(bad['ITERATION_CODE'].to_list())}. DETAILED_ONLY and COARSE_ONLY must be Null if LEVEL is 0 and "
+            "only then, and they must not both be True. Correct the flags.",
             code="safetab-flags",
         )
     ]
@@ -207,8 +207,8 @@ def _overlap(
         return []
     return [
         SchemaError(
-            f"{len(shared)} iteration code(s) stand both in {race_path} and in {ethnicity_path}: {some(shared)}. "
-            "Give each iteration a code of its own.",
+            f"{len(shared)} iteration code(s) are both in {race_path} and in {ethnicity_path}: {some(shared)}. Give "
+            "each iteration a code of its own.",
             code="safetab-overlap",
         )
     ]
@@ -250,7 +250,8 @@ def _several(path: Path, files: IterationFiles) -> list[TallyveilError]:
             problems.append(
                 SchemaError(
                     f"{path}: {len(bad)} code(s) map to several iterations of one kind and level "
-                    f"{'at nation and state' if nationwide else 'below the state'}: {some(said)}. Keep one each.",
+                    f"{'at nation and state' if nationwide else 'below the state'}: {some(said)}. Keep one iteration "
+                    "for each code.",
                     code="safetab-several-iterations",
                 )
             )

@@ -109,8 +109,8 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
     if failed:
         lines = "".join(f"\n- {line}" for line in failed)
         raise SolverError(
-            f"the written tables break {len(failed)} promise(s):{lines}\nDo not publish them. If the disk is sound, "
-            "please report this.",
+            f"the written tables fail {len(failed)} check(s):{lines}\nDo not publish them. If the disk is not "
+            "damaged, please report this.",
             code="safetab-output",
         )
 
@@ -120,12 +120,13 @@ def _read(path: Path, name: str) -> pl.DataFrame:
         frame = read_text(path, "|", None)
     except UNREADABLE as error:
         raise StoreError(
-            f"the table {path} cannot be read: {type(error).__name__}. Restore it, or run again.",
+            f"the table {path} cannot be read: {type(error).__name__}. Restore the table from a copy, or run again.",
             code="release-unreadable",
         ) from None
     if tuple(frame.columns) != TABLES[name]:
         raise StoreError(
-            f"the table {path} has columns {some(frame.columns)}, wanted {', '.join(TABLES[name])}. Restore it.",
+            f"the table {path} has columns {some(frame.columns)}, wanted {', '.join(TABLES[name])}. Restore the "
+            "table from a copy.",
             code="release-damaged",
         )
     return frame

@@ -247,8 +247,8 @@ def _level_set(
     budget = config.budgets[geography, level]
     if not view.iterations or not stability.groups:
         raise SchemaError(
-            f"{geography} level {level} has a budget but no iteration with codes. Set its budget to 0, or add "
-            "iterations of that level.",
+            f"{geography} level {level} has a budget, but no iteration of that level has codes. Set the budget to 0, "
+            "or add iterations of that level.",
             code="safetab-no-iterations",
         )
     share, gamma = budget / stability.groups, config.stage_1_fraction

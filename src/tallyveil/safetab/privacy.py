@@ -147,7 +147,7 @@ def budget_for_margin(
     Source: SafeTab (Haney et al.), section F.1, with 1 / (1 - gamma) where its text has 1 / gamma.
     """
     if not isinstance(margin, int) or margin < 1:
-        raise BudgetError(f"the margin of error is {margin!r}, wanted a whole number of 1 or more.")
+        raise BudgetError(f"the margin of error is {margin!r}, wanted an integer of 1 or more. Give one.")
     if recipe == "printed":
         gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
         base = Fraction("1.92") / margin**2 if gaussian else LN_20 / (margin + 1)
@@ -194,7 +194,8 @@ def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) 
             return factor
         factor *= 1 + Fraction(10) ** (nudge - DIGITS)
     raise BudgetError(
-        f"budgets of the {run.run} run for epsilon {epsilon} at delta {delta} could not be certified."
+        f"the budgets of the {run.run} run that give epsilon {epsilon} at delta {delta} could not be certified. Give "
+        "a slightly different epsilon or delta."
     )
 
 

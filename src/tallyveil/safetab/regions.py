@@ -84,7 +84,7 @@ def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
     if repeated.height:
         names = repeated["block"].cast(pl.String).str.zfill(15).unique(maintain_order=True).to_list()
         raise SchemaError(
-            f"{path}: {repeated.height} rows repeat a block: {some(names)}. Keep one row a block.",
+            f"{path}: {repeated.height} rows repeat a block: {some(names)}. Keep one row for each block.",
             code="safetab-repeated",
         )
     runs = {}
@@ -93,8 +93,8 @@ def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
         missing = sorted(set(config.states_of(run)) - set(own["state"].unique().to_list()))
         if missing:
             raise GeographyError(
-                f"{path} has no block in state(s) {some(missing)} of the {run} run. Add their blocks, or leave the "
-                "states out of state_filter_us (of run_pr).",
+                f"{path} has no block in state(s) {some(missing)} of the {run} run. Add the blocks of these states, "
+                "or remove the states from state_filter_us (for Puerto Rico: set run_pr to false).",
                 code="safetab-no-blocks",
             )
         runs[run] = _regions(run, own)

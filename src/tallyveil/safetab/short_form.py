@@ -47,7 +47,10 @@ def _known_codes(path: Path) -> set[int]:
         raise unreadable(path, error) from None
     name = CODES.columns[0]
     if name not in frame.columns:
-        raise SchemaError(f"{path} lacks the column {name}. Give the codes file.", code="safetab-short-form")
+        raise SchemaError(
+            f"{path} does not have the column {name}. Give the file of race and ethnicity codes.",
+            code="safetab-short-form",
+        )
     return {int(code) for code in frame[name].to_list() if code is not None and code.isdecimal()}
 
 
@@ -63,8 +66,8 @@ def _parse(path: Path) -> list[tuple[str, list[tuple[int, int]]]]:
         spans = [_span(term) for term in match[2].split(",")] if match else []
         if match is None or any(first > last for first, last in spans):
             raise SchemaError(
-                f"{path}, line {number}: {line[:60]!r} is no short form. Wanted an iteration code, '|', then codes of "
-                "4 digits or rising ranges such as 1000:1999, between commas.",
+                f"{path}, line {number}: {line[:60]!r} is not in the short form. Wanted an iteration code, then '|', "
+                "then codes of 4 digits or rising ranges such as 1000:1999, separated by commas.",
                 code="safetab-short-form",
             )
         parsed.append((match[1], spans))

@@ -28,8 +28,8 @@ def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
     for path in inputs:
         if real(path).is_relative_to(written) or path.absolute().is_relative_to(out.absolute()):
             raise StoreError(
-                f"the input {path} lies where output is written ({out}). Outputs could replace it, and whoever "
-                "publishes the folder would publish it. Choose another --out, or move the input.",
+                f"the input {path} is inside the folder that output is written to ({out}). Output could replace the "
+                "input, and the input would be published with the folder. Choose another --out, or move the input.",
                 code="input-in-output",
             )
 
@@ -47,8 +47,8 @@ def refuse_taken(folder: Path, what: str) -> None:
         if folder.is_dir() and not any(folder.iterdir()):
             return
         raise StoreError(
-            f"{folder} is a file or a folder that is not empty, and {what} would be written there. Choose a new or "
-            "empty folder with --out, or remove what is in it.",
+            f"{folder} is a file, or it is a folder that is not empty, and {what} would be written there. Choose a "
+            "new or empty folder with --out, or remove what is in it.",
             code="folder-taken",
         )
 
@@ -88,6 +88,6 @@ def claim_file(path: Path, inputs: Iterable[Path]) -> None:
         own = False
     if not own:
         raise StoreError(
-            f"{path} is there already, and is no file that may be replaced. Choose another --out, or remove it.",
+            f"{path} exists, and it is not a file that this command may replace. Choose another --out, or remove it.",
             code="file-taken",
         )

@@ -87,9 +87,9 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
     parts = [os.fsencode(part) for path in longest for part in f"{path}{ending}".split("/")]
     if any(len(path) >= path_limit for path in whole) or any(len(part) > name_limit for part in parts):
         raise StoreError(
-            f"the path of the output folder has {len(os.fsencode(real(root)))} bytes, so that files inside it "
-            f"would have more than the {path_limit} (or {name_limit} in one name) that this system allows. Choose an "
-            "--out with a shorter path. Nothing was spent.",
+            f"the path of the output folder has {len(os.fsencode(real(root)))} bytes, so that the paths of files "
+            f"inside it would be longer than this system allows ({path_limit} bytes, or {name_limit} bytes in one "
+            "name). Choose an --out with a shorter path. Nothing was spent.",
             code="path-too-long",
         )
 

@@ -43,8 +43,8 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
         raise ConfigError(message, code="column-missing")
     if twice := [name for name, times in Counter(_header(path)).items() if times > 1 and name in columns]:
         raise ConfigError(
-            f"the {what} file {path} has the column(s) {', '.join(twice)} more than once, so it does not say which of "
-            "them is meant. Remove or rename the others.",
+            f"the {what} file {path} has the column(s) {', '.join(twice)} more than once, so it is not clear which "
+            "of them is meant. Keep one, and remove or rename the others.",
             code="column-twice",
         )
     return frame.select(list(dict.fromkeys(columns)))
@@ -174,8 +174,8 @@ def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> Non
     dtype = frame.collect_schema()[column]
     if dtype not in (pl.String, pl.Categorical, pl.Enum):
         raise ConfigError(
-            f"column '{column}' of the {what} file {path} holds {dtype.base_type()}, wanted text: geocodes written as "
-            "numbers lose their leading zeros. Store the column as strings.",
+            f"column '{column}' of the {what} file {path} holds {dtype.base_type()}, wanted text: geocodes that are "
+            "written as numbers lose their leading zeros. Store the column as strings.",
             code="geocode-not-text",
         )
 
@@ -216,8 +216,8 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
 
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
     return StoreError(
-        f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is whole "
-        "and that every line has the columns of its header.",
+        f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is complete and "
+        "that every line has the columns of its header.",
         code="input-unreadable",
     )
 

@@ -124,13 +124,13 @@ def store_error(path: Path, error: BaseException) -> StoreError:
     text = str(error)
     if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
         return StoreError(
-            f"the disk holding {path.parent} is full. Free some space, then run the same command again: "
-            "what was finished is kept, and nothing is spent twice.",
+            f"the disk holding {path.parent} is full. Free some space, then run the same command again. Finished "
+            "work is kept, and nothing is spent twice.",
             code="disk-full",
         )
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
         return StoreError(
-            f"{path.parent} cannot be written to ({os.strerror(number)}). Choose a folder you may write to.",
+            f"{path.parent} cannot be written to ({os.strerror(number)}). Choose a folder that you may write to.",
             code="not-writable",
         )
     return StoreError(f"writing {path} failed: {type(error).__name__}: {text}", code="write-failed")

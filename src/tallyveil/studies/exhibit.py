@@ -29,14 +29,15 @@ class StudyInputs:
         """
         if self.data is None:
             raise MissingDataError(
-                f"{exhibit} needs public counts ({', '.join(names)}). Give their folder with --data DIR."
+                f"{exhibit} needs public counts ({', '.join(names)}). Give the folder that holds them with --data "
+                "DIR."
             )
         paths = tuple(self.data / name for name in names)
         absent = [path for path in paths if not path.is_file()]
         if absent:
             raise MissingDataError(
-                f"{exhibit} needs {', '.join(map(str, absent))}, which is not there. "
-                "Give the folder that holds it with --data DIR."
+                f"{exhibit} needs {', '.join(map(str, absent))}, which does not exist. Give the folder that holds it "
+                "with --data DIR."
             )
         return paths
 

@@ -47,8 +47,8 @@ class ConstraintSystem:
         checked.eliminate_zeros()
         if checked.shape[1] == 0:
             raise ConstraintError(
-                "Constraint matrix: it has no column, wanted one for each cell of the table. "
-                "Name the cells that the noise is added to.",
+                "Constraint matrix: it has no columns, wanted one for each cell of the table. Name the cells to "
+                "which noise is added.",
                 code="subspace-constraints",
             )
         return cls(_frozen(checked), labels)
@@ -72,15 +72,15 @@ class ConstraintSystem:
             unknown = sorted({cell for cell in cells if not 0 <= cell < n_cells})
             if unknown:
                 raise ConstraintError(
-                    f"Constraint '{label}': names cells {unknown[:5]}, and the table has cells 0 to "
-                    f"{n_cells - 1}. Mend the list of cells, or the table.",
+                    f"Constraint '{label}': it names cells {unknown[:5]}, but the table has cells 0 to "
+                    f"{n_cells - 1}. Correct the list of cells, or the table.",
                     code="subspace-unknown-cell",
                 )
             if len(set(cells)) != len(cells):
                 twice = sorted({cell for cell in cells if cells.count(cell) > 1})
                 raise ConstraintError(
-                    f"Constraint '{label}': names cells {twice[:5]} more than once, wanted each once. "
-                    "Leave the repeats out, or give a matrix with the coefficient that is meant.",
+                    f"Constraint '{label}': it names cells {twice[:5]} more than once, wanted each once. Leave out "
+                    "the repetitions, or give a matrix with the coefficients that you mean.",
                     code="subspace-constraints",
                 )
         indices = np.array([cell for cells in members for cell in sorted(cells)], dtype=np.int64)
@@ -117,8 +117,8 @@ class ConstraintSystem:
         largest = int(np.abs(cells).max(initial=0))
         if heaviest * largest >= 1 << 62:
             raise ConstraintError(
-                f"Table: cells as large as {largest.bit_length()} bits with coefficients that add up to "
-                f"{heaviest} may overflow 64 bits. Use smaller units.",
+                f"Table: cells of up to {largest.bit_length()} bits, with coefficients whose absolute values add up "
+                f"to {heaviest}, may overflow 64 bits. Use coarser units for the counts.",
                 code="subspace-constraints",
             )
         return np.asarray(self.matrix @ cells, dtype=np.int64)
@@ -163,14 +163,15 @@ def _whole(rows: Any, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
             place = int(np.flatnonzero(~whole)[0])
             row = int(np.searchsorted(rows.indptr, place, side="right")) - 1
             raise ConstraintError(
-                f"Constraint '{names[row]}': cell {int(rows.indices[place])} counts {float(values[place])} times, "
-                "wanted a whole number. Multiply the row by its denominator: the invariant stays the same.",
+                f"Constraint '{names[row]}': cell {int(rows.indices[place])} has coefficient {float(values[place])}, "
+                "wanted an integer. Multiply the row by the common denominator of its coefficients: the invariant "
+                "stays the same.",
                 code="subspace-not-integer",
             )
     if values.size and not -LARGEST_COEFFICIENT < values.min() <= values.max() < LARGEST_COEFFICIENT:
         raise ConstraintError(
-            f"Constraint matrix: coefficients lie in {values.min()}..{values.max()}, wanted below 2**31 in size. "
-            "Divide rows by their common divisors.",
+            f"Constraint matrix: coefficients lie in {values.min()}..{values.max()}, wanted absolute values below "
+            "2**31. Divide each row by the common divisor of its coefficients.",
             code="subspace-constraints",
         )
     return values.astype(np.int64)
@@ -181,7 +182,7 @@ def _names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
         return tuple(f"constraint {i + 1}" for i in range(n))
     if len(names) != n:
         raise ConstraintError(
-            f"Constraint names: got {len(names)} for {n} constraints, wanted one for each.",
+            f"Constraint names: got {len(names)} names for {n} constraints. Give one name for each.",
             code="subspace-constraints",
         )
     return tuple(names)

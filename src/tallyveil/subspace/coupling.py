@@ -88,13 +88,13 @@ def meeting_times(
     """
     if min(lag, pairs, longest) < 1:
         raise SolverError(
-            f"Coupling: lag {lag}, {pairs} pairs, at most {longest} sweeps; wanted 1 or more of each.",
+            f"Coupling: got lag {lag}, {pairs} pairs and at most {longest} sweeps; wanted 1 or more of each.",
             code="subspace-chain-range",
         )
     if plan.target.kind == ABSOLUTE and plan.target.limit >= _GREATEST_ABSOLUTE:
         raise SolverError(
-            f"Coupling: {plan.law} on {plan.columns.n_cells} cells reaches sizes of {plan.target.limit}, wanted below "
-            f"{_GREATEST_ABSOLUTE}. Take less noise or an exact sampler.",
+            f"Coupling: {plan.law} on {plan.columns.n_cells} cells can reach absolute values of {plan.target.limit}, "
+            f"wanted below {_GREATEST_ABSOLUTE}. Use less noise or an exact sampler.",
             code="subspace-chain-range",
         )
     times = np.empty(pairs, dtype=np.int64)
@@ -127,8 +127,8 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
         pilots = meeting_times(plan, key, lag, _PILOTS, longest, start=start, first_pair=first)
         if 4 * pilots.unmet >= _PILOTS:
             raise SolverError(
-                f"Coupling: {pilots.unmet} of {_PILOTS} pilot pairs did not meet in {longest} sweeps. Allow more "
-                "sweeps, or give a reduced basis.",
+                f"Coupling: {pilots.unmet} of {_PILOTS} pilot pairs of chains did not meet in {longest} sweeps. "
+                "Allow more sweeps, or give a reduced basis.",
                 code="subspace-not-converged",
             )
         typical = int(np.quantile(pilots.times, 0.75))

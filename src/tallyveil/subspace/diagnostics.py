@@ -68,14 +68,14 @@ def total_variation_bound(
     times, lag, pairs = meetings.times, meetings.lag, meetings.times.size
     if pairs < _FEWEST_PAIRS or not 0.5 <= confidence < 1:
         raise SolverError(
-            f"Convergence: {pairs} pairs at confidence {confidence}; wanted {_FEWEST_PAIRS} pairs or more, and 0.5 or "
-            "more but below 1. Let more pairs meet.",
+            f"Convergence: got {pairs} pairs and confidence {confidence}; wanted {_FEWEST_PAIRS} pairs or more, and "
+            "a confidence of at least 0.5 and below 1. Run more pairs of chains.",
             code="subspace-chain-range",
         )
     if np.median(times) == 0:
         raise SolverError(
-            f"Convergence: most of {pairs} pairs were equal from the start, because the leading chain had not moved in "
-            f"{lag} sweeps. Take a longer lag; see choose_lag.",
+            f"Convergence: most of {pairs} pairs of chains were equal from the start, because the leading chain had "
+            f"not moved in {lag} sweeps. Use a longer lag; see choose_lag.",
             code="subspace-not-converged",
         )
     values = np.maximum(0, -(-(times - sweeps) // lag)).astype(np.float64)
@@ -112,8 +112,8 @@ def sweeps_until(meetings: MeetingTimes, bound: float) -> int:
     """
     if meetings.unmet:
         raise SolverError(
-            f"Convergence: {meetings.unmet} of {meetings.times.size} pairs did not meet in {meetings.longest} sweeps. "
-            "Allow more sweeps, or move along better columns.",
+            f"Convergence: {meetings.unmet} of {meetings.times.size} pairs of chains did not meet in "
+            f"{meetings.longest} sweeps. Allow more sweeps, or give a better reduced basis.",
             code="subspace-not-converged",
         )
     low, high = 0, int(meetings.times.max(initial=0))
@@ -154,8 +154,9 @@ def added_delta(total_variation: float, epsilon: Fraction, least_distance: float
     rate = float(epsilon)
     if not rate > 0 or not least_distance >= 1 or not 0 <= total_variation <= 1:
         raise BudgetError(
-            f"Added delta: total variation {total_variation}, epsilon {epsilon}, least distance {least_distance}; "
-            "wanted 0 to 1, above 0, and 1 or more."
+            f"Added delta: got total variation distance {total_variation}, epsilon {epsilon} and least distance "
+            f"{least_distance}; wanted a total variation distance from 0 to 1, an epsilon above 0, and a least "
+            "distance of 1 or more."
         )
     if rate > 700:
         return math.inf if total_variation else 0.0
@@ -186,10 +187,10 @@ def require_converged(
     if delta > allowed_delta:
         kind = "extrapolated" if extrapolate else "measured"
         raise SolverError(
-            f"Chain of {bound.sweeps} sweeps: its law is within {at_most(distance, 3)} of the one asked for "
-            f"({kind}, confidence {bound.confidence:g}, {bound.pairs} pairs at lag {bound.lag}), which adds delta "
-            f"{at_most(delta, 3)}; allowed is {at_least(allowed_delta, 3)}. Run more sweeps, let more pairs "
-            "meet, or raise the allowed delta.",
+            f"Chain of {bound.sweeps} sweeps: its law is within total variation distance {at_most(distance, 3)} of "
+            f"the target law ({kind}, confidence {bound.confidence:g}, {bound.pairs} pairs at lag {bound.lag}), "
+            f"which adds delta {at_most(delta, 3)}; the allowed delta is {at_least(allowed_delta, 3)}. Run more "
+            "sweeps or more pairs of chains, or raise the allowed delta.",
             code="subspace-not-converged",
         )
     return delta
@@ -209,7 +210,8 @@ def potential_scale_reduction(chains: npt.ArrayLike) -> npt.NDArray[np.float64]:
     states = np.asarray(chains, dtype=np.float64)
     if states.ndim != 3 or min(states.shape[:2]) < 2:
         raise SolverError(
-            f"Scale reduction: shape {states.shape}, wanted two chains and two states or more, by cell.",
+            f"Scale reduction: got an array of shape {states.shape}, wanted (chains, states, cells) with at least "
+            "two chains and two states.",
             code="subspace-chain-range",
         )
     n = states.shape[1]

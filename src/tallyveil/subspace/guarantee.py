@@ -55,8 +55,8 @@ class SmoothGuarantee:
         """(epsilon, delta) for two tables at this distance, 1 or more. Delta is rounded up and at most 1."""
         if distance < 1:
             raise BudgetError(
-                f"distance of two tables is {distance}, wanted 1 or more: tables of whole numbers that differ are at "
-                "least 1 apart.",
+                f"the distance of two tables is {distance}, wanted 1 or more: two different tables of integers are "
+                "at a distance of at least 1.",
                 code="subspace-parameter",
             )
         if not self.delta:
@@ -95,7 +95,9 @@ def laplace_guarantee(
     Source: Dharangutte et al. 2022, Theorem 10.
     """
     if not 0 <= total_variation < 1:
-        raise BudgetError(f"total variation is {total_variation}, wanted 0 to below 1. Run the chain longer.")
+        raise BudgetError(
+            f"the total variation distance is {total_variation}, wanted at least 0 and below 1. Run the chain longer."
+        )
     delta = Fraction(0)
     if total_variation:
         with precision(_BITS):
@@ -181,9 +183,9 @@ def gaussian_delta(
     added = delta_with_total_variation(Fraction(epsilon), Fraction(0), total_variation)
     if allowed_delta is not None and added > allowed_delta:
         raise SolverError(
-            f"Chain: its law is within {at_most(total_variation, 3)} of the one asked for, which adds delta "
-            f"{at_most(added, 3)} at epsilon {at_most(epsilon)}; allowed is {at_least(allowed_delta, 3)}. Run more "
-            "sweeps, let more pairs meet, or raise the allowed delta.",
+            f"Chain: its law is within total variation distance {at_most(total_variation, 3)} of the target law, "
+            f"which adds delta {at_most(added, 3)} at epsilon {at_most(epsilon)}; the allowed delta is "
+            f"{at_least(allowed_delta, 3)}. Run more sweeps or more pairs of chains, or raise the allowed delta.",
             code="subspace-not-converged",
         )
     return epsilon, delta_with_total_variation(Fraction(epsilon), delta, total_variation)
@@ -200,7 +202,9 @@ def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee
     Source: Dharangutte et al. 2022, Propositions 6 and 7.
     """
     if not guarantees:
-        raise BudgetError("a composition needs at least one guarantee. Leave it out.")
+        raise BudgetError(
+            "a composition needs at least one guarantee, and none is given. Leave the composition out."
+        )
     norms = {guarantee.norm for guarantee in guarantees}
     names = dict.fromkeys(name for guarantee in guarantees for name in guarantee.invariants)
     conditions = dict.fromkeys(guarantee.condition for guarantee in guarantees if guarantee.condition)
@@ -237,7 +241,8 @@ def event_of(
     if isinstance(law, GeneralisedGaussian):
         if Fraction(distance).denominator != 1:
             raise BudgetError(
-                f"squared distance is {distance}, wanted a whole number.", code="subspace-parameter"
+                f"the squared l2 distance is {distance}, wanted an integer. Round it up.",
+                code="subspace-parameter",
             )
         return IntegerSubspaceGaussian(law.variance, int(distance), names, total_variation)
     return IntegerSubspaceLaplace(law.epsilon, law.norm.value, Fraction(distance), names, total_variation)
@@ -256,7 +261,8 @@ def paper_variance(lattice: Lattice, epsilon: Fraction, delta: Fraction) -> floa
     """
     if not 0 < delta < epsilon < Fraction(36787944, 10**8):
         raise BudgetError(
-            f"epsilon {epsilon} and delta {delta}: the theorem wants 0 < delta < epsilon < 1 / e. Use gaussian_rho.",
+            f"epsilon {epsilon} and delta {delta}: the theorem requires 0 < delta < epsilon < 1 / e. Use "
+            "gaussian_rho, which holds for all values.",
             code="subspace-parameter",
         )
     m = lattice.dimension

@@ -144,8 +144,8 @@ def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:
     coordinates, denominator = pivots.coordinates(targets).numer_denom()
     if denominator != 1:
         raise ConstraintError(
-            "Constraint matrix: a column is no whole combination of the pivot columns. This is a defect of the "
-            "elimination: please report the matrix.",
+            "Constraint matrix: a column is not an integer combination of the pivot columns. This is a defect of "
+            "the elimination: please report the matrix.",
             code="subspace-constraints",
         )
     first = fmpz_mat([row[:rank] for row in transform]) if rank else fmpz_mat(len(chosen), 0)
@@ -170,8 +170,9 @@ def sparse_columns(vectors: list[Entries], n_cells: int) -> Any:
     values = [value for vector in vectors for _, value in vector]
     if values and max(abs(v) for v in values) >= 1 << 62:
         raise ConstraintError(
-            "Lattice basis: an entry does not fit 64 bits. Divide rows by their common divisors, use fewer constraints "
-            "or ones that share fewer cells; disjoint and nested sums and two-way margins have short bases always.",
+            "Lattice basis: an entry does not fit 64 bits. Divide each row by the common divisor of its "
+            "coefficients, or use fewer constraints, or constraints that share fewer cells. Disjoint sums, nested "
+            "sums and two-way margins always have short bases.",
             code="subspace-constraints",
         )
     cells = np.array([cell for vector in vectors for cell, _ in vector], dtype=np.int64)

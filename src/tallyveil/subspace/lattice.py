@@ -129,9 +129,9 @@ def lattice_of(system: ConstraintSystem, basis: BasisKind = "auto") -> Lattice:
     independent, notes = _independent(system, structure)
     if system.n_cells == independent.n_constraints:
         raise ConstraintError(
-            f"Constraints: {independent.n_constraints} independent ones on {system.n_cells} cells. Nothing is "
-            "left to protect: the invariants determine the table. Leave invariants out, or publish the table "
-            "as it is, knowing that it is exact.",
+            f"Constraints: there are {independent.n_constraints} independent constraints on {system.n_cells} cells, "
+            "so the invariants determine the table and nothing is left to protect. Leave invariants out, or publish "
+            "the table as it is, knowing that it is exact.",
             code="subspace-nothing-left",
         )
     columns, kind = _basis(system, structure, basis)
@@ -165,7 +165,7 @@ def particular_solution(
         return _dependence_proof(system, pivots, int(gap[0]), wanted)
     if any(abs(int(v)) >= 1 << 62 for v in solution):
         raise ConstraintError(
-            "Particular solution: an entry does not fit 64 bits. Use smaller totals or coefficients.",
+            "Particular solution: an entry does not fit 64 bits. Use smaller totals or smaller coefficients.",
             code="subspace-constraints",
         )
     return solution.astype(np.int64)
@@ -181,9 +181,10 @@ def require_totals(system: ConstraintSystem, totals: npt.ArrayLike) -> npt.NDArr
     if isinstance(found, NoIntegerSolution):
         involved = [name for name, m in zip(system.names, found.multipliers, strict=True) if m != 0]
         raise ConstraintError(
-            f"Constraints {', '.join(repr(name) for name in involved[:8])}: no table of whole numbers has the "
-            f"totals given. Combined with multipliers {', '.join(str(m) for m in found.multipliers if m)[:200]} "
-            f"the cells get whole coefficients, the totals do not fit them. Check the totals of these constraints.",
+            f"Constraints {', '.join(repr(name) for name in involved[:8])}: no table of integers has these totals. "
+            "The combination of the constraints with multipliers "
+            f"{', '.join(str(m) for m in found.multipliers if m)[:200]} has integer coefficients, but the same "
+            "combination of the totals is not an integer. Check the totals of these constraints.",
             code="subspace-inconsistent",
         )
     return found

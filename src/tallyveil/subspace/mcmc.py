@@ -91,7 +91,7 @@ def run_chain(
     """
     if sweeps < 1 or (thin is not None and thin < 1):
         raise SolverError(
-            f"Chain: {sweeps} sweeps, thinned to every {thin}; wanted 1 or more of each.",
+            f"Chain: got {sweeps} sweeps, of which every {thin}th is kept; wanted 1 or more of both numbers.",
             code="subspace-chain-range",
         )
     stride = sweeps if thin is None else thin
@@ -167,14 +167,15 @@ def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
     given = np.asarray(start)
     if given.shape != (plan.columns.n_cells,) or given.dtype.kind not in "iu":
         raise SolverError(
-            f"Chain start: shape {given.shape} and type {given.dtype}, wanted {plan.columns.n_cells} whole numbers.",
+            f"Chain start: got shape {given.shape} and type {given.dtype}, wanted {plan.columns.n_cells} integers.",
             code="subspace-chain-range",
         )
     state[: given.size] = given
     size = float((np.abs(given.astype(np.float64)) ** (2 if plan.target.kind else 1)).sum())
     if size > plan.target.limit:
         raise SolverError(
-            f"Chain start: its size is {size:.3g}, wanted at most {plan.target.limit}. Start nearer to zero.",
+            f"Chain start: its largest absolute value is {size:.3g}, wanted at most {plan.target.limit}. Start "
+            "nearer to zero.",
             code="subspace-chain-range",
         )
     return state

@@ -159,8 +159,8 @@ def _joining(lattice: Lattice) -> list[Entries]:
 def _columns(columns: list[Entries], pivots: list[int | None], n_cells: int, dimension: int) -> ChainColumns:
     if not columns or not all(columns):
         raise SolverError(
-            f"Chain columns: {len(columns)} columns on {n_cells} cells, some of them zero or none at all. Give a basis "
-            "of the lattice.",
+            f"Chain columns: there are {len(columns)} columns on {n_cells} cells; wanted at least one, and none that "
+            "is zero. Give a basis of the lattice.",
             code="subspace-chain-range",
         )
     n_rows = n_cells

@@ -108,8 +108,8 @@ def plan_chain(law: LatticeLaw, columns: ChainColumns, moves: Moves | None = Non
     at_once = columns.n_columns if moves.at_once is None else moves.at_once
     if len(moves.scales) != columns.n_columns or not 1 <= at_once <= columns.n_columns:
         raise SolverError(
-            f"Chain jumps: {len(moves.scales)} scales, {at_once} columns at once, for {columns.n_columns} columns. "
-            "Give a scale for each column and 1 or more of them at once, or use tune_jumps.",
+            f"Chain jumps: got {len(moves.scales)} scales and {at_once} columns at once for {columns.n_columns} "
+            "columns. Give a scale for each column, and move 1 or more columns at once, or use tune_jumps.",
             code="subspace-chain-range",
         )
     distinct = sorted(set(moves.scales))

@@ -70,8 +70,8 @@ class ChainStream:
         """
         if not (0 <= chain < 1 << _CHAIN_BITS and 0 <= part < 1 << _PART_BITS and 0 <= first < 1 << 40):
             raise ConfigError(
-                f"Chain address: part {part}, chain {chain}, sweep {first}; wanted 0 to 255, below 2**52 and below "
-                "2**40. Number chains from 0."
+                f"Chain address: got part {part}, chain {chain}, sweep {first}; wanted a part from 0 to 255, a chain "
+                "below 2**52 and a sweep below 2**40. Number chains from 0."
             )
         blocks = self.per_sweep // 2
         n = sweeps * blocks

@@ -76,8 +76,9 @@ def chain_target(law: LatticeLaw, n_cells: int, column_square: int) -> ChainTarg
     fits = limit.bit_length() <= _GREATEST_BITS and 2 * (column_square + 1) * limit < 1 << 62
     if not fits or scale < 1:
         raise SolverError(
-            f"Chain on {n_cells} cells under {law}: sizes up to 2**{limit.bit_length()} along columns of squared "
-            f"length {column_square} may overflow 64 bits. Use an exact sampler, a reduced basis, or less noise.",
+            f"Chain on {n_cells} cells under {law}: absolute values up to 2**{limit.bit_length()} along columns of "
+            f"squared length {column_square} may overflow 64 bits. Use an exact sampler, a reduced basis, or less "
+            "noise.",
             code="subspace-chain-range",
         )
     rate = law.rate / Fraction(scale)
@@ -140,7 +141,10 @@ def _digit_thresholds(step: Fraction) -> list[int]:
                 continue
             floor = certified_floor(-(rational(-step * digit).expm1()) / whole * arb(_WORD))
             if floor is None:
-                raise SolverError(f"Slack of rate {step}: a threshold is not certain. Please report the law.")
+                raise SolverError(
+                    f"Slack variable of rate {step}: a threshold could not be certified. Please report the "
+                    "parameters of the noise."
+                )
             found.append(floor)
     return [*found, _WORD - 1]
 
@@ -177,7 +181,9 @@ def jump_laws(scales: npt.ArrayLike) -> JumpLaws:
     """
     widths: npt.NDArray[Any] = np.asarray(scales, dtype=np.float64)
     if not widths.size or not np.all((widths >= 0.05) & (widths <= 1e5)):
-        raise SolverError("Jump laws: scales must lie in 0.05 to 1e5. Tune the jumps, or state others.")
+        raise SolverError(
+            "Jump laws: scales must lie between 0.05 and 1e5. Use tune_jumps, or give other scales."
+        )
     reach = max(1, math.ceil(_JUMP_CUT * float(widths.max())))
     sizes = np.arange(1, reach + 1)
     masses = np.zeros((widths.size, reach + 1), dtype=np.uint32)

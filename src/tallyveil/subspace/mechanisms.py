@@ -148,7 +148,8 @@ def exact_log_weight(law: LatticeLaw, size: int) -> Fraction:
     """
     if law.takes_root:
         raise BudgetError(
-            f"{law}: the logarithm of its weight is no fraction. Use log_weight, which gives a ball."
+            f"{law}: the logarithm of its weight is not a rational number. Use log_weight, which gives an interval "
+            "that contains it."
         )
     return -law.rate * size
 
@@ -157,7 +158,7 @@ def _checked(law: str, name: str, value: object, least: Fraction, largest: Fract
     if not isinstance(value, Fraction):
         raise BudgetError(
             f"{law}: {name} is a {type(value).__name__} ({as_given(value)}), wanted a fractions.Fraction. Noise "
-            "parameters are exact: write Fraction('0.192') or Fraction(1, 4), never a float.",
+            "parameters are exact numbers: write Fraction('0.192') or Fraction(1, 4), never a float.",
             code="subspace-parameter",
         )
     if not least <= value <= largest:

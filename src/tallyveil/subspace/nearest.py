@@ -95,9 +95,9 @@ def require_record(law: LatticeLaw, distance: Fraction, neighbours: Neighbours) 
     if size_at(law, distance) < moved:
         act = "changes its cell" if neighbours is Neighbours.BOUNDED else "is added or removed"
         raise BudgetError(
-            f"the distance is {distance}, but under {neighbours.value} neighbours a record that {act} moves the table "
-            f"by {_in_words(law, moved)}. At a smaller distance the declared budget would be less than what one record "
-            f"can lose. Wanted {_in_words(law, moved)} or more; nothing was read.",
+            f"the distance is {distance}, but under {neighbours.value} neighbours a record that {act} moves the "
+            f"table by {_in_words(law, moved)}. At a smaller distance the declared budget would be lower than the "
+            f"privacy loss of one record. Wanted {_in_words(law, moved)} or more; nothing was read.",
             code=CODE,
         )
 
@@ -111,7 +111,7 @@ def require_pairs(lattice: Lattice, law: LatticeLaw, distance: Fraction) -> None
     least = least_size(lattice)
     if size_at(law, distance) < least:
         raise BudgetError(
-            f"the distance is {distance}, but two tables that agree on the invariants and differ are at least "
+            f"the distance is {distance}, but two different tables that agree on the invariants are at least "
             f"{_in_words(law, least)} apart: the guarantee would protect nobody. Wanted {_in_words(law, least)} or "
             "more, or fewer invariants; nothing was read.",
             code=CODE,

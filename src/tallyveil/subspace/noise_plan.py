@@ -156,8 +156,8 @@ def plan_noise(
         )
     if wish == "exact":
         raise SolverError(
-            f"No exact sampler: {choice.reason if choice else ''}. Ask for sampler 'auto' or 'chain', or change the "
-            "constraints or the law.",
+            f"There is no exact sampler: {choice.reason if choice else ''}. Ask for sampler 'auto' or 'chain', or "
+            "change the constraints or the noise law.",
             code="subspace-no-sampler",
         )
     chain = _measured_chain(lattice, law, settings or ChainSettings(), observer)
@@ -166,8 +166,8 @@ def plan_noise(
     variation = Fraction(math.nextafter(distance, math.inf))
     if variation >= 1:
         raise SolverError(
-            f"Chain of {chain.bound.sweeps} sweeps: nothing is known of its distance from the law. Run more sweeps, or "
-            "let more pairs meet.",
+            f"Chain of {chain.bound.sweeps} sweeps: no bound on the distance between its law and the target law is "
+            "known. Run more sweeps or more pairs of chains.",
             code="subspace-not-converged",
         )
     return NoisePlan(lattice, law, "chain", reason, None, chain, variation)
@@ -194,7 +194,7 @@ def require_allowed(
         return
     if squared_distance is None or delta is None:
         raise ConfigError(
-            "A chain for Gaussian noise needs the squared distance and the delta of its guarantee."
+            "A chain for Gaussian noise needs the squared l2 distance and the delta of its guarantee. Give both."
         )
     gaussian_delta(plan.law, squared_distance, delta, plan.total_variation, allowed)
 

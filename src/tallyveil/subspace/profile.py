@@ -106,7 +106,7 @@ def pair_profile(lattice: Lattice, law: GeneralisedGaussian, difference: npt.Arr
     if not lattice.contains(v):
         raise ConstraintError(
             "Pair of tables: their difference is not in the lattice, so they do not agree on the invariants, and "
-            "nothing is promised between them. Give a pair that agrees.",
+            "the guarantee does not cover them. Give two tables that agree on the invariants.",
             code="subspace-pair",
         )
     if not v.any():
@@ -154,8 +154,9 @@ def _by_listing(
 def _short_basis(lattice: Lattice) -> npt.NDArray[np.int64]:
     if lattice.dimension > _MOST_LISTED_DIMENSION:
         raise BudgetError(
-            f"Profile of a pair: '{lattice.structure.kind.value}' of dimension {lattice.dimension}; vectors are listed "
-            f"up to dimension {_MOST_LISTED_DIMENSION}. Use rho, which holds for every pair and lattice.",
+            f"Profile of a pair: '{lattice.structure.kind.value}' of dimension {lattice.dimension}. Lattice vectors "
+            f"can be listed up to dimension {_MOST_LISTED_DIMENSION}. Use rho, which holds for every pair and "
+            "lattice.",
             code="subspace-too-large",
         )
     reduced = lll_reduced(lattice.sparse_basis)
@@ -192,8 +193,8 @@ def _within(basis: npt.NDArray[np.int64], squared_radius: int) -> npt.NDArray[np
     ]
     if math.prod(2 * bound + 1 for bound in bounds) > _MOST_LISTED:
         raise BudgetError(
-            f"Profile of a pair: a list of all vectors of length {math.sqrt(squared_radius):.3g} in dimension "
-            f"{basis.shape[1]} is too long. Use rho, which holds for every pair and lattice.",
+            f"Profile of a pair: a list of all lattice vectors up to length {math.sqrt(squared_radius):.3g} in "
+            f"dimension {basis.shape[1]} is too long. Use rho, which holds for every pair and lattice.",
             code="subspace-too-large",
         )
     vectors = np.zeros((1, basis.shape[0]), dtype=np.int64)
@@ -230,8 +231,8 @@ def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
         kept = _kept_reach(table.reach, len(alike))
         if len(joint) * (2 * kept + 1) > _MOST_TERMS:
             raise BudgetError(
-                f"Profile of a pair: it moves cells of one block by {len(alike)} different counts, too many to list "
-                "with this variance. Use rho, which holds for every pair.",
+                f"Profile of a pair: the pair differs in one block by {len(alike)} different counts, too many to "
+                "list with this variance. Use rho, which holds for every pair.",
                 code="subspace-too-large",
             )
         after: dict[tuple[int, int], int] = defaultdict(int)
@@ -255,7 +256,7 @@ def _kept_reach(reach: int, n: int) -> int:
 def _added(left: dict[int, arb], right: dict[int, arb]) -> dict[int, arb]:
     if len(left) * len(right) > _MOST_TERMS:
         raise BudgetError(
-            "Profile of a pair: it moves too many blocks to list. Use rho, which holds for every pair.",
+            "Profile of a pair: the pair differs in too many blocks to list. Use rho, which holds for every pair.",
             code="subspace-too-large",
         )
     out: dict[int, arb] = {}

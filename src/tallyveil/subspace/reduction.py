@@ -52,7 +52,7 @@ def shortest_vectors(columns: Any) -> npt.NDArray[np.int64]:
     if columns.shape[1] > LARGEST_SEARCHED:
         raise ConstraintError(
             f"Shortest vectors: the lattice has dimension {columns.shape[1]}, wanted at most {LARGEST_SEARCHED}. The "
-            "search takes time exponential in it.",
+            "time of the search grows exponentially with the dimension. Use a smaller table.",
             code="subspace-too-large",
         )
     basis = _lll(columns).toarray()

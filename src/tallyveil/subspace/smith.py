@@ -109,8 +109,8 @@ def independent_columns(matrix: Any) -> list[int]:
         if found == rank:
             return _pivots(reduced, rank)
     raise ConstraintError(
-        "Constraint matrix: its rank could not be found modulo three primes of 61 bits. Divide rows by their "
-        "common divisors.",
+        "Constraint matrix: its rank could not be determined modulo three primes of 61 bits. Divide each row by the "
+        "common divisor of its coefficients.",
         code="subspace-constraints",
     )
 

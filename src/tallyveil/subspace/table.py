@@ -148,6 +148,7 @@ def _unknown(where: str, what: str, got: str, known: Sequence[str]) -> Constrain
     hint = f" Did you mean '{close[0]}'?" if close else ""
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return ConstraintError(
-        f"Constraint '{where}': the table has no {what}; there are {shown}.{hint} Mend the name, or the list of cells.",
+        f"Constraint '{where}': the table has no {what}; there are {shown}.{hint} Correct the name, or the list of "
+        "cells.",
         code="subspace-unknown-cell",
     )

@@ -103,8 +103,8 @@ def _scaled(size: NDArray[np.float64], n_people: int) -> NDArray[np.int64]:
     fewest, most = len(inhabited), int(LARGEST_BLOCK) * len(inhabited)
     if not fewest <= n_people <= most:
         raise ConfigError(
-            f"number of people: got {n_people}, wanted {fewest} to {most} for the {fewest} blocks that are "
-            "not empty.",
+            f"number of people: got {n_people}, wanted {fewest} to {most} for the {fewest} blocks that are not "
+            "empty. Give a number in that range.",
             code="bad-flag",
         )
     low, high = 0.0, LARGEST_BLOCK / float(size[inhabited].min(initial=1.0)) + 1.0

@@ -39,12 +39,13 @@ def geography_of(published: PublishedCounts) -> pl.DataFrame:
     missing = [column for column in GEOGRAPHY_COLUMNS if column not in blocks.columns]
     if missing:
         raise GeographyError(
-            f"published blocks: column {missing[0]!r} is missing; wanted {list(GEOGRAPHY_COLUMNS)}."
+            f"published blocks: column {missing[0]!r} is missing; wanted {list(GEOGRAPHY_COLUMNS)}. Add it."
         )
     geography = blocks.select(pl.col(GEOGRAPHY_COLUMNS).cast(pl.String)).sort("geocode")
     if geography.height == 0 or sum(geography.null_count().row(0)):
         raise GeographyError(
-            "published blocks: there are no rows, or a geocode is null; wanted every column filled."
+            "published blocks: there are no rows, or a geocode is null. Wanted at least one row, and a value in "
+            "every column."
         )
     if geography["geocode"].is_duplicated().any():
         raise GeographyError("published blocks: a geocode is given twice; wanted one row per block.")
@@ -67,7 +68,9 @@ def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schem
     wanted = ("geocode", *schema.attribute_names, "count")
     missing = [column for column in wanted if column not in published.counts.columns]
     if missing:
-        raise SchemaError(f"published counts: column {missing[0]!r} is missing; wanted {list(wanted)}.")
+        raise SchemaError(
+            f"published counts: column {missing[0]!r} is missing; wanted {list(wanted)}. Add it."
+        )
     counts = published.counts.select(wanted)
     codes = np.stack(
         [_codes(counts, attribute.name, attribute.levels) for attribute in schema.attributes], axis=1

@@ -96,8 +96,8 @@ def check_areas(
             check_name(name, what)
             if name in {"*", "entities"} or name.startswith(RESERVED_PREFIXES):
                 raise SchemaError(
-                    f"{what} name {name!r} has a meaning of its own in release files: '*' and 'entities' do, and so "
-                    f"does what begins with {', '.join(RESERVED_PREFIXES)}. Rename it.",
+                    f"{what} name {name!r} is reserved in release files, as are '*', 'entities' and every name that "
+                    f"begins with {', '.join(RESERVED_PREFIXES)}. Rename it.",
                     code="bad-name",
                 )
     check_apart(kinds, "families of entities")
@@ -163,8 +163,8 @@ def check_factor_name(name: str, what: str) -> None:
         raise SchemaError(f"{what} name {name!r} is reserved for the query of that name; rename it.")
     if name.casefold() in RESERVED_COLUMNS or name.startswith("__"):
         raise SchemaError(
-            f"{what} name {name!r} has a meaning of its own in the columns of published tables "
-            f"({', '.join(RESERVED_COLUMNS)}, and what begins with two underscores); rename it.",
+            f"{what} name {name!r} is reserved for columns of published tables, as are {', '.join(RESERVED_COLUMNS)} "
+            "and every name that begins with two underscores. Rename it.",
             code="bad-name",
         )
 

@@ -35,7 +35,7 @@ def load_preset(name: str) -> Schema:
     """
     known = preset_names()
     if name not in known:
-        raise SchemaError(f"no schema preset {name!r}. {closest_hint(name, known)}")
+        raise SchemaError(f"there is no schema preset {name!r}. {closest_hint(name, known)}")
     return schema_from_mapping(tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
 
 

@@ -112,7 +112,8 @@ class QueryGroup:
         if wanted.size and (wanted.min() < 0 or wanted.max() >= n_cells):
             # The message does not show the cell, because it may come from a record.
             raise SchemaError(
-                f"query {self.name!r}: a cell lies outside the schema's range of 0 to {n_cells - 1}."
+                f"query {self.name!r}: a cell number lies outside the schema's range of 0 to {n_cells - 1}. Use the "
+                "cell numbers of this schema."
             )
         if wanted.size > n_cells:
             # There are more requests than cells, so compute the answer of each cell once and look it up.
@@ -151,11 +152,12 @@ class QueryGroup:
         """
         if not len(rows) == len(cells) == len(counts):
             raise SchemaError(
-                f"query {self.name!r}: rows, cells and counts differ in length; wanted one of each per count."
+                f"query {self.name!r}: rows, cells and counts differ in length. Give a row and a cell for each count."
             )
         if len(rows) and (np.min(rows) < 0 or np.max(rows) >= n_rows):
             raise SchemaError(
-                f"query {self.name!r}: a row lies outside 0 to {n_rows - 1}; pass the number of geounits."
+                f"query {self.name!r}: a row number lies outside 0 to {n_rows - 1}. Pass the number of geounits as "
+                "the number of rows."
             )
         answers = self.answers_of(cells)
         kept = answers >= 0

@@ -52,7 +52,7 @@ class Schema:
         check_apart(self.factor_names, where)
         if self.size > LARGEST_SIZE:
             raise SchemaError(
-                f"{where} has {self.size} cells, more than 2**62; drop or coarsen an attribute."
+                f"{where} has {self.size} cells, more than 2**62. Drop or coarsen an attribute."
             )
         for recode in self.recodes:
             # This also checks the levels.
@@ -98,7 +98,9 @@ class Schema:
             if attribute.name == name:
                 return attribute
         asked = where or f"schema {self.name!r}"
-        raise SchemaError(f"{asked}: no attribute {name!r}. {closest_hint(name, self.attribute_names)}")
+        raise SchemaError(
+            f"{asked}: there is no attribute {name!r}. {closest_hint(name, self.attribute_names)}"
+        )
 
     def encode(self, codes: ArrayLike) -> NDArray[np.int64]:
         """Cell numbers of level codes.
@@ -235,8 +237,8 @@ class Schema:
             if factor.attribute in factors:
                 other = factors[factor.attribute].name
                 raise SchemaError(
-                    f"query {spec!r}: factors {other!r} and {name!r} are both of attribute "
-                    f"{factor.attribute!r}; keep one, or ask two queries."
+                    f"query {spec!r}: factors {other!r} and {name!r} are both of attribute {factor.attribute!r}. "
+                    "Keep one, or ask two queries."
                 )
             factors[factor.attribute] = factor
         return factors

@@ -121,7 +121,7 @@ def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "go together" in capsys.readouterr().err
+    assert "must be given together" in capsys.readouterr().err
 
 
 def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):

@@ -193,7 +193,7 @@ def test_gaussian_noise_is_paid_in_rho(tallyveil, table, tmp_path):
     chain = edit(table, ('distance = "4"', 'distance = "4"\nsampler = "chain"'))
     code, _, err = tallyveil("diagnose", chain)
     assert code == SolverError.exit_code
-    assert "allowed is 1e-06" in err
+    assert "allowed delta is 1e-06" in err
 
 
 def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
@@ -209,7 +209,7 @@ def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ([('margin = ["county"]', 'margin = ["county", "education"]')], ConstraintError, "Nothing is left"),
+        ([('margin = ["county"]', 'margin = ["county", "education"]')], ConstraintError, "nothing is left"),
         ([('margin = ["county"]', 'margin = ["count"]')], ConstraintError, "Did you mean 'county'"),
         (
             [('margin = ["county"]', 'cells = { county = ["Alfa"] }')],
@@ -245,7 +245,7 @@ def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
         ([('norm = "l1"', 'nrom = "l1"')], ConfigError, "did you mean 'norm'"),
         ([('law = "laplace"', 'law = "gaussian"')], ConfigError, "takes variance"),
         ([('margin = ["county"]', "")], ConfigError, "give one of margin, cells and terms"),
-        ([('"Delta"', '"Zeta"')], SchemaError, "no level of their attribute"),
+        ([('"Delta"', '"Zeta"')], SchemaError, "not levels of their attribute"),
         ([('count = "children"', 'count = "kids"')], ConfigError, "lacks column"),
         ([('path = "children.csv"', 'path = "child.csv"')], StoreError, "does not exist"),
     ],

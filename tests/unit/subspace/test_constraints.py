@@ -25,12 +25,12 @@ def test_totals_are_exact():
         (
             lambda: ConstraintSystem.from_matrix([[0.5, 1]]),
             "subspace-not-integer",
-            "'constraint 1': cell 0 counts 0.5 times",
+            "'constraint 1': cell 0 has coefficient 0.5",
         ),
         (
             lambda: ConstraintSystem.from_matrix([[np.nan, 1]]),
             "subspace-not-integer",
-            "wanted a whole number",
+            "wanted an integer",
         ),
         (lambda: ConstraintSystem.from_sets([[0, 7]], 5, ["county"]), "subspace-unknown-cell", "'county'"),
         (lambda: ConstraintSystem.from_sets([[0, -1]], 5), "subspace-unknown-cell", r"cells \[-1\]"),
@@ -41,7 +41,7 @@ def test_totals_are_exact():
         (
             lambda: ConstraintSystem.from_matrix([[1]], ["a", "b"]),
             "subspace-constraints",
-            "wanted one for each",
+            "Give one name for each",
         ),
         (lambda: ConstraintSystem.from_matrix([[1, 1]]).totals([1]), "subspace-constraints", "2 cells"),
         (lambda: ConstraintSystem.from_matrix([[1, 1]]).totals([1.5, 2]), "subspace-constraints", "integers"),

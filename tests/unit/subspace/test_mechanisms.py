@@ -24,7 +24,7 @@ def test_sizes_and_weights():
     assert exact_log_weight(GAUSSIAN, 25) == Fraction(-25, 6)
     assert float(log_weight(L2, 25)) == -1.25
     assert float(log_weight(GAUSSIAN, 25)) == pytest.approx(-25 / 6)
-    with pytest.raises(BudgetError, match="no fraction"):
+    with pytest.raises(BudgetError, match="not a rational number"):
         exact_log_weight(L2, 25)
 
 

@@ -62,7 +62,7 @@ def test_a_gaussian_chain_is_refused_by_the_delta_it_adds():
     law = GeneralisedGaussian(Fraction(10))
     epsilon, delta = gaussian_delta(law, 2, Fraction(1, 10**6), Fraction(1, 1000))
     assert delta == pytest.approx(1e-6 + (1 + np.exp(epsilon)) / 1000)
-    with pytest.raises(SolverError, match=r"allowed is 0\.001"):
+    with pytest.raises(SolverError, match=r"allowed delta is 0\.001"):
         gaussian_delta(law, 2, Fraction(1, 10**6), Fraction(1, 1000), Fraction(1, 1000))
 
 

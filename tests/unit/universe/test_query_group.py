@@ -137,7 +137,7 @@ def test_misfitting_arrays_are_refused() -> None:
     one, two = np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
     with pytest.raises(SchemaError, match="differ in length"):
         query.apply(one, two, two, 1)
-    with pytest.raises(SchemaError, match="a row lies outside"):
+    with pytest.raises(SchemaError, match="a row number lies outside"):
         query.apply(one + 1, one, one, 1)
     with pytest.raises(SchemaError, match="wanted"):
         query.apply_dense(np.zeros((1, 11)))

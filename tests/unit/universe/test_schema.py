@@ -94,11 +94,14 @@ def test_structural_zeros_add_up() -> None:
         ({"attributes": (SEX, SEX)}, "'sex' is given twice"),
         ({"recodes": (GROWN, GROWN)}, "'grown' is given twice"),
         ({"recodes": (Recode("age", "age", (("a", ("adult",)),)),)}, "'age' is given twice"),
-        ({"recodes": (Recode("r", "aeg", (("a", ("adult",)),)),)}, "recode 'r': no attribute 'aeg'.*'age'"),
+        (
+            {"recodes": (Recode("r", "aeg", (("a", ("adult",)),)),)},
+            "recode 'r': there is no attribute 'aeg'.*'age'",
+        ),
         ({"recodes": (Recode("r", "age", (("a", ("adlt",)),)),)}, "no level 'adlt'.*'adult'"),
         (
             {"structural_zeros": (StructuralZero("z", (("aeg", ("child",)),)),)},
-            "zero 'z': no attribute 'aeg'",
+            "zero 'z': there is no attribute 'aeg'",
         ),
         ({"structural_zeros": (StructuralZero("z", (("age", ("chid",)),)),)}, "zero 'z'.*no level 'chid'"),
         ({"structural_zeros": (NO_CHILD_IN_DORMITORY,) * 2}, "is given twice"),

@@ -1,4 +1,4 @@
-"""What the accountant answers, and how an answer is printed: for people, or as JSON for programs."""
+"""Answers of the accountant, and how they are printed: as text, or as JSON."""
 
 import json
 from fractions import Fraction
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
-    """Epsilon from both sides, beside the upper bounds by the accountants that apply.
+    """Lower and upper bounds on epsilon, and the upper bounds of the other accountants that apply.
 
     Args:
         guarantee: The guarantee.
-        delta: The delta as it was written.
-        exact: The same number.
+        delta: The delta as the user wrote it.
+        exact: The same number as a fraction.
     """
     from tallyveil.accounting.classical import classical_epsilons
 
@@ -29,7 +29,7 @@ def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[s
 
 
 def about(guarantee: "Guarantee") -> dict[str, Any]:
-    """What a guarantee holds between, and how it was computed."""
+    """The neighbours that a guarantee covers, and how it was computed."""
     return {
         "neighbours": guarantee.neighbours.value,
         "engines": list(guarantee.engines),
@@ -38,7 +38,7 @@ def about(guarantee: "Guarantee") -> dict[str, Any]:
 
 
 def upper_bound(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
-    """What can be said of runs with noise on a lattice that has no single loss law; arguments as above."""
+    """Upper bounds for runs with noise on a lattice, which has no single loss law. Arguments as for `exact_epsilon`."""
     from tallyveil.accounting import invariants_of
     from tallyveil.accounting.classical import classical_epsilons
     from tallyveil.accounting.ledger.joint import published_upper_bound

@@ -1,4 +1,4 @@
-"""What is shown of a finished release, whichever command made it."""
+"""The summary of a finished release, for every command that makes one."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:
-    """Write the report of a release, unless it is there, and print the closing summary."""
+    """Write the report of a release, unless it exists, and print the closing summary."""
     out = outcome.path
     if not (out / "report.html").exists():
         from tallyveil.report import write_report
@@ -44,14 +44,14 @@ def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[st
 def opened_summary(
     manifest: "Manifest", out: Path, already_finished: bool, what: str, another: str | None = None
 ) -> "Screen":
-    """Print what comes before every closing summary, and return the screen on which the summary goes on.
+    """Print the lines that precede every closing summary, and return the screen for the rest of the summary.
 
     Args:
-        manifest: Of the run.
-        out: Its folder.
+        manifest: Manifest of the run.
+        out: Folder of the run.
         already_finished: Whether the folder held the run before the command.
         what: What the folder holds, in words.
-        another: What is made in another folder, for a new spend, in words; None to leave that sentence out.
+        another: What a new spend in another folder would make, in words; None to leave that sentence out.
     """
     from tallyveil.cli.terminal import Screen, headed
 

@@ -1,4 +1,4 @@
-"""Prints rows of names and numbers: a table on the terminal, or JSON."""
+"""Print rows of names and numbers as a table on the terminal or as JSON."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> Non
     for row in rows:
         table.add_row(*(_text(value) for value in row))
     console = Screen()
-    # Into a file or a pipe there is no width to keep to.
+    # A file or a pipe has no width to respect.
     console.print(table) if console.is_terminal else Screen(width=140).print(table)
 
 

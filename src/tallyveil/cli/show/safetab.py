@@ -37,7 +37,7 @@ def show_plan(record: dict[str, Any]) -> None:
 
 
 def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
-    """Print what a run left behind."""
+    """Print the summary of a run."""
     console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
     table = Table(title=f"SafeTab (run {manifest.run})", show_header=False)
     for run, one in manifest.privacy.items():
@@ -53,7 +53,7 @@ def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> Non
 
 
 def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> None:
-    """Print what a SafeTab-H run left behind."""
+    """Print the summary of a SafeTab-H run."""
     console = opened_summary(manifest, out, already_finished, "this finished run")
     table = Table(title=f"SafeTab-H (run {manifest.run})", show_header=False)
     for run, sizes in manifest.body["sizes"].items():

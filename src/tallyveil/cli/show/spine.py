@@ -1,4 +1,4 @@
-"""Prints what the spine commands have worked out."""
+"""Print the results of the spine commands."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ def _areas(row: dict[str, Any]) -> str:
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Relative change of the mean standard deviation; a dash where the first spine has none or is exact."""
+    """Relative change of the mean standard deviation; a dash if the first spine has none or is exact."""
     first, second = row["first_mean"], row["second_mean"]
     if first is None or not 0 < first < np.inf:
         return "–"
@@ -72,7 +72,7 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
 
 
 def show_fitted(made: "FittedSpine", as_json: bool) -> None:
-    """Print fitted shares beside the strategy's own, and what they need and reach."""
+    """Print fitted shares and the strategy's own shares, with their budgets and standard deviations."""
     found, own = made.found, dict(made.given.geolevel_shares)
     rows = [[name, str(share), str(own[name])] for name, share in found.strategy.geolevel_shares]
     show_table(["geolevel", "share", "strategy's own"], rows, as_json)

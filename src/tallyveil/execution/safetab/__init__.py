@@ -1,1 +1,1 @@
-"""SafeTab and SafeTab-H: runs of detailed tables, and their comparison with the truth."""
+"""SafeTab and SafeTab-H: runs that make detailed tables, and the comparison of such tables with the true counts."""

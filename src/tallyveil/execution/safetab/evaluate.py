@@ -1,4 +1,4 @@
-"""Comparing a SafeTab release, and runs like it, with the truth: a job that declassifies records."""
+"""Compare a SafeTab release, and simulated runs like it, with the true counts. This job declassifies records."""
 
 from pathlib import Path
 
@@ -40,17 +40,17 @@ Truth = list[tuple[pl.DataFrame, TrueGroups]]
 
 
 def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -> dict[str, pl.DataFrame]:
-    """Errors of a SafeTab release against the true counts, and of as many runs with test keys as are asked for.
+    """Errors of a SafeTab release against the true counts, together with those of repeated runs with test keys.
 
     Args:
-        params, data: What the release was made from.
+        params, data: The folders that the release was made from.
         out: Its folder.
-        repeats: Further runs, with keys that anybody can derive; their errors are taken together with the release's.
+        repeats: Number of further runs. Their keys are public, and their errors are pooled with those of the release.
     Returns:
-        "errors-t1" and "errors-t2"; they, and the true tables, are also written to the folder's `evaluation`.
+        Tables "errors-t1" and "errors-t2". They and the true tables are also written to the folder `evaluation`.
     Raises:
-        StoreError: the folder holds no finished SafeTab release of these parameters.
-    Privacy: none. The ledger of the release receives a non-private event for every run first.
+        StoreError: the folder holds no finished SafeTab release that was made with these parameters.
+    Privacy: none. Before records are compared, the ledger of the release gets a non-private event for every run.
     """
     inputs = read_safetab_inputs(params, data)
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
@@ -83,12 +83,13 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
 
 
 def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
-    """Whether the release measured coterminous regions once; its digest says so, and that the plan is this one."""
+    """Whether the release measured coterminous regions once, by its plan digest; refuses a release of another plan."""
     for once in (True, False):
         if binding_of(inputs.plan.digest(), bytes([once])).hex() == digest:
             return once
     raise StoreError(
-        f"{out} holds a SafeTab release of other parameters. Name the parameter folder it was made with.",
+        f"{out} holds a SafeTab release that was made with other parameters. Name the parameter folder that it was "
+        "made with.",
         code="no-release",
     )
 

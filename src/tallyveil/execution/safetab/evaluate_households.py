@@ -1,4 +1,4 @@
-"""Comparing a SafeTab-H release, and runs like it, with the truth: a job that declassifies records."""
+"""Compare a SafeTab-H release, and simulated runs like it, with the true counts. This job declassifies records."""
 
 from pathlib import Path
 
@@ -37,24 +37,25 @@ TRUE = "TRUE"
 def evaluate_households(
     params: Path, data: Path, out: Path, *, published: Path | None = None, repeats: int = 0
 ) -> dict[str, pl.DataFrame]:
-    """Errors of a SafeTab-H release against the true counts, and of as many runs with test keys as are asked for.
+    """Errors of a SafeTab-H release against the true counts, together with those of repeated runs with test keys.
 
     Args:
-        params, data, published: What the release was made from.
+        params, data, published: The folders that the release was made from.
         out: Its folder.
-        repeats: Further runs, with keys that anybody can derive; their errors are taken together with the release's.
+        repeats: Number of further runs. Their keys are public, and their errors are pooled with those of the release.
     Returns:
-        "errors-households"; it, and the true tables, are also written to the folder's `evaluation`.
+        Table "errors-households". It and the true tables are also written to the folder `evaluation`.
     Raises:
-        StoreError: the folder holds no finished SafeTab-H release of these parameters and totals.
-    Privacy: none. The ledger of the release receives a non-private event for every run first.
+        StoreError: the folder holds no finished SafeTab-H release that was made with these parameters and totals.
+    Privacy: none. Before records are compared, the ledger of the release gets a non-private event for every run.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
     plan = read_household_plan(params)
     totals = read_group_totals(data, published, plan)
     if binding_of(plan.digest(), totals_digest(totals)).hex() != manifest.plan_digest:
         raise StoreError(
-            f"{out} holds a SafeTab-H release of other parameters or another T1. Name those it was made with.",
+            f"{out} holds a SafeTab-H release that was made with other parameters or with another table T1. Name the "
+            "parameter folder and the T1 that it was made with.",
             code="no-release",
         )
     regions = read_regions(data, plan.config)
@@ -116,7 +117,7 @@ def _tables(
 
 
 def _compared(frame: pl.DataFrame, truth: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Published rows beside the truth, the households of their group, and how many measured cells each sums."""
+    """Published rows beside the true counts, with the size of the group and the number of cells in each sum."""
     table = next(table for table in TABLES if table.name == name)
     parts = [
         (detail.folder, str(cell), len(summed)) for detail in table.details for cell, summed in detail.sums

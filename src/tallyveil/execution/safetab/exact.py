@@ -1,9 +1,8 @@
-"""Tables without noise, for whoever verifies an implementation: true counts, which protect nobody.
+"""Tables without noise, to verify an implementation. They hold true counts and protect nobody.
 
 They go through `confidential/declassify.py`, as an evaluation does: the ledger gets a non-private event before anything
-is counted. There is no key and no spend. A command that was interrupted cannot go on, but the same command in a new
-folder gives the same tables. The manifest has a kind of its own, so that no other command takes the folder for a
-release.
+is counted. There is no key and no spend. An interrupted command cannot be resumed, but the same command in a new
+folder gives the same tables. The manifest has a kind of its own, so no other command mistakes the folder for a release.
 """
 
 from dataclasses import asdict, replace
@@ -40,16 +39,16 @@ _TAGS: Final = {"run": RUN, "protected": "false: the true counts, without noise"
 
 
 def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
-    """Write T1 and T2 without noise: detail, suppression and layout are those of a run, counts are the true ones.
+    """Write T1 and T2 without noise: true counts in the detail, suppression and layout of a run.
 
     Args:
-        params, data: As in `run_safetab`. Budgets are read, and decide only what is tabulated.
-        out: A folder that is absent or empty.
+        params, data: As in `run_safetab`. The budgets decide only which groups are tabulated.
+        out: A folder that does not exist or is empty.
     Returns:
         The manifest.
     Raises:
-        TallyveilError: an input is wrong, or the folder holds something.
-    Privacy: none. The ledger receives a non-private event first, and every file that can carry a mark says so.
+        TallyveilError: an input is wrong, or the folder is not empty.
+    Privacy: none. The ledger gets a non-private event first, and every file with metadata is marked as unprotected.
     """
     refuse_taken(out, "tables without noise")
     inputs = read_safetab_inputs(params, data)
@@ -76,13 +75,13 @@ def tabulate_households_exactly(
 
     Args:
         params, data: As in `run_households`.
-        out: A folder that is absent or empty.
+        out: A folder that does not exist or is empty.
         published: Folder of the T1 that chooses the detail, with or without noise; None for `pop-group-totals`.
     Returns:
         The manifest.
     Raises:
-        TallyveilError: an input is wrong, or the folder holds something.
-    Privacy: none; as `tabulate_exactly`.
+        TallyveilError: an input is wrong, or the folder is not empty.
+    Privacy: none, as for `tabulate_exactly`.
     """
     refuse_taken(out, "tables without noise")
     plan = read_household_plan(params)
@@ -113,7 +112,7 @@ def _ledger(out: Path, declared: Declaration) -> Ledger:
 
 
 def _without_bounds(run: RunPlan) -> RunPlan:
-    """The run with 0 as its suppression bound: below the state a total is published if it is above 0."""
+    """The run with suppression bound 0: below the state a total is published if it is above 0."""
     sets = (replace(one, keep_above=None if one.keep_above is None else 0) for one in run.sets)
     return replace(run, sets=tuple(sets))
 

@@ -1,4 +1,4 @@
-"""A SafeTab-H run: groups of households in the detail that a published T1 chooses."""
+"""A SafeTab-H run: counts of groups of households, whose detail a published table T1 chooses."""
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -53,19 +53,19 @@ def run_households(
     test_key: bytes | None = None,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Tabulate groups of households: T3 and T4; or go on with a run that was interrupted.
+    """Tabulate groups of households in T3 and T4, or resume an interrupted run.
 
     Args:
         params: Folder of SafeTab-H's config.json and the four code files.
         data: Folder of household-records, GRF-C and, without `published`, pop-group-totals.
-        out: Output folder; absent, empty, or holding an unfinished run of these very inputs.
+        out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
         published: Folder of the SafeTab run whose T1 chooses the detail.
-        test_key: Key of a run that protects nobody, for tests.
-        observer: Told of progress.
+        test_key: Key for tests; the run then protects nobody.
+        observer: Receives reports of progress.
     Raises:
-        TallyveilError: nothing is spent before all inputs are checked.
-    Privacy: spends the config's budgets once (`HouseholdPlan.event`), between sets of households that differ by one
-        record. T1 is public; what it cost the people in it is T1's own spend.
+        TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
+    Privacy: spends the budgets of the config once (`HouseholdPlan.event`). Neighbours are sets of households that
+        differ by one record. T1 is public; its cost was spent by the run that made it.
     """
     folders = (params, data, *([] if published is None else [published]))
     refuse_safetab_folder(out, folders)
@@ -84,11 +84,11 @@ def run_households(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Households:
-    """The tabulation of a plan, in the detail that a published T1 chooses.
+    """The tabulation of a plan, with the detail that a published T1 chooses.
 
     Attributes:
         plan: From the parameter folder.
-        folders: Every folder that is read; the second holds the records.
+        folders: Every folder that is read. The second one holds the records.
         regions: The public geography of each run.
         groups: The groups that T1 lists, by run and set.
         digest: Of the plan and of T1.
@@ -147,7 +147,7 @@ class _Tabulation:
         return "_Tabulation(<redacted>)"
 
     def job(self) -> Job:
-        """What the run is bound to, and what it spends."""
+        """The inputs that identify the run, and what it spends."""
         plan = self.plan
         parts = [self.regions[run.run].digest() for run in plan.runs]
         parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
@@ -179,7 +179,7 @@ class _Tabulation:
         return {"sizes": sizes}
 
     def _tabulate(self, run: Run, own: HouseholdRun, noise: NoiseSource) -> JsonObject:
-        """Measure and write one run of the config; returns the sizes of what it is made of."""
+        """Measure and write one run of the config; returns the sizes of its inputs and tables."""
         groups, regions = self.groups[own.run], self.regions[own.run]
         with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
             measurer = HouseholdMeasurer(self.households[own.run], regions, noise)
@@ -192,7 +192,7 @@ class _Tabulation:
         }
 
     def check(self, run: Run) -> list[str]:
-        """Hold the written tables to their promises."""
+        """Check that the written tables have the properties that the documentation states."""
         plan, checks = self.plan, list[OutputCheck]()
         for own in plan.runs:
             listed = self.groups[own.run].items()
@@ -227,7 +227,7 @@ def tables_of_households(
 
 
 def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict[str, ListedGroups]:
-    """The groups of every set of a run that the published totals list, by the set's name.
+    """The groups that the published totals list for each level set of a run, by the name of the set.
 
     Raises:
         SchemaError: there are none, or they are of another geography.
@@ -238,12 +238,12 @@ def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict
 
 
 def _expected(plan: HouseholdPlan) -> list[JsonObject]:
-    """Content of `expected.json`: what the numbers are worth."""
+    """Content of `expected.json`: the expected errors of the published numbers."""
     return [one.to_mapping() for one in expected_household_errors(plan)]
 
 
 def _privacy(run: HouseholdRun) -> JsonObject:
-    """The guarantee of a run; before the spend, since not every event has one."""
+    """The privacy guarantee of a run. It is computed before the spend, because some events have none."""
     epsilon, changed = _epsilon(run.event()), _epsilon(changed_event(run.event()))
     return {
         "budget": str(run.budget),
@@ -253,6 +253,6 @@ def _privacy(run: HouseholdRun) -> JsonObject:
     }
 
 
-@lru_cache(maxsize=16)  # a process that runs the same plan again need not wait for it again
+@lru_cache(maxsize=16)  # kept, so that a process that runs the same plan again does not compute it again
 def _epsilon(event: PrivacyEvent) -> Bounds:
     return compose(event, neighbours=NEIGHBOURS).epsilon(DELTA)

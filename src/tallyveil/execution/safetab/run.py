@@ -1,4 +1,4 @@
-"""A SafeTab run: plan, public files, records, spend, then level set by level set to checked tables."""
+"""A SafeTab run: read the plan, the public files and the records; spend; tabulate each level set; check the tables."""
 
 import logging
 from collections.abc import Iterable
@@ -45,15 +45,15 @@ logger = logging.getLogger(__name__)
 
 EXPECTED = "expected.json"
 DELTA = Fraction(1, 10**10)
-"""Epsilon is stated at this delta."""
+"""Delta at which epsilon is reported."""
 
 LONGEST_PATH = "evaluation/household-detail/headers.parquet"
-"""No file of a SafeTab run has a longer path in its folder."""
+"""The longest path of a file in the folder of a SafeTab run."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SafetabInputs:
-    """Everything a run reads, checked. Holds confidential records.
+    """All inputs of a run, after the checks. Holds confidential records.
 
     Attributes:
         plan: From the parameter folder.
@@ -73,7 +73,7 @@ def read_safetab_inputs(params: Path, data: Path) -> SafetabInputs:
     """Read and validate parameters, geography and person records; nothing is written or spent.
 
     Raises:
-        TallyveilError: the first file that breaks its rules, with all that it breaks.
+        TallyveilError: a file breaks its rules. The error names the first such file and all rules that it breaks.
     """
     plan = read_plan(params)
     regions = read_regions(data, plan.config)
@@ -89,19 +89,19 @@ def run_safetab(
     test_key: bytes | None = None,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Tabulate detailed population groups, or go on with a run that was interrupted.
+    """Tabulate detailed population groups, or resume an interrupted run.
 
     Args:
         params: Folder of config.json and the four code files.
         data: Folder of person-records and GRF-C.
-        out: Output folder; absent, empty, or holding an unfinished run of these very inputs.
-        coterminous_once: Measure regions with the same blocks once; else each by itself, as in production.
-        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
-        observer: Told of progress.
+        out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
+        coterminous_once: Whether regions with the same blocks are measured only once. Production measured each of them.
+        test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
     Raises:
-        TallyveilError: nothing is spent before all inputs are checked.
-    Privacy: spends the config's budgets once, however often the run is interrupted and taken up again
-        (`SafetabPlan.event`), under neighbours that add or remove one record.
+        TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
+    Privacy: spends the budgets of the config once (`SafetabPlan.event`), however often the run is interrupted and
+        resumed. Neighbours differ by adding or removing one record.
     """
     product = Safetab(read_plan(params), (params, data), coterminous_once)
     return run_product(product, out, test_key=test_key, observer=observer)
@@ -201,7 +201,7 @@ class _Tabulation:
         return "_Tabulation(<redacted>)"
 
     def job(self) -> Job:
-        """What the run is bound to, and what it spends."""
+        """The inputs that identify the run, and what it spends."""
         plan, regions, persons = self.inputs.plan, self.inputs.regions, self.inputs.persons
         parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
         return Job(
@@ -231,7 +231,7 @@ class _Tabulation:
         return {"sizes": sizes}
 
     def _tabulate(self, run: Run, own: RunPlan, noise: NoiseSource) -> JsonObject:
-        """Measure and write one run of the config; returns the sizes of what it is made of."""
+        """Measure and write one run of the config; returns the sizes of its inputs and tables."""
         inputs, regions = self.inputs, self.inputs.regions[own.run]
         with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
             tabulation = (tabulate_once if self.once else tabulate_all)(own.sets, regions)
@@ -251,7 +251,7 @@ class _Tabulation:
         }
 
     def check(self, run: Run) -> list[str]:
-        """Hold the written tables to their promises."""
+        """Check that the written tables have the properties that the documentation states."""
         with self.watch.stage("checks"):
             checks = check_outputs(run.path, self.inputs.plan)
             require_passed(checks)
@@ -263,7 +263,7 @@ class _Tabulation:
 
 
 def declaration_of(plan: SafetabPlan) -> Declaration:
-    """What a run may spend: the costlier of its runs, since every person is in one of them."""
+    """The declared budget: the larger cost of the US run and the PR run, since every person is in one of them."""
     return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
 
 
@@ -274,18 +274,18 @@ def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
 
 
 def _expected(plan: SafetabPlan) -> JsonObject:
-    """Content of `expected.json`: what the numbers are worth."""
+    """Content of `expected.json`: the expected errors of the published numbers."""
     details, sizes = expected_errors(plan), errors_by_size(plan)
     return {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
 
 
 def _privacy(plan: SafetabPlan) -> JsonObject:
-    """The guarantee of each run (US, PR) by every accountant; before the spend, since not every event has one."""
+    """The privacy guarantee of each run by every accountant, before the spend, because some events have none."""
     return {one.run: one.to_mapping() for one in privacy_of(plan, DELTA)}
 
 
 def _stability_mapping(run: RunPlan, regions: Regions) -> JsonObject:
-    """The record that is in as many groups of every set as any can be, and whether there is one."""
+    """Whether a record exists that is in the largest possible number of groups of every level set, and that record."""
     block = first_block_in_all(regions, [one.geography for one in run.sets])
     attained = run.witness is not None and block is not None
     return {

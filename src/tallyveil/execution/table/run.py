@@ -1,4 +1,4 @@
-"""The release of one table with exact invariants: plan, table, spend, noise, checks on the written file."""
+"""The release of one table with exact invariants: read plan and table, spend, draw noise, check the written file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,13 +43,13 @@ DRAWS = "draws.parquet"
 
 @dataclass(frozen=True, slots=True)
 class SubspaceOutcome:
-    """What a release left behind.
+    """The result of a release.
 
     Attributes:
         path: The folder.
         manifest: Content of `manifest.json`.
-        noise: What drew the noise; None where the folder was finished before the inputs were read.
-        already_finished: True when the folder held this release, and nothing was done.
+        noise: The plan of the noise. None if the folder held a finished release before the inputs were read.
+        already_finished: Whether the folder already held this release, so that nothing was done.
     """
 
     path: Path
@@ -59,10 +59,10 @@ class SubspaceOutcome:
 
 
 def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
-    """How the noise of a plan is drawn; without data.
+    """Plan how the noise is drawn. No data is read.
 
     Raises:
-        BudgetError: no two tables that agree on the invariants are as near as the plan's distance.
+        BudgetError: two tables that agree on the invariants are always farther apart than the plan's distance.
     """
     lattice = plan.lattice()
     require_pairs(lattice, plan.law, plan.distance)
@@ -77,22 +77,22 @@ def run_subspace(
     test_key: bytes | None = None,
     observer: Observer | None = None,
 ) -> SubspaceOutcome:
-    """Release one table, or go on with a release that was interrupted.
+    """Release one table, or resume an interrupted release.
 
     Args:
-        plan: What to do.
-        out: Folder; absent, empty, or holding an unfinished run of this very plan and table.
-        draws: More noise vectors to write, for simulations; only with a test key.
-        test_key: Key of a release that protects nobody, for tests; None for a key from the operating system.
-        observer: Told of progress.
+        plan: Plan of the release.
+        out: Folder. It does not exist, is empty, or holds an unfinished run of the same plan and table.
+        draws: Number of further noise vectors to write, for simulations. Allowed only with a test key.
+        test_key: Key for tests; the release then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
     Raises:
-        TallyveilError: nothing is spent before plan, chain and table are checked.
-    Privacy: spends `plan.cost` once, however often the run is interrupted and taken up again.
+        TallyveilError: an input is wrong. Nothing is spent before plan, chain and table are checked.
+    Privacy: spends `plan.cost` once, however often the run is interrupted and resumed.
     """
     if draws and test_key is None:
         raise ConfigError(
-            f"{draws} repeated draws were asked for without a test key. Every draw of a real run would have to be paid "
-            "for, and the noise of none of them may be shown; for a simulation give --insecure-test-key TEXT.",
+            f"{draws} repeated draws were asked for without a test key. In a real run the budget would have to pay "
+            "for every draw, and the noise of no draw may be shown. For a simulation give --insecure-test-key TEXT.",
             code="subspace-draws",
         )
     product = Table(plan, draws)
@@ -105,9 +105,9 @@ class Table:
     """The release of one table.
 
     Attributes:
-        plan: What to do.
-        draws: More noise vectors to write, for simulations.
-        noise: What draws the noise, once the inputs are read.
+        plan: Plan of the release.
+        draws: Number of further noise vectors to write, for simulations.
+        noise: The plan of the noise, once the inputs are read.
     """
 
     plan: SubspacePlan
@@ -129,7 +129,9 @@ class Table:
         plan, watch = self.plan, Stopwatch(observer)
         columns = dict(plan.table.columns)
         named = [*columns.values(), *([] if plan.table.count is None else [plan.table.count])]
-        require_table_header(plan.table.path, named)  # before the lattice, which may take long
+        require_table_header(
+            plan.table.path, named
+        )  # checked before the lattice is built, which may take long
         noise = noise_of(plan, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
         with watch.stage("read table"):
@@ -143,7 +145,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class _Work:
-    """Everything checked, and nothing drawn. Holds the confidential table."""
+    """All inputs, after the checks and before any draw. Holds the confidential table."""
 
     plan: SubspacePlan
     noise: NoisePlan
@@ -156,7 +158,7 @@ class _Work:
         return "_Work(<redacted>)"
 
     def job(self) -> Job:
-        """What the run is bound to, and what it spends."""
+        """The inputs that identify the run, and what it spends."""
         plan = self.plan
         return Job(
             kind=ReleaseKind.SUBSPACE,
@@ -171,7 +173,7 @@ class _Work:
         )
 
     def release(self, run: Run) -> JsonObject:
-        """Draw and write; returns the body of the manifest."""
+        """Draw the noise and write the table; returns the body of the manifest."""
         plan, noise, system = self.plan, self.noise, self.plan.constraints.system
         run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
 
@@ -196,7 +198,7 @@ class _Work:
         }
 
     def check(self, run: Run) -> list[str]:
-        """Read the written files back and hold them to the invariants."""
+        """Read the written files back and check that they keep the invariants."""
         with self.watch.stage("checks"):
             return _checks(run.path, self.plan, self.noise, self.table)
 
@@ -218,7 +220,7 @@ def _write_table(out: Path, plan: SubspacePlan, noisy: Integers, tags: dict[str,
 
 
 def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> None:
-    """Noise alone, of the draws after the released one; it tells nothing of the table."""
+    """Write the noise of the draws after the released one. Noise alone reveals nothing about the table."""
     vectors = noise.draw(run.secrets.noise_key, range(1, draws + 1))
     labels = cell_labels(plan.schema)
     columns = {a: [label[a] for label in labels] * draws for a in plan.schema.attribute_names}
@@ -228,7 +230,7 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
 
 
 def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: ConfidentialTable) -> list[str]:
-    """Read the written files back and hold them to the invariants."""
+    """Read the written files back and check that they keep the invariants."""
     written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
     system = plan.constraints.system
     passed = {

@@ -1,4 +1,4 @@
-"""Refusals before a release spends: an output folder that cannot be used, and a release too large for the machine."""
+"""Checks before a release spends: the output folder must be usable, and the machine must be large enough."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +18,14 @@ def refuse_folder(plan: ReleasePlan, out: Path) -> None:
     """Refuse a release folder in which an input lies, or whose path leaves no room for the files of the release.
 
     Raises:
-        StoreError: as above.
+        StoreError: the folder cannot be used for one of these reasons.
     """
     refuse_inputs(out, inputs_of(plan))
     refuse_long_paths(out, _longest(plan), TEMPORARY_SUFFIX)
 
 
 def inputs_of(plan: ReleasePlan) -> list[Path]:
-    """Every file that a release reads, but for the release file."""
+    """Every file that a release reads, except the release file."""
     found = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
     if plan.spine is not None:
         found += [path for _, path in plan.spine.overlapping]
@@ -34,37 +34,37 @@ def inputs_of(plan: ReleasePlan) -> list[Path]:
 
 
 def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) -> None:
-    """Refuse a release that is too large for the disk or the memory because of how many people there are.
+    """Refuse a release whose number of records makes it too large for the disk or the memory.
 
     Args:
         plan: The release.
         spine: The spine.
-        out: Its folder.
-        people: Number of records. Confidential: no message holds it, or a size that follows from it.
+        out: Folder of the release.
+        people: Number of records. Confidential: no message contains it or a size that depends on it.
     Raises:
-        StoreError: the disk, or this machine, is too small.
-    Privacy: whoever runs the release learns one bit: whether the people are too many for this machine.
+        StoreError: the disk or the memory of this machine is too small.
+    Privacy: whoever runs the release learns one bit: whether the number of records is too large for this machine.
     """
     refuse_small_disk(plan, spine, out)
     wanted = predict(plan, sizes_of_spine(spine, people))
     usual = predict(plan, sizes_of_spine(spine))
     if wanted.disk > free_disk(out):
         raise StoreError(
-            f"the disk that is to hold {out} is too small for a release of as many people as there are records. Free "
-            "some space, choose another disk with --out, or leave microdata out. Nothing was spent.",
+            f"the disk on which {out} would be written has too little free space for a release of this many records. "
+            "Free some space, choose another disk with --out, or leave microdata out. Nothing was spent.",
             code="disk-full",
         )
     memory = machine_memory()
     if memory is not None and wanted.memory > max(memory, usual.memory):
         raise StoreError(
-            "this machine has too little memory for a release of as many people as there are records. Use a larger "
-            "machine, or release parts of the population one by one. Nothing was spent.",
+            "this machine has too little memory for a release of this many records. Use a machine with more memory, "
+            "or release parts of the population one by one. Nothing was spent.",
             code="memory-small",
         )
 
 
 def _longest(plan: ReleasePlan) -> Iterator[str]:
-    """The files of a release with the longest paths, relative to its folder: those of its intervals."""
+    """The files of a release with the longest relative paths, which are those of its intervals."""
     spine = plan.spine
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     queries = {*plan.tables, *(name for level in plan.geolevels for name in plan.strategy.queries(level))}

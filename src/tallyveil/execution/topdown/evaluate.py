@@ -1,4 +1,4 @@
-"""Comparing a finished release with the truth: the only job that declassifies records."""
+"""Compare a finished TopDown release with the true counts. This job declassifies records."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -24,20 +24,20 @@ from tallyveil.release.manifest_files import read_manifest
 
 
 def evaluate_release(root: Path, truth: Path) -> Evaluation:
-    """Errors of a release against the true records, by geolevel, query and size class, and its known artefacts.
+    """Errors of a release against the true counts, by geolevel, query and size class, and its known artefacts.
 
-    Geolevels are those of the original geography, as its tables are, and those that steps have added; then come the
-    families of off-spine entities, under their names.
+    The geolevels are those of the original geography, as in the tables, and those that the steps of the spine added.
+    The families of off-spine entities follow, under their names.
 
     Args:
         root: Folder of a finished release.
-        truth: The true records, with the columns the release was made from.
+        truth: The true records, with the columns that the release was made from.
     Returns:
-        The tables of `error_metrics` and `find_artefacts`; they are also written to the release's `evaluation` folder.
+        The tables of `error_metrics` and `find_artefacts`. They are also written to `evaluation` in the release.
     Raises:
         StoreError: the folder holds no finished release.
         SchemaError, GeographyError, ConfigError: the records do not fit the release.
-    Privacy: none. The ledger of the release receives a non-private event first.
+    Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]

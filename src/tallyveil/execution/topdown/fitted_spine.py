@@ -1,4 +1,4 @@
-"""Shares of the geolevels of a spine that meet stated accuracy, beside those of the strategy in force."""
+"""Shares of the geolevels of a spine that meet accuracy targets, compared with the shares of a given strategy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ class FittedSpine:
     """Shares fitted to a spine.
 
     Attributes:
-        found: The shares, and what they reach.
-        given: The strategy in force.
-        losses: A sentence for every family and geolevel that the fitted shares make less exact than the strategy's own
-            shares do with the same budget.
+        found: The fitted shares, and the accuracy that they reach.
+        given: The strategy that they are compared with.
+        losses: A sentence for each family and geolevel whose counts are less exact with the fitted shares than with the
+            strategy's own shares at the same budget.
     """
 
     found: FittedShares
@@ -45,18 +45,20 @@ def fitted(
 
     Args:
         file: The spine.
-        strategy: Name of the preset in force.
+        strategy: Name of the strategy preset to compare with.
         targets: "NAME=STANDARD_DEVIATION" of geolevels and families.
         entities: Table of entities; None for none.
-        each: Whether every single area has its target, not their mean variance.
+        each: Whether every area must meet the target; otherwise the mean variance of the areas must meet it.
         schema: Name of the schema.
-        exact: Geolevels whose total an invariant publishes.
+        exact: Geolevels whose totals an invariant publishes.
     Raises:
-        ConfigError: a target has another form.
+        ConfigError: a target does not have this form.
         BudgetError: as `fit_shares`.
     """
     if any(not item.partition("=")[2] for item in targets):
-        raise ConfigError("a target is NAME=STANDARD_DEVIATION, such as Tract=5.", code="bad-flag")
+        raise ConfigError(
+            "a target is not of the form NAME=STANDARD_DEVIATION. Give one such as Tract=5.", code="bad-flag"
+        )
     wanted = [
         AccuracyTarget(item.partition("=")[0], parse_fraction(item.partition("=")[2], "--target"), each)
         for item in targets
@@ -75,7 +77,7 @@ def fitted(
 def _losses(
     made: Spine, families: Sequence[EntityFamily], own: TotalMeasures, fitted: TotalMeasures
 ) -> tuple[str, ...]:
-    """A sentence for every family and geolevel that fitted shares make less exact, with the same budget."""
+    """A sentence for each family and geolevel whose counts the fitted shares make less exact at the same budget."""
 
     one, two = (
         [*family_accuracies(found, families), *geolevel_accuracies(found)]

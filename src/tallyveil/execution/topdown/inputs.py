@@ -1,4 +1,4 @@
-"""Opening the inputs of a plan: the public geography first, then the records behind the wall."""
+"""Open the inputs of a plan: first the public geography, then the confidential records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +23,11 @@ ENTITY = "entity"
 
 
 def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
-    """The spine of a plan, made by its steps, beside the geography it was made from and its entities.
+    """The spine that the steps of a plan make, the geography that it is made from, and the entities.
 
     Raises:
-        GeographyError: the geography is no tree, the entities do not fit it, a step does not fit, or something is
-            stated for a geolevel that the steps cut or replace.
+        GeographyError: the geography is not a tree, the entities do not fit it, a step does not fit, or something is
+            stated for a geolevel whose geounits the steps divide or replace.
         BudgetError: shares or variances do not fit the spine that the steps make.
         StoreError, ConfigError: a file or a column is missing or unreadable.
     """
@@ -48,16 +48,16 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
 
 
 def read_allocation(plan: ReleasePlan) -> Allocation:
-    """What every geounit of a plan's spine will be measured with; raises as `read_hierarchies` does."""
+    """The share of the budget that each geounit of a plan's spine gets; raises as `read_hierarchies` does."""
     made = read_hierarchies(plan)
     return allocation_of(plan.strategy, made.spine, made.shares)
 
 
 def read_spine(geography: GeographyInput) -> Spine:
-    """The hierarchy described by a plan's geography table, before any step.
+    """The hierarchy that a plan's geography table describes, before any step.
 
     Raises:
-        GeographyError: the table is no tree, or repeats or lacks geocodes.
+        GeographyError: the table does not describe a tree, or geocodes are repeated or missing.
         StoreError, ConfigError: the file or a column is missing or unreadable.
     """
     columns = [*(geography.parent_columns or ()), geography.geocode]
@@ -74,11 +74,11 @@ def read_spine(geography: GeographyInput) -> Spine:
 
 
 def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...]:
-    """The families of off-spine entities, on the spine of the geography table; none where no table is named.
+    """The families of off-spine entities on the spine of the geography table; none if the plan names no table.
 
     Raises:
-        GeographyError: the table does not have a row for every finest geounit, or has others; a table of pairs has
-            unknown or repeated ones.
+        GeographyError: the table does not have exactly one row for each finest geounit, or a table of pairs has unknown
+            or repeated rows.
         StoreError, ConfigError: the file or a column is missing or unreadable.
     """
     disjoint = () if entities.entities is None else _disjoint_families(entities, entities.entities, spine)
@@ -89,10 +89,10 @@ def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...
 
 
 def read_other_entities(plan: ReleasePlan, spine: Spine) -> tuple[EntityFamily, ...]:
-    """The families of the entity table that the plan does not name, so that nobody loses unseen.
+    """The families of the entity table that the plan does not name, so that their loss of accuracy is reported as well.
 
-    Every column of text is one, unless it has the name of a geolevel or of a family with a table of its own. An empty
-    text stands for "in none", as null does.
+    Every text column is a family, unless it has the name of a geolevel or of a family with a table of its own. Both an
+    empty text and null mean that the geounit is in no entity.
     """
     asked = plan.spine
     if asked is None or asked.entities is None:

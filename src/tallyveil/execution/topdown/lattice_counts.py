@@ -1,4 +1,4 @@
-"""Drawing the counts of a release that stay fixed: integer-subspace noise, published, then constraints."""
+"""Draw the counts that get integer-subspace noise, publish them, and make them constraints of the estimation."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,20 +31,20 @@ def draw_subspace(
     root: Path,
     tags: dict[str, str],
 ) -> tuple[ConstraintTable, ...]:
-    """Draw, publish, and fix the counts. Called again with the same key it gives the same counts.
+    """Draw and publish the counts, and return them as constraints. The same key always gives the same counts.
 
     Args:
         prepared: From `prepare_subspace`.
-        schema, spine: Of the release.
+        schema, spine: Schema and spine of the release.
         histograms: True counts by geolevel. Confidential.
-        noise_key: Of the run.
+        noise_key: Noise key of the run.
         root: Release folder; counts are written under `measurements/`.
-        tags: Metadata of files.
+        tags: Metadata of the files.
     Returns:
-        Constraints that hold every answer to its noisy count, and coarser geolevels to their sums.
+        Constraints that fix each answer at its noisy count, and the answers of coarser geolevels at the sums.
     Raises:
-        ConstraintError: a noisy count is negative. It is published and paid for by then.
-    Privacy: costs what `ReleasePlan.event` says, once.
+        ConstraintError: a noisy count is negative. By then the counts have been published and paid for.
+    Privacy: the cost is part of `ReleasePlan.event` and is spent once.
     """
     source = NoiseSource(derive_key(noise_key, KEY_PURPOSE))
     tables = []
@@ -71,11 +71,11 @@ def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy:
     if len(below):
         geounit, answer = (int(i) for i in below[0])
         raise ConstraintError(
-            f"{draw.item.name}: {len(below)} noisy count(s) at {draw.item.geolevel} came out negative, such as "
-            f"{int(noisy[geounit, answer])} for {spine.geolevels[draw.level]} '{spine.geocodes[draw.level][geounit]}', "
-            f"{group.labels()[answer]}. No true counts fit them. They are drawn, published and paid for, and are "
-            "neither cut off at zero, which is biased and breaks the invariants, nor drawn again, which would let the "
-            "noise depend on the records. Use the mechanism where counts are larger than its noise, or with more "
-            "budget: in another folder, as a new spend.",
+            f"{draw.item.name}: noisy counts at {draw.item.geolevel} came out negative, such as that of "
+            f"{spine.geolevels[draw.level]} '{spine.geocodes[draw.level][geounit]}', {group.labels()[answer]}. No "
+            "counts of people agree with them. They have been drawn, published and paid for. They are not set to "
+            "zero, because that would be biased and would break the invariants, and they are not drawn again, "
+            "because the noise would then depend on the records. Use the mechanism where counts are larger than its "
+            "noise, or with more budget. Either needs another folder and is a new spend.",
             code="subspace-negative",
         )

@@ -1,4 +1,4 @@
-"""What the noise on a lattice is, as plain data for manifests: sampler, guarantee, and how far counts move."""
+"""Describe lattice noise as plain data for manifests: the sampler, the guarantee, and the spread of the noise."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -14,13 +14,13 @@ from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan, guarantee_recor
 
 MOST_DRAWS: Final = 10_000
 LEAST_DRAWS: Final = 100
-"""Fewer draws than this tell too little of a standard deviation to be shown."""
+"""Least number of draws from which a standard deviation is estimated."""
 
 _CELLS_LOOKED_AT: Final = 1 << 24
 
 
 def noise_record(noise: NoisePlan) -> dict[str, Any]:
-    """Which lattice and sampler, and how far a chain is from its law, as plain data."""
+    """The lattice, the sampler, and the distance of a chain from its target law, as plain data."""
     lattice = noise.lattice
     record: dict[str, Any] = {
         "structure": lattice.structure.kind.value,
@@ -50,12 +50,12 @@ def noise_record(noise: NoisePlan) -> dict[str, Any]:
 
 
 def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
-    """One `[[subspace]]` of a release: what was drawn, by what law and sampler, what is promised and kept.
+    """One `[[subspace]]` of a release: the drawn query, the noise law, the sampler, the guarantee and the invariants.
 
     Args:
-        plan: Of the release.
-        draw: Prepared without data.
-    Privacy: computed from public inputs, and from noise of a key that anybody has; never from the noise published.
+        plan: Plan of the release.
+        draw: The draw, prepared without data.
+    Privacy: computed from public inputs and from simulated noise with a public key, never from the published noise.
     """
     neighbours, law = plan.strategy.neighbours, draw.noise.law
     moved = neighbours.answers_moved
@@ -77,13 +77,14 @@ def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
 
 
 def _spread(draw: SubspaceDraw) -> dict[str, Any] | None:
-    """Of the counts' noise, over draws of its law; None where draws are too slow to look at many."""
+    """Standard deviation of the noise, from simulated draws; None if draws are too slow to make many."""
     cells = draw.noise.lattice.n_cells
     draws = min(MOST_DRAWS, int(_CELLS_LOOKED_AT / (cells * draw.expected_trials)))
     if draws < LEAST_DRAWS:
         return None
     vectors = draw.noise.draw(PUBLIC_KEY, range(draws))
-    deviations = np.sqrt((vectors.astype(np.float64) ** 2).mean(axis=0))  # the mean is zero by symmetry
+    # The mean is zero by symmetry, so it is not estimated.
+    deviations = np.sqrt((vectors.astype(np.float64) ** 2).mean(axis=0))
     return {
         "draws": draws,
         "standard_deviation": {

@@ -1,4 +1,4 @@
-"""Exact standard deviations of the geounits and entities of a plan, before its records are opened."""
+"""Exact standard deviations for the geounits and entities of a plan, before its records are opened."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from tallyveil.postprocess.interval_areas import entity_families, read_entity_ta
 def deviations_of(
     loaded: ReleasePlan, path: Path | None, families: list[str], queries: list[str] | None
 ) -> list[AreaDeviations]:
-    """Standard deviations of geounits and entities; opens the geography, the public bounds and the entity table.
+    """Standard deviations for geounits and entities. Opens the geography, the public bounds and the entity table.
 
     Args:
         loaded: The plan.
-        path: Table of entities; None for that of the release file's [spine].
-        families: Families to show.
-        queries: Queries; None for the plan's tables.
+        path: Table of entities; None for the table that [spine] of the release file names.
+        families: Families of entities to include.
+        queries: Queries to include; None for those of the plan's tables.
     """
 
     hierarchies = read_hierarchies(loaded)

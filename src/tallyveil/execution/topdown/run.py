@@ -1,4 +1,4 @@
-"""The main job: plan, records, spend, then geolevel by geolevel down to a checked release."""
+"""The main job: read plan and records, spend, estimate geolevel by geolevel from the root down, check the release."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,17 +56,17 @@ def run_release(
     observer: Observer | None = None,
     workers: int | None = None,
 ) -> Outcome:
-    """Make a release, or go on with one that was interrupted.
+    """Make a release, or resume an interrupted one.
 
     Args:
-        plan: What to do.
-        out: Release folder; absent, empty, or holding an unfinished run of this very plan and input.
-        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
-        observer: Told of progress.
-        workers: Threads to estimate with; None for one a core. The release does not depend on it.
+        plan: Plan of the release.
+        out: Release folder. It does not exist, is empty, or holds an unfinished run of the same plan and inputs.
+        test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
+        workers: Number of threads; None for one per core. The release does not depend on it.
     Raises:
-        TallyveilError: see the exception tree; nothing is spent before inputs, constraints and disk are checked.
-    Privacy: spends `plan.spent` once, however often the run is interrupted and taken up again.
+        TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
+    Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
     product = TopDown(plan, workers or usable_cores())
     outcome = run_product(product, out, test_key=test_key, observer=observer)
@@ -78,25 +78,26 @@ def run_release(
 def measure_release(
     plan: ReleasePlan, out: Path, *, test_key: bytes | None = None, observer: Observer | None = None
 ) -> Outcome:
-    """Draw and write the noisy measurements of a release, and stop there; or go on with an interrupted run.
+    """Draw and write only the noisy measurements of a release, or resume such a run.
 
     The folder then holds all that `postprocess.estimate` needs to make the release, and nothing confidential.
 
     Args:
-        plan: What to do; it must ask for all measurements.
-        out: Folder of the measurements; absent, empty, or holding an unfinished run of this very plan and input.
+        plan: Plan of the release. It must ask for all measurements.
+        out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same plan and
+            inputs.
         test_key: As in `run_release`.
-        observer: Told of progress.
+        observer: Receives reports of progress.
     Raises:
-        ConfigError: the plan does not write all measurements, so that no release could be made of them.
+        ConfigError: the plan does not write all measurements, so no release could be estimated from them.
         TallyveilError: as `run_release`.
     Privacy: spends `plan.spent` once, exactly as `run_release` does. Estimating spends nothing more.
     """
     if plan.measurements != "full":
         raise ConfigError(
-            f'[outputs] measurements is "{plan.measurements}". Measuring alone writes every noisy answer, because '
-            "those that a release would need are known only once its counts are estimated. Set it to "
-            '"full", or make the release in one go with `tallyveil run`. Nothing was read or spent.',
+            f'[outputs] measurements is "{plan.measurements}". `tallyveil measure` must write every noisy answer, '
+            "because it is known only after estimation which of them lie on the support of the published counts. "
+            'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
     product = TopDown(plan, workers=1, measuring_alone=True)
@@ -110,8 +111,8 @@ class TopDown:
     """The release of a plan, geolevel by geolevel.
 
     Attributes:
-        plan: What to do.
-        workers: Threads to estimate with; the counts do not depend on them.
+        plan: Plan of the release.
+        workers: Number of threads; the counts do not depend on it.
         measuring_alone: Whether the run stops after the measurements.
     """
 
@@ -138,7 +139,7 @@ class TopDown:
 
 @dataclass(slots=True)
 class _Release:
-    """One process's work on a run; everything lasting is in the run folder."""
+    """The work of one process on a run. Everything that must last is in the run folder."""
 
     plan: ReleasePlan
     observer: Observer
@@ -176,10 +177,14 @@ class _Release:
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, spine, histograms)
-            if plan.intervals is not None:  # refuses zeros that intervals could not keep
+            if (
+                plan.intervals is not None
+            ):  # refuses structural zeros that the intervals could not take into account
                 plan_model(plan, spine)
             subspace = prepare_subspace(plan, spine)
-        with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
+        with watch.stage(
+            "compile kernels"
+        ):  # takes a minute on the first run; bad inputs have been reported before
             compile_kernels()
         return cls(
             plan,
@@ -203,7 +208,7 @@ class _Release:
         return self.hierarchies.spine
 
     def job(self) -> Job:
-        """What the run is bound to, and what it spends. The noise of measuring alone is the same, its name another."""
+        """The inputs that identify the run, and what it spends. Measuring alone draws the same noise."""
         strategy, published, alone = self.plan.strategy, self._published_digest(), self.measuring_alone
         return Job(
             kind=ReleaseKind.MEASUREMENTS if alone else ReleaseKind.TOPDOWN,
@@ -244,14 +249,14 @@ class _Release:
         return checks
 
     def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage, also of those that an earlier process did."""
+        """Seconds and memory of every stage, including stages that an earlier process finished."""
         return self.watch.stages if self.estimation is None else self.estimation.timed(STAGES_BEFORE)
 
     def _measure(self, run: Run) -> Estimation:
-        """Draw all noise that the plan writes in full, and publish it with what is public of the inputs.
+        """Draw all noise that the plan writes in full, and publish the measurements with the public inputs.
 
         Returns:
-            The estimation that goes on from here. Measurements that are not written are drawn when it asks for them.
+            The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
         write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints)
         self.constraints += self._draw(run)
@@ -271,25 +276,25 @@ class _Release:
         return estimation
 
     def _draw(self, run: Run) -> tuple[ConstraintTable, ...]:
-        """Draw the counts that stay fixed; from here on they are constraints."""
+        """Draw the integer-subspace counts; from here on they are constraints."""
         drawing = self.plan.schema, self.spine, self.histograms, run.secrets.noise_key
         places = [drawn_name(draw.item.geolevel, draw.item.query) for draw in self.subspace]
         return run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
 
     def _published_digest(self) -> bytes:
-        """Digest of the plan and of the areas beside the spine: those change what is written, but not the noise."""
+        """Digest of the plan and of the areas off the spine. These areas change what is written, but not the noise."""
         families = [family.digest() for family in self.hierarchies.families]
         return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
 
     def _stated(self, run: Run) -> JsonObject:
-        """What the manifest says of the plan and the inputs."""
+        """The part of the manifest that describes the plan and the inputs."""
         spine = spine_record(self.plan, self.hierarchies)
         drawn = [drawn_record(self.plan, draw) for draw in self.subspace]
         return {
             "name": self.plan.name,
             "plan": self.plan.to_mapping(),
             "inputs": {
-                # A plain hash would confirm a guess of the records; the key of this one is gone when the run ends.
+                # A plain hash could confirm a guess of the records. The key of this one is removed when the run ends.
                 "records_keyed_hash": run.secrets.commitment(self.records_digest),
                 "geography_sha256": self.geography_digest.hex(),
             },

@@ -79,9 +79,14 @@ def built(flags: BuildFlags) -> Built:
         GeographyError, BudgetError, StoreError: as reading, the steps and the search do.
     """
     if flags.preset is not None and flags.geolevels is not None:
-        raise ConfigError("a preset names its geolevels: give --preset or --geolevels.", code="bad-flag")
+        raise ConfigError(
+            "a preset has geolevels of its own: give --preset or --geolevels, and not both.", code="bad-flag"
+        )
     if flags.regroup is not None and flags.strategy is None:
-        raise ConfigError("--regroup needs variances, and so a --strategy.", code="bad-flag")
+        raise ConfigError(
+            "--regroup needs variances, which follow from a strategy. Give --strategy as well.",
+            code="bad-flag",
+        )
     preset = load_spine_preset(flags.preset) if flags.preset is not None else None
     names = preset.geolevels if preset else tuple((flags.geolevels or ",".join(PLAIN)).split(","))
     plain = read_geography(flags.geography, names, flags.columns)
@@ -128,11 +133,14 @@ def _asked(
     needed = [name for name in known if preset is None or name in preset.families]
     most_loss = parse_fraction(flags.most_loss, "--most-loss")
     if most_loss < 0:
-        raise ConfigError(f"--most-loss {flags.most_loss}: wanted 0 or more, such as 1/20.", code="bad-flag")
+        raise ConfigError(
+            f"--most-loss {flags.most_loss} is negative. Give a number of 0 or more, such as 1/20.",
+            code="bad-flag",
+        )
     both = [item for item in flags.aim if item.partition("=")[0] in flags.may_worsen]
     if both:
         raise ConfigError(
-            f"--aim {both[0]}: --may-worsen names it, too. Name it in one of the two.", code="bad-flag"
+            f"--aim {both[0]}: --may-worsen names it as well. Name it in one of the two.", code="bad-flag"
         )
     default = [name for name in needed if name not in flags.may_worsen]
     asked = Regroup(

@@ -50,8 +50,8 @@ def comparison(
         plan, summed = read_strategy(strategy, schema)
         if shares is None and plan.geolevels != made.geolevels:
             raise BudgetError(
-                f"{file} has geolevels {', '.join(made.geolevels)}, strategy {strategy} has "
-                f"{', '.join(plan.geolevels)}. Name the strategy the spine is for."
+                f"{file} has geolevels {', '.join(made.geolevels)}, and strategy {strategy} has "
+                f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
             )
         found.append(measured_variances(made, plan, summed, shares=shares, exact=exact))
         families.append(read_families(entities, made, family))
@@ -91,7 +91,7 @@ def _rows(first: Spine, second: Spine) -> Any:
     rows = first.locate(first.finest, second.geocodes[-1].text)
     if first.n_geounits(first.finest) != len(rows) or bool((rows < 0).any()):
         raise GeographyError(
-            "the two spines are not over the same finest geounits, so nothing can be compared. Build both from one "
+            "the two spines do not have the same finest geounits, so they cannot be compared. Build both from one "
             "geography table."
         )
     return rows

@@ -119,8 +119,8 @@ def _refuse_unknown(asked: Regroup, original: Spine, areas: _Areas) -> None:
     unknown = [name for name in asked.may_worsen if name not in (*known, *original.geolevels)]
     if unknown:
         raise GeographyError(
-            f"groups chosen by variance may worsen {', '.join(unknown)}; wanted families with entities, of which there "
-            f"are {', '.join(known) or 'none'}, or geolevels of the geography: {', '.join(original.geolevels)}.",
+            f"groups chosen by variance may worsen {', '.join(unknown)}. Wanted entity families, of which there are "
+            f"{', '.join(known) or 'none'}, or geolevels of the geography: {', '.join(original.geolevels)}.",
             code="unknown-entity",
         )
 

@@ -138,7 +138,8 @@ def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
             value = Fraction(0)
         if not value > 0 or name not in known:
             raise ConfigError(
-                f"'{item}' is no name with a weight above 0; wanted NAME or NAME=WEIGHT, of {', '.join(known)}.",
+                f"'{item}' is no name with a weight above 0; wanted NAME or NAME=WEIGHT, where NAME is one of "
+                f"{', '.join(known)}.",
                 code="bad-flag",
             )
         found[name] = value

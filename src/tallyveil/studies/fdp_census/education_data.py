@@ -70,7 +70,10 @@ def _rows(path: Path, heading: str) -> list[dict[str, str]]:
         lines = list(csv.reader(stream))
     starts = [place for place, line in enumerate(lines) if line and line[0] == heading]
     if not starts:
-        raise ConfigError(f"{path} has no line of column names that starts with '{heading}'.")
+        raise ConfigError(
+            f"{path} has no line of column names that starts with '{heading}'. Give the file as its publisher "
+            "distributes it."
+        )
     names = [name.strip() for name in lines[starts[0]]]
     return [dict(zip(names, line, strict=False)) for line in lines[starts[0] + 1 :]]
 

@@ -18,7 +18,9 @@ def printed(section: str) -> dict[str, PrintedNumber]:
     """
     sections = _sections()
     if section not in sections:
-        raise ConfigError(f"no printed numbers '{section}'; there are {', '.join(sections)}.")
+        raise ConfigError(
+            f"there is no section '{section}' of printed numbers; there are {', '.join(sections)}."
+        )
     table = sections[section]
     remarks = table.get("remarks", {})
     return {

@@ -71,7 +71,7 @@ def _residual(n: int, v: arb) -> Bounds:
         # its height is below 1.
         if (-(arb(k) ** 2) / (2 * spread)).exp() < low:
             return Bounds(_nearest(low, 0.0), _nearest(high, math.inf))
-    raise SolverError(f"the residual for n = {n} is below what {_BITS} bits can certify")
+    raise SolverError(f"the residual for n = {n} is smaller than {_BITS} bits of precision can certify")
 
 
 def _nearest(end: arb, towards: float) -> float:

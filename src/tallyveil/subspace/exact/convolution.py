@@ -110,7 +110,9 @@ class SumLaws:
         values = [int(product[i]) >> bits for i in range(2 * reach + 1)]
         error = left.error + right.error + 2
         if error * (2 * max(left.reach, right.reach) + 1) * error >= 1 << bits:
-            raise SolverError(f"{self.law}: a sum of {n} cells needs tables of more than {bits} bits.")
+            raise SolverError(
+                f"{self.law}: a sum of {n} cells needs tables of more than {bits} bits. Use the chain sampler."
+            )
         empty = next(i for i, value in enumerate(values) if value > 0)
         return SumTable(bits, reach - empty, error, tuple(values[empty : len(values) - empty]))
 

@@ -98,7 +98,7 @@ def _floors(cumulated: Cumulated, bits: int) -> list[int]:
             return [floor for floor in floors if floor is not None]
         working *= 2
     raise SolverError(
-        f"A choice has probabilities whose first {bits} digits are undecided. Change a parameter."
+        f"A choice has probabilities whose first {bits} bits are undecided. Change a parameter of the noise slightly."
     )
 
 

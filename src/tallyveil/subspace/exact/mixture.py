@@ -134,7 +134,9 @@ class MixtureSampler:
             left = left[~done]
             if not left.size:
                 return
-        raise SolverError(f"An exact sampler made {MOST_TRIALS} trials of one draw. Use the chain sampler.")
+        raise SolverError(
+            f"An exact sampler rejected {MOST_TRIALS} trials of one draw. Use the chain sampler."
+        )
 
     def _trial(
         self, address: NoiseAddress, draws: Integers, trial: int
@@ -203,7 +205,9 @@ def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -
         log_total = max(log_total, _log_total(law, component))
         least = component.most + 1
         if len(components) > _MOST_COMPONENTS:
-            raise SolverError(f"{law}: the mixture needs more than {_MOST_COMPONENTS} Gaussians.")
+            raise SolverError(
+                f"{law}: the mixture needs more than {_MOST_COMPONENTS} Gaussian components. Use the chain sampler."
+            )
 
     def cumulated() -> list[arb]:
         masses = [_mass(component, law) for component in components]

@@ -159,7 +159,10 @@ class NearestPlanesProposal:
             )
             if pick != n:
                 return _FAILED if pick > n else _candidates(centre, n)[pick]
-        raise SolverError("A draw lies beyond all candidates; random digits never do this. Check the cipher.")
+        raise SolverError(
+            "A draw lies beyond all candidates, which has a negligible probability for random bits. Check that the "
+            "bits come from a cipher."
+        )
 
     def _table(self, i: int, centre: Fraction, bits: int) -> ChoiceTable:
         """Boundaries of the nearest candidates, and last the boundary beyond which the trial fails.
@@ -202,7 +205,10 @@ def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposa
     """
     reduced = lll_reduced(lattice.sparse_basis)
     if reduced is None:
-        raise SolverError(f"A lattice of dimension {lattice.dimension} is too large for nearest planes.")
+        raise SolverError(
+            f"A lattice of dimension {lattice.dimension} is too large for the nearest-planes sampler. Use the chain "
+            "sampler."
+        )
     basis = np.asarray(reduced.toarray(), dtype=np.int64)
     mu, squares = gram_schmidt(basis)
     m = basis.shape[1]

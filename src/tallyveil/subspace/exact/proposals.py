@@ -295,7 +295,10 @@ def _accepted_exactly(
         if uniform * full >= most << digits:
             return False
         words *= 2
-    raise SolverError(f"{laws.law}: a trial was not decided by {64 * words} digits. Check the cipher.")
+    raise SolverError(
+        f"{laws.law}: a trial was not decided by {64 * words} bits, which has a negligible probability for random "
+        "bits. Check that the bits come from a cipher."
+    )
 
 
 def _solved(columns: Integers, chosen: list[int], others: list[int]) -> tuple[Integers, int]:

@@ -88,7 +88,9 @@ class TrialSampler:
         trial = 0
         while left.size:
             if trial >= MOST_TRIALS:
-                raise SolverError(f"An exact sampler made {trial} trials of one draw. Use the chain sampler.")
+                raise SolverError(
+                    f"An exact sampler rejected {trial} trials of one draw. Use the chain sampler."
+                )
             n = 1 if self.proposal.always_accepts else max(1, min(1024, at_once // left.size))
             vectors, accepted = self.proposal.trials(address, draws[left], trial, n)
             hits = accepted.reshape(left.size, n)

@@ -263,8 +263,8 @@ def exact_split(
             return found
         wanted *= 2
     raise SolverError(
-        f"{laws.law}: no outcome after {64 * words} digits of one draw; random digits never do this. Check that "
-        "the digits come from a cipher."
+        f"{laws.law}: one draw had no outcome after {64 * words} bits, which has a negligible probability for random "
+        "bits. Check that the bits come from a cipher."
     )
 
 

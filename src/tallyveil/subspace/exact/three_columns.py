@@ -158,7 +158,10 @@ class ThreeColumnSampler:
             if found is not None:
                 return found
             words *= 2
-        raise SolverError(f"{self.laws.law}: no outcome after {64 * _MOST_WORDS} digits. Check the cipher.")
+        raise SolverError(
+            f"{self.laws.law}: one draw had no outcome after {64 * _MOST_WORDS} bits, which has a negligible "
+            "probability for random bits. Check that the bits come from a cipher."
+        )
 
 
 def three_column_sampler(
@@ -223,7 +226,9 @@ def _joined(left: PairTable, right: PairTable, bits: int) -> PairTable:
     flat += [0] * (side * side - len(flat))
     error = left.error + right.error + 2
     if error * error * side * side >= 1 << bits:
-        raise SolverError(f"Tables of three columns need more than {bits} bits.")
+        raise SolverError(
+            f"Tables of three columns need more than {bits} bits of precision. Use the chain sampler."
+        )
     return _trimmed(PairTable(reach, error, [flat[i * side : (i + 1) * side] for i in range(side)]))
 
 
