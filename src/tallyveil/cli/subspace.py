@@ -54,13 +54,16 @@ def release(
     Checks everything, enters the spend into the ledger, then draws. Writes the noisy table, the guarantee, and
     diagnostics of the noise that were drawn without the table.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.table.run import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
+    from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
 
+    require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
@@ -100,12 +103,15 @@ def diagnose(
 
     A chain's distance from its law is measured on pairs of chains, and refused where it costs more delta than allowed.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
+    from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
 
+    require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
     if out is not None:
         claim_folder(out, "subspace diagnose")
