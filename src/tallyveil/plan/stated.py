@@ -100,9 +100,7 @@ def stated_plan(path: Path, plan: JsonObject) -> StatedPlan:
     Raises:
         StoreError: the plan is not one that a run writes.
     """
-    place = _misshapen(plan)
-    if place is not None:
-        raise damaged(path, f"plan.{place}", _MEND)
+    require_shape(path, plan)
     try:
         read = _read(plan)
         place = _rewritten(plan, read) or _unfit(plan, read)
@@ -116,6 +114,16 @@ def stated_plan(path: Path, plan: JsonObject) -> StatedPlan:
     terms = replace(read.terms, may_bypass="bypassing" in plan.get("spine", {}))
     estimating = replace(read.estimating, entities=tuple(plan.get("entities", ())))
     return StatedPlan(estimating, terms, tuple(plan["geolevels"]))
+
+
+def require_shape(path: Path, plan: JsonObject) -> None:
+    """Refuse a plan that lacks a key, has one too many, or has a value of another type; takes what `stated_plan` does.
+
+    This is enough to show a plan, of which nothing is computed.
+    """
+    place = _misshapen(plan)
+    if place is not None:
+        raise damaged(path, f"plan.{place}", _MEND)
 
 
 def _misshapen(plan: JsonObject) -> str | None:
@@ -152,7 +160,9 @@ def _read(plan: JsonObject) -> ReleasePlan:
     return ReleasePlan(
         name=check_name(plan["name"], "release"),
         schema=schema,
-        records=RecordsInput(Path(), records["geocode"], records.get("count"), tuple(records["columns"].items())),
+        records=RecordsInput(
+            Path(), records["geocode"], records.get("count"), tuple(records["columns"].items())
+        ),
         geography=GeographyInput(Path(), "", geolevels, None, None),
         # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
         strategy=strategy_of_plan(plan, {level: tuple(plan["query_shares"][level]) for level in geolevels}),
