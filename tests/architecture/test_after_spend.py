@@ -23,7 +23,7 @@ ROOTS = (
     "execution.topdown.run:_Release.release",
     "execution.topdown.run:_Release.check",
     "execution.topdown.run:_Release.performance",
-    "postprocess.intervals:add_planned_intervals",
+    "postprocess.intervals:PlannedIntervals.do",
     "execution.safetab.run:_Tabulation.release",
     "execution.safetab.run:_Tabulation.check",
     "execution.safetab.households:_Tabulation.release",
@@ -40,7 +40,8 @@ ROOTS = (
     "run.once:_manifest",
     "run.once:_remove_half_written",
     "run.folder:RunFolder.seal",
-    "run.folder:RunFolder.finish",
+    "run.folder:RunFolder.publish",
+    "run.folder:RunFolder.remove_private",
 )
 """What runs once the spend is in the ledger; all that it calls follows."""
 

@@ -10,12 +10,13 @@ import pytest
 
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
-from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError
+from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError, StoreError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.expected_deviations import expected_deviations
 from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.release.manifest_files import read_manifest
 from tallyveil.report import write_report
 from tallyveil.storage.write import file_digest
 
@@ -321,3 +322,31 @@ def test_a_release_without_tables_asks_for_queries(edit, tmp_path):
     make_intervals(tmp_path / "out", tables=["total"], workers=1)
     assert (tmp_path / "out/intervals/Town/total").is_dir()
     assert not (tmp_path / "out/tables").exists()
+
+
+def test_planned_intervals_are_made_under_the_lock_of_the_run(edit, tmp_path, monkeypatch):
+    """No other process works in the folder meanwhile, or takes the release for finished; a failure gives it up."""
+    plan, out = load_plan(edit("[outputs]", '[outputs]\nintervals = "9/10"')), tmp_path / "out"
+    seen = []
+
+    def looked_at(root, **given):
+        assert not (root / "private" / "run.json").exists()
+        with pytest.raises(StoreError) as locked:
+            run_release(plan, root, test_key=bytes(32), workers=1)
+        with pytest.raises(StoreError) as unfinished:
+            read_manifest(root)
+        seen.append((locked.value.code, unfinished.value.code))
+        if len(seen) == 1:
+            raise StoreError("the disk is full", code="no-space")
+        return make_intervals(root, **given)
+
+    monkeypatch.setattr("tallyveil.postprocess.intervals.make_intervals", looked_at)
+    with pytest.raises(StoreError, match="disk is full"):
+        run_release(plan, out, test_key=bytes(32), workers=1)
+    assert not (out / "private").exists()
+    read_manifest(out)
+    again = run_release(plan, out, test_key=bytes(32), workers=1)
+    assert again.already_finished
+    assert seen == [("folder-locked", "release-unfinished")] * 2
+    assert "intervals" in again.manifest.body
+    assert not (out / "private").exists()

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +17,7 @@ from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.release.finished import ledger_record
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.storage.json_files import digest_of
@@ -171,6 +172,42 @@ def test_an_interrupted_estimate_refuses_other_settings(measured, tmp_path, kill
     with pytest.raises(StoreError, match="drew no noise and spent nothing") as caught:
         estimate(measured, out, other)
     assert caught.value.code == "resume-changed"
+
+
+def test_an_unfinished_estimate_and_an_unfinished_run_are_told_apart(measured, tmp_path, killed_at):
+    """An estimate has no key and spends nothing; a run may have spent, and is never said to have not."""
+    plan = load_plan(tmp_path / "copy" / "release.toml")
+    out = tmp_path / "made"
+    assert killed_at(6, lambda: estimate(measured, out))
+    with pytest.raises(StoreError, match="unfinished estimate") as caught:
+        run_release(replace(plan, name="other"), out)
+    assert caught.value.code == "resume-changed"
+    assert "spend" not in str(caught.value).replace("spent nothing", "")
+    run = tmp_path / "run"
+    assert killed_at(6, lambda: run_release(plan, run, test_key=KEY))
+    with pytest.raises(StoreError, match="may have spent") as other:
+        estimate(measured, run)
+    assert other.value.code == "resume-changed"
+    assert "remove" not in str(other.value)
+    assert not run_release(plan, run, test_key=KEY).already_finished
+    assert not estimate(measured, out).already_finished
+
+
+@pytest.mark.parametrize(
+    ("code", "harm"),
+    [
+        ("key-lost", lambda out: shutil.rmtree(out / "private")),
+        ("ledger-damaged", lambda out: (out / "ledger.jsonl").unlink()),
+    ],
+)
+def test_what_is_said_of_a_spoilt_estimate_speaks_of_no_spend(measured, tmp_path, killed_at, code, harm):
+    out = tmp_path / "made"
+    assert killed_at(6, lambda: estimate(measured, out))
+    harm(out)
+    with pytest.raises(StoreError, match="spends nothing") as caught:
+        estimate(measured, out)
+    assert caught.value.code == code
+    assert "new spend" not in str(caught.value)
 
 
 def test_two_processes_cannot_share_a_folder(measured, tmp_path, killed_at):
@@ -439,9 +476,6 @@ def test_an_estimate_of_itself_is_refused(measured, tmp_path):
 
 @pytest.mark.parametrize("place", ["bounds/00.parquet", "invariants/00.parquet", "geography.parquet"])
 def test_a_file_that_changes_while_the_folder_is_opened_is_refused(measured, monkeypatch, place):
-    from tallyveil.postprocess import measured as module
-    from tallyveil.postprocess.public_inputs import read_constraints
-
     def swapped(*given):
         found = read_constraints(*given)
         path = measured / place
@@ -449,7 +483,7 @@ def test_a_file_that_changes_while_the_folder_is_opened_is_refused(measured, mon
         pl.read_parquet(path).reverse().write_parquet(path, metadata=tags)
         return found
 
-    monkeypatch.setattr(module, "read_constraints", swapped)
+    monkeypatch.setattr("tallyveil.postprocess.measured.read_constraints", swapped)
     with pytest.raises(StoreError, match="does not have the SHA-256") as caught:
         open_measurements(measured)
     assert caught.value.code == "release-damaged"

@@ -43,9 +43,11 @@ def evaluate(
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
+    from tallyveil.cli.products import EVALUATE, require_evaluation
     from tallyveil.execution.topdown.evaluate import evaluate_release
     from tallyveil.report import write_evaluation_report, write_report
 
+    require_evaluation(release, EVALUATE)
     write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry
     evaluation = evaluate_release(release, truth)
     path = write_evaluation_report(release, evaluation)

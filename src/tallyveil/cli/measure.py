@@ -27,11 +27,14 @@ def measure(
     Spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to make the
     release on any machine, without the records and at no further cost.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.load import load_plan
     from tallyveil.execution.topdown.run import measure_release
     from tallyveil.noise.key import insecure_key
+    from tallyveil.release.kinds import ReleaseKind
 
+    require_input(release_file, ReleaseKind.TOPDOWN)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = measure_release(load_plan(release_file), out, test_key=key, observer=observer)

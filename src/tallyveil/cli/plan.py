@@ -77,8 +77,10 @@ def plan(
     Opens the release file and nothing else: no records, and no public geography, bounds or entities unless
     --read-geography or --families asks for it.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.config.load import load_plan, release_file_schema
     from tallyveil.errors import ConfigError
+    from tallyveil.release.kinds import ReleaseKind
 
     if schema:
         say(json.dumps(release_file_schema(), indent=2))
@@ -94,6 +96,7 @@ def plan(
             "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
             code="bad-flag",
         )
+    require_input(release_file, ReleaseKind.TOPDOWN)
     loaded = load_plan(release_file)
     if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(

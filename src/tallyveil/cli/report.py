@@ -13,16 +13,9 @@ def report(
     release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
     quiet: Quiet = False,
 ) -> None:
-    """Write report.html again, using only the published files."""
-    from tallyveil.release.kinds import ReleaseKind
-    from tallyveil.release.manifest_files import read_manifest
-    from tallyveil.report import write_households_report, write_report, write_safetab_report
+    """Write report.html of any release again, from the published files alone."""
+    from tallyveil.cli.products import write_page
 
-    writers = {
-        ReleaseKind.TOPDOWN: write_report,
-        ReleaseKind.SAFETAB: write_safetab_report,
-        ReleaseKind.HOUSEHOLDS: write_households_report,
-    }
-    page = writers[read_manifest(release, *writers).kind](release)
+    page = write_page(release)
     if not quiet:
         say(str(page))

@@ -23,8 +23,11 @@ def run(
     The command reads and checks every input, enters the spend into the ledger, and then measures and estimates geolevel
     by geolevel. After an interruption, the same command resumes the run. It gives the same release at no further cost.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.config.load import load_plan
+    from tallyveil.release.kinds import ReleaseKind
 
+    require_input(release_file, ReleaseKind.TOPDOWN)
     make_release(load_plan(release_file), out, quiet, as_json, insecure_test_key, workers)
 
 

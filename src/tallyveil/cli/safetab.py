@@ -151,10 +151,10 @@ def run(
 
         _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
         return
+    from tallyveil.cli.products import write_page
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise.key import insecure_key
-    from tallyveil.report import write_safetab_report
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
@@ -162,7 +162,7 @@ def run(
             params, data, out, coterminous_once=not coterminous_apart, test_key=key, observer=observer
         )
     if not (out / "report.html").exists():
-        write_safetab_report(out)
+        write_page(out)
     _show_run(outcome.manifest, out, outcome.already_finished, quiet=quiet, as_json=as_json)
 
 
@@ -208,14 +208,13 @@ def evaluate(
             "that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
+    from tallyveil.cli.products import EVALUATE_SAFETAB, require_evaluation
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
     from tallyveil.release.kinds import ReleaseKind
-    from tallyveil.release.manifest_files import read_manifest
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    kind = read_manifest(out, ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS).kind
-    if kind is ReleaseKind.HOUSEHOLDS:
+    if require_evaluation(out, EVALUATE_SAFETAB) is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
     else:
@@ -261,16 +260,16 @@ def households(
         manifest = tabulate_households_exactly(params, data, out, published=published)
         _show_exact(manifest, out, quiet=quiet, as_json=as_json)
         return
+    from tallyveil.cli.products import write_page
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab.households import run_households
     from tallyveil.noise.key import insecure_key
-    from tallyveil.report import write_households_report
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_households(params, data, out, published=published, test_key=key, observer=observer)
     if not (out / "report.html").exists():
-        write_households_report(out)
+        write_page(out)
     if as_json:
         say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:

@@ -61,13 +61,16 @@ def release(
     The command checks every input, enters the spend into the ledger, and then draws the noise. It writes the noisy
     table, the guarantee, and diagnostics of simulated noise, which do not depend on the table.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.table.run import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
+    from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
 
+    require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
@@ -112,12 +115,15 @@ def diagnose(
     The distance of a Markov chain from its target law is measured on pairs of chains. The command fails if this
     distance adds more delta than the file allows.
     """
+    from tallyveil.cli.products import require_input
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
+    from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
 
+    require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
     if out is not None:
         claim_folder(out, "subspace diagnose")

@@ -100,9 +100,7 @@ def stated_plan(path: Path, plan: JsonObject) -> StatedPlan:
     Raises:
         StoreError: the plan is not one that a run writes.
     """
-    place = _misshapen(plan)
-    if place is not None:
-        raise damaged(path, f"plan.{place}", _MEND)
+    require_shape(path, plan)
     try:
         read = _read(plan)
         place = _rewritten(plan, read) or _unfit(plan, read)
@@ -116,6 +114,16 @@ def stated_plan(path: Path, plan: JsonObject) -> StatedPlan:
     terms = replace(read.terms, may_bypass="bypassing" in plan.get("spine", {}))
     estimating = replace(read.estimating, entities=tuple(plan.get("entities", ())))
     return StatedPlan(estimating, terms, tuple(plan["geolevels"]))
+
+
+def require_shape(path: Path, plan: JsonObject) -> None:
+    """Refuse a plan that lacks a key, has one too many, or has a value of another type; takes what `stated_plan` does.
+
+    This is enough to show a plan, of which nothing is computed.
+    """
+    place = _misshapen(plan)
+    if place is not None:
+        raise damaged(path, f"plan.{place}", _MEND)
 
 
 def _misshapen(plan: JsonObject) -> str | None:

@@ -8,16 +8,14 @@ from tallyveil.measurements.store import drawn_name
 from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.plan.guarantee import privacy_of
 from tallyveil.postprocess.estimation import Estimation
-from tallyveil.postprocess.intervals import add_planned_intervals
+from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.lattice_measurements import write_drawn
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
-from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import written_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.log import RunLog
 from tallyveil.run.observer import Observer
@@ -54,10 +52,8 @@ def estimate_release(
     """
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
     product = Estimate(measured, plan, workers or usable_cores())
-    outcome = run_product(product, out, observer=observer)
-    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN, measured.estimated_from)
-    add_planned_intervals(plan.intervals, out, observer, workers)
-    return replace(outcome, manifest=written_manifest(out))
+    last = PlannedIntervals(plan.intervals, measured.estimated_from, observer, workers)
+    return run_product(product, out, observer=observer, last=last, draws=False)
 
 
 def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:

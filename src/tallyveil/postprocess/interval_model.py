@@ -66,16 +66,20 @@ class FinishedRelease:
         return {"run": self.manifest.run, "protected": protected}
 
 
-def open_release(root: Path) -> FinishedRelease:
+def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     """Read manifest and geography of a finished release.
 
+    Args:
+        root: Its folder.
+        in_run: Whether the release's own run holds the folder, so that the private folder is still there, without key.
     Raises:
         StoreError: the folder holds no finished release.
     """
-    refuse_unfinished(root)
+    if not in_run:
+        refuse_unfinished(root)
     # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
     # lack the ledger. If the ledger is there, it is checked.
-    read = read_manifest if (root / LEDGER).exists() else written_manifest
+    read = read_manifest if (root / LEDGER).exists() and not in_run else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan)

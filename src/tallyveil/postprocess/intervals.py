@@ -45,6 +45,7 @@ from tallyveil.postprocess.interval_model import (
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
+from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.interval_tables import (
     BESIDE,
@@ -61,7 +62,8 @@ from tallyveil.release.intervals import (
     finish_intervals,
     start_intervals,
 )
-from tallyveil.release.manifest import stage_times
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest, stage_times
 from tallyveil.release.manifest_files import write_manifest
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.stopwatch import Stopwatch
@@ -111,16 +113,17 @@ def make_intervals(
         simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
         with_bounds: Whether the zeros of the release's public bounds are used.
         in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
-        in_run: Whether this is the last step of the run of the release; its manifest then states time and memory.
-        observer: Receives reports of progress.
-        workers: Number of threads; None for one per core. The files do not depend on it.
+        in_run: Whether this is the last step of the release's own run, which holds the folder and whose manifest then
+            states its time and memory.
+        observer: Told of progress.
+        workers: Threads; None for one a core. The files do not depend on it.
     Raises:
         StoreError: the release is not finished, lacks measurements or bounds, or cannot be written to.
         ConfigError: the level is out of range, or the noise does not allow intervals.
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. Nothing is spent, because everything follows from published data.
     """
-    release = open_release(root)
+    release = open_release(root, in_run=in_run)
     _refuse_partial_measurements(release)
     told = observer or SilentObserver()
     watch, threads = Stopwatch(told), workers or usable_cores()
@@ -145,22 +148,35 @@ def make_intervals(
     return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
 
 
-def add_planned_intervals(
-    level: Fraction | None, root: Path, observer: Observer | None = None, workers: int | None = None
-) -> None:
-    """Make the intervals that a plan asks for, after its release is finished. Existing intervals are kept.
+@dataclass(frozen=True, slots=True)
+class PlannedIntervals:
+    """The last step of a release: the intervals that its plan asks for. Those that are there stay.
 
-    Args:
-        level: Coverage that the plan asks for; None if it asks for no intervals.
-        root: Release folder.
-        observer: Receives reports of progress.
-        workers: Number of threads.
-
-    Raises:
-        StoreError: a file cannot be read or written.
+    Attributes:
+        level: Coverage that the plan asks for; None where it asks for no intervals.
+        estimated_from: What the release says of the measurements it is estimated from; None for its own.
+        observer: Told of progress.
+        workers: Threads to share the work among.
     """
-    if level is not None and not (root / INTERVALS / INTERVALS_MANIFEST).is_file():
-        make_intervals(root, level=float(level), in_run=True, observer=observer, workers=workers)
+
+    level: Fraction | None
+    estimated_from: JsonObject | None = None
+    observer: Observer | None = None
+    workers: int | None = None
+
+    def refuse(self, out: Path, manifest: Manifest) -> None:
+        """Refuse a finished release of the same plan that another command made; raises StoreError."""
+        require_own_kind(out, manifest, ReleaseKind.TOPDOWN, self.estimated_from)
+
+    def is_done(self, out: Path) -> bool:
+        """Whether the folder holds the intervals, or the plan asks for none."""
+        return self.level is None or (out / INTERVALS / INTERVALS_MANIFEST).is_file()
+
+    def do(self, out: Path) -> None:
+        """Make the intervals; raises StoreError."""
+        level = None if self.level is None else float(self.level)
+        if level is not None:
+            make_intervals(out, level=level, in_run=True, observer=self.observer, workers=self.workers)
 
 
 def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:

@@ -87,15 +87,14 @@ def open_measurements(root: Path) -> Measured:
             is missing or is not what its manifest says.
     """
     manifest = read_manifest(root, ReleaseKind.MEASUREMENTS, ReleaseKind.TOPDOWN)
-    stated = manifest.body["plan"]
-    if stated["measurements"] != "full":
+    plan = stated_plan(root / MANIFEST, manifest.body["plan"])
+    if plan.estimating.measurements != "full":
         raise StoreError(
-            f'{root} does not have all its noisy answers (measurements = "{stated["measurements"]}"), so counts '
+            f'{root} does not have all its noisy answers (measurements = "{plan.estimating.measurements}"), so counts '
             'cannot be estimated from it. Only a release made with measurements = "full", or the folder of '
             "`tallyveil measure`, has them.",
             code="measurements-missing",
         )
-    plan = stated_plan(root / MANIFEST, stated)
     read = {name: digest for name, digest in manifest.digests.items() if _is_read(name)}
     _require_files(root, read)
     _refuse_others(root, manifest.digests)
@@ -113,7 +112,7 @@ def open_measurements(root: Path) -> Measured:
 def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
     """The parts of the folder, held to each other; raises TallyveilError."""
     spine = read_geography(root)
-    if spine.digest().hex() != manifest.body["inputs"]["geography_sha256"]:
+    if spine.digest().hex() != manifest.body["inputs"].get("geography_sha256"):
         raise _bad_folder(root, f"{GEOGRAPHY} does not give the geography that the manifest names")
     plan.require_geolevels(root / MANIFEST, spine.geolevels)
     shares = read_shares(root, spine)

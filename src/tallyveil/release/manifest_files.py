@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
@@ -222,11 +223,19 @@ def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
 
 
 def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:
-    """The part of a guarantee that the plan, or another part of it, contradicts."""
+    """The part of a guarantee that the plan, or another part of it, contradicts.
+
+    The pure epsilon is what was spent, which the ledger shows. With Gaussian noise, epsilon is the upper bound that the
+    run computed; whoever opens the release believes the manifest, or computes it again from the ledger's event.
+    """
     exact, gaussian = privacy["exact"], privacy["budget_unit"] == "rho"
+    cost = fraction_of(privacy["spent"])
+    if cost is None:
+        return "privacy.spent"
+    epsilon = exact["epsilon"]["upper"] if gaussian else fraction_bounds(cost).upper
     if exact["delta"] != plan.get("delta") or privacy["delta"] != (exact["delta"] if gaussian else "0"):
         return "privacy.delta"
-    return "privacy.epsilon" if gaussian and privacy["epsilon"] != exact["epsilon"]["upper"] else None
+    return "privacy.epsilon" if privacy["epsilon"] != epsilon else None
 
 
 def _listed(kinds: Sequence[ReleaseKind]) -> str:

@@ -11,7 +11,7 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
 from tallyveil.plan.estimating import strategy_of_plan
-from tallyveil.plan.stated import stated_plan
+from tallyveil.plan.stated import require_shape
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import RESTORE, read_manifest
@@ -81,6 +81,6 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
             "Restore the folder as the run left it.",
             code="release-damaged",
         )
-    stated_plan(run_dir / "plan.json", plan)
+    require_shape(run_dir / "plan.json", plan)
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
     return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tallyveil.errors import StoreError
 from tallyveil.run.key_file import RunSecrets, key_file
+from tallyveil.storage.json_files import JsonObject
+
+_EARLIER = "estimated_from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +42,52 @@ def public_secrets(earlier: Earlier, binding: bytes, whole_plan: bytes) -> RunSe
     return RunSecrets(key, binding, whole_plan, earlier.protected)
 
 
-def require_same_work(out: Path, stored: bytes, secrets: RunSecrets) -> None:
+def work_file(secrets: RunSecrets, earlier: Earlier) -> JsonObject:
+    """What the private folder of such work holds in the place of a key file; it names the run that has spent."""
+    return {**key_file(secrets), _EARLIER: earlier.run}
+
+
+def require_same_work(out: Path, stored: bytes, wanted: JsonObject) -> None:
     """Refuse to go on with work that was begun on other files, with other settings, or by another version.
 
     Args:
         out: The folder of the work.
-        stored: Its key file.
-        secrets: The key of the work that is now asked for.
+        stored: The file that it was begun with.
+        wanted: The file of the work that is now asked for.
     Raises:
-        StoreError: as above.
+        StoreError: as above; or the folder holds an unfinished run, which may have spent.
     """
-    if stored != json.dumps(key_file(secrets), indent=2).encode():
+    if _run_of(stored) is None:
+        raise StoreError(
+            f"{out} holds an unfinished run that is no estimate, and that may have spent. Finish it with the command "
+            "that began it. Choose another folder for the estimate, which spends nothing.",
+            code="resume-changed",
+        )
+    if stored != json.dumps(wanted, indent=2).encode():
         raise StoreError(
             f"the unfinished work in {out} was begun with other measurements, other settings, or another version of "
             "Tallyveil. Choose another folder, or remove this one, which is safe: it drew no noise and spent "
             "nothing.",
             code="resume-changed",
         )
+
+
+def refuse_other_work(out: Path, stored: bytes) -> None:
+    """Refuse to begin or go on with a run in the folder of an unfinished estimate; raises StoreError."""
+    earlier = _run_of(stored)
+    if earlier is not None:
+        raise StoreError(
+            f"{out} holds an unfinished estimate from the measurements of run {earlier!a:.40}, which drew no noise and "
+            "spent nothing. Finish it with `tallyveil estimate`, or remove the folder, or choose another folder.",
+            code="resume-changed",
+        )
+
+
+def _run_of(stored: bytes) -> str | None:
+    """The run whose measurements unfinished work is on, by the file it was begun with; None for a run's own key."""
+    try:
+        fields = json.loads(stored)
+    except (ValueError, RecursionError):
+        return None
+    named = fields.get(_EARLIER) if isinstance(fields, dict) else None
+    return named if isinstance(named, str) else None

@@ -162,7 +162,7 @@ class RunFolder:
                 os.unlink(name, dir_fd=self._directory)
 
     def seal(self, manifest: bytes) -> None:
-        """Keep the finished manifest in the private folder; `finish` does the remaining steps, also after a kill."""
+        """Keep the finished manifest in the private folder; `publish` does the next steps, also after a kill."""
         self.unseal()
         self.write(SEALED + hashlib.sha256(manifest).hexdigest(), manifest, public=True)
 
@@ -179,8 +179,11 @@ class RunFolder:
         for name in self._sealed_names():
             self.remove(name)
 
-    def finish(self) -> None:
-        """Remove the key, then move the manifest into place: from here on nobody can compute the noise again."""
+    def publish(self) -> None:
+        """Remove the key, then move the manifest into place: from here on nobody can compute the noise again.
+
+        The private folder stays, with the lock alone, until `remove_private`.
+        """
         data = self.sealed()
         if data is None:
             raise ValueError("there is no sealed manifest")
@@ -191,7 +194,6 @@ class RunFolder:
             flush(self.path)
         except OSError as error:
             raise store_error(self.path / MANIFEST, error) from error
-        self.remove_private()
 
     def remove_private(self) -> None:
         """Remove the key, the checkpoints, whatever else is there, and the private folder."""

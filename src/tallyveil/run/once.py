@@ -8,6 +8,7 @@ Everything is decided while the folder's lock is held, because the folder may ch
 3. The ledger is checked before any work, and again before the manifest is written. It must show exactly one spend: the
    run's own or, where work goes on from an earlier run's files, the spend of that run.
 4. The manifest is kept in the private folder until the key is removed. Only then does it appear in the run folder.
+5. What a plan asks for beside the finished release, such as intervals, is made before the lock is given up.
 """
 
 import json
@@ -31,17 +32,29 @@ from tallyveil.release.manifest import (
     stage_times,
 )
 from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
-from tallyveil.run.earlier import Earlier, public_secrets, require_same_work
+from tallyveil.run.earlier import (
+    Earlier,
+    public_secrets,
+    refuse_other_work,
+    require_same_work,
+    work_file,
+)
 from tallyveil.run.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.run.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.product import Job, Outcome, Product, Run, Work
+from tallyveil.run.product import Asked, Job, LastStep, Outcome, Product, Run, Work
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
 
 
 def run_product(
-    product: Product, out: Path, *, test_key: bytes | None = None, observer: Observer | None = None
+    product: Product,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+    last: LastStep | None = None,
+    draws: bool = True,
 ) -> Outcome:
     """Take a product from its plan to a sealed release, or go on with a run that was interrupted.
 
@@ -50,65 +63,74 @@ def run_product(
         out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
         observer: Told of progress.
+        last: What is done once the release is finished.
+        draws: Whether the product draws noise; False where it works on the measurements of an earlier run.
     Raises:
         TallyveilError: nothing is spent before the folder and all inputs are checked.
     Privacy: as `run_once`.
     """
-    outcome = finished_before(out, product.plan_digest)
+    outcome = finished_before(out, Asked(product.plan_digest, last, draws))
     if outcome is not None:
         return outcome
     product.refuse(out)
-    return run_once(out, product.read(out, observer or SilentObserver()), test_key=test_key)
+    return run_once(out, product.read(out, observer or SilentObserver()), test_key=test_key, last=last)
 
 
-def finished_before(out: Path, plan_digest: str) -> Outcome | None:
+def finished_before(out: Path, asked: Asked) -> Outcome | None:
     """Whether a folder holds this very release already; opens no input, and finishes what lacks only its last steps.
 
     Args:
         out: Release folder.
-        plan_digest: Digest of the plan, in hexadecimal.
+        asked: The plan, and what is done once the release is finished.
     Returns:
         The finished release; None where there is work to do.
     Raises:
         StoreError: the folder cannot be used: it holds another release, other files, or a run whose key is lost.
     """
-    state = _usable_state(out)
+    state = _usable_state(out, asked)
     if state not in (FolderState.FINISHED, FolderState.SEALED):
         return None
     if state is FolderState.FINISHED and not (out / PRIVATE).exists():
-        return _require_plan(out, written_manifest(out), plan_digest)
+        outcome = _require_plan(out, written_manifest(out), asked)
+        if asked.last is None or asked.last.is_done(out):
+            return outcome
     with RunFolder(out) as folder:
-        return _last_steps(folder, plan_digest)
+        return _last_steps(folder, asked)
 
 
-def run_once(out: Path, work: Work, *, test_key: bytes | None = None) -> Outcome:
+def run_once(
+    out: Path, work: Work, *, test_key: bytes | None = None, last: LastStep | None = None
+) -> Outcome:
     """Make a release, or go on with one, or find that another process has made it.
 
     Args:
         out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
         work: What the run will do. Its inputs are read, and everything that can fail with them has been tried.
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        last: What is done once the release is finished.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
         TallyveilError: what the work raises.
     Privacy: spends the job's event once, however often the run is interrupted and taken up again.
     """
     job = work.job()
-    outcome = finished_before(out, job.plan_digest)
+    asked = Asked(job.plan_digest, last, draws=job.earlier is None)
+    outcome = finished_before(out, asked)
     if outcome is not None:
         return outcome
     with RunFolder(out) as folder:
-        outcome = _last_steps(folder, job.plan_digest)
+        outcome = _last_steps(folder, asked)
         if outcome is not None:
             return outcome
         run = _begin(folder, job, test_key)
         body = work.release(run)
         checks = work.check(run)
-        _require_one_spend(out, _ledger_entries(out), job, run.run_id)
+        _require_one_spend(out, _ledger_entries(out, draws=asked.draws), job, run.run_id)
         content = _manifest(run, job, body, checks, work.performance()).to_mapping()
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         folder.seal(text.encode())
-        folder.finish()
+        folder.publish()
+        _close(folder, last)
     return Outcome(out, written_manifest(out), already_finished=False)
 
 
@@ -136,13 +158,20 @@ def _manifest(
     )
 
 
-def _usable_state(out: Path) -> FolderState:
+def _usable_state(out: Path, asked: Asked) -> FolderState:
     """The state of a folder, once it is one that a run may use."""
     state = folder_state(out)
     if state is FolderState.FOREIGN:
         raise StoreError(
             f"{out} holds files that do not belong to a Tallyveil run. Choose a new or empty folder with --out.",
             code="folder-taken",
+        )
+    if state is FolderState.KEYLESS and not asked.draws:
+        raise StoreError(
+            f"{out} holds a ledger, and nothing from which work in it could go on. It is an estimate whose folder "
+            "private was removed, or a run whose key is lost; its ledger names the run that spent. An estimate draws "
+            "no noise, has no key of its own and spends nothing, so choose another folder for it.",
+            code="key-lost",
         )
     if state is FolderState.KEYLESS:
         raise StoreError(
@@ -154,24 +183,33 @@ def _usable_state(out: Path) -> FolderState:
     return state
 
 
-def _last_steps(folder: RunFolder, plan_digest: str) -> Outcome | None:
+def _last_steps(folder: RunFolder, asked: Asked) -> Outcome | None:
     """The finished release, after the steps that a killed process left out; None where there is work to do."""
-    state = _usable_state(folder.path)
+    state = _usable_state(folder.path, asked)
     if state is FolderState.FINISHED:
-        outcome = _require_plan(folder.path, written_manifest(folder.path), plan_digest)
+        _require_plan(folder.path, written_manifest(folder.path), asked)
+    elif state is FolderState.SEALED:
+        manifest = _sealed_manifest(folder, asked)
+        if manifest is None:
+            return None
+        _require_plan(folder.path, manifest, asked)
+        folder.publish()
+    else:
+        return None
+    _close(folder, asked.last)
+    return Outcome(folder.path, written_manifest(folder.path), already_finished=True)
+
+
+def _close(folder: RunFolder, last: LastStep | None) -> None:
+    """Do what is left in a finished folder, whose key is gone; then give the folder up, also where that fails."""
+    try:
+        if last is not None and not last.is_done(folder.path):
+            last.do(folder.path)
+    finally:
         folder.remove_private()
-        return outcome
-    if state is not FolderState.SEALED:
-        return None
-    manifest = _sealed_manifest(folder)
-    if manifest is None:
-        return None
-    outcome = _require_plan(folder.path, manifest, plan_digest)
-    folder.finish()
-    return outcome
 
 
-def _sealed_manifest(folder: RunFolder) -> Manifest | None:
+def _sealed_manifest(folder: RunFolder, asked: Asked) -> Manifest | None:
     """The sealed manifest whose files all stand as it says; None where the key can make them once more."""
     data = folder.sealed()
     manifest = None if data is None else parsed_manifest(folder.path, json.loads(data))
@@ -189,41 +227,50 @@ def _sealed_manifest(folder: RunFolder) -> Manifest | None:
         raise StoreError(
             f"the release in {folder.path} was nearly finished and its key is removed, but {changed} has been changed "
             f"or removed since. {_spent_in_words(folder.path)} Restore it from a copy and run again, or choose another "
-            "folder, which is a new spend.",
+            f"folder{_at_the_cost(asked.draws)}.",
             code="release-damaged",
         )
     folder.unseal()
     return None
 
 
+def _at_the_cost(draws: bool) -> str:
+    """What work in another folder costs, as the end of a sentence."""
+    return ", which is a new spend" if draws else "; estimating spends nothing"
+
+
 def _differs(path: Path, digest: str) -> bool:
     return not path.is_file() or file_digest(path) != digest
 
 
-def _require_plan(out: Path, manifest: Manifest, plan_digest: str) -> Outcome:
-    if manifest.plan_digest != plan_digest:
+def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> Outcome:
+    if manifest.plan_digest != asked.plan_digest:
         raise StoreError(
             f"{out} holds a finished release of another plan. Choose another folder.",
             code="folder-taken",
         )
     require_entered(out, manifest)
+    if asked.last is not None:
+        asked.last.refuse(out, manifest)
     return Outcome(out, manifest, already_finished=True)
 
 
 def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     """Take or make the key, and enter the spend into the ledger before the first draw."""
     out = folder.path
-    entries = _ledger_entries(out)
+    entries = _ledger_entries(out, draws=job.earlier is None)
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
     versions: tuple[str, ...] = (tallyveil.__version__,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
-        folder.write(KEY_FILE, json.dumps(key_file(secrets), indent=2).encode())
+        begun_with = key_file(secrets) if job.earlier is None else work_file(secrets, job.earlier)
+        folder.write(KEY_FILE, json.dumps(begun_with, indent=2).encode())
     elif job.earlier is not None:
         secrets = _new_secrets(job, test_key)
-        require_same_work(out, stored, secrets)
+        require_same_work(out, stored, work_file(secrets, job.earlier))
     else:
+        refuse_other_work(out, stored)
         spent_before = _spent_in_words(out)
         found = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
         secrets, versions = found
@@ -252,11 +299,13 @@ def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:
 
 def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
     """Begin the ledger with the lines of the run that has spent; they are there already where work goes on."""
-    if not _ledger_entries(out):
+    if not _ledger_entries(out, draws=False):
         write_text(out / LEDGER, earlier.ledger.decode())
     elif (out / LEDGER).read_bytes() != earlier.ledger:
-        raise _bad_ledger(out, "it does not hold the lines of the run that drew the measurements")
-    return _ledger_entries(out)
+        raise _bad_ledger(
+            out, "it does not hold the lines of the run that drew the measurements", draws=False
+        )
+    return _ledger_entries(out, draws=False)
 
 
 def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
@@ -271,11 +320,11 @@ def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]
         return ledger.entries
 
 
-def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
+def _ledger_entries(out: Path, *, draws: bool) -> tuple[LedgerEntry, ...]:
     """Entries of the ledger; none where it is not there, or was only being begun."""
     path = out / LEDGER
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise _bad_ledger(out, "it is no plain file")
+        raise _bad_ledger(out, "it is no plain file", draws=draws)
     try:
         if not path.exists() or b"\n" not in path.read_bytes():
             return ()
@@ -286,22 +335,30 @@ def _ledger_entries(out: Path) -> tuple[LedgerEntry, ...]:
 
 def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
     """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
+    draws = job.earlier is None
     run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
-        raise _bad_ledger(out, f"it has lines of another run ({', '.join(others)!a:.60})")
+        raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})", draws=draws)
     spends = [entry for entry in entries if entry.kind == "spend"]
     tokens = [entry.token for entry in spends]
     if tokens != [f"{run} {job.token}"]:
-        raise _bad_ledger(out, "it does not show the spend of the run whose files are in the same folder")
+        raise _bad_ledger(
+            out, "it does not show the spend of the run whose files stand beside it", draws=draws
+        )
     if spends[0].event != job.event:
-        raise _bad_ledger(out, "it shows another spend than this plan's")
+        raise _bad_ledger(out, "it shows another spend than this plan's", draws=draws)
 
 
-def _bad_ledger(out: Path, reason: str) -> StoreError:
+def _bad_ledger(out: Path, reason: str, *, draws: bool) -> StoreError:
+    why = (
+        "The run has drawn noise and"
+        if draws
+        else "The counts come from noise that a run has drawn, and the work"
+    )
     return StoreError(
-        f"the ledger {out / LEDGER} is not as the run left it: {reason}. The run has drawn noise and cannot go on "
-        "without the record of it. Restore the ledger from a copy, or choose another folder, which is a new spend.",
+        f"the ledger {out / LEDGER} is not as the run left it: {reason}. {why} cannot go on without the record of it. "
+        f"Restore the ledger from a copy, or choose another folder{_at_the_cost(draws)}.",
         code="ledger-damaged",
     )
 

@@ -117,6 +117,40 @@ class Run:
         return self._stages.files()
 
 
+class LastStep(Protocol):
+    """What a product still does in its finished folder, when the key is gone and the folder's lock is held.
+
+    A process that is killed in it leaves the private folder, and the same command does it again.
+    """
+
+    def refuse(self, out: Path, manifest: Manifest) -> None:
+        """Refuse a finished release of the same plan that another command made; raises StoreError."""
+        ...
+
+    def is_done(self, out: Path) -> bool:
+        """Whether the folder holds what this step makes."""
+        ...
+
+    def do(self, out: Path) -> None:
+        """Do the step; raises TallyveilError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command asks of a folder, known before any input is read.
+
+    Attributes:
+        plan_digest: Digest of the plan, in hexadecimal.
+        last: What is done once the release is finished; None for nothing.
+        draws: Whether the work draws noise with a key. An estimate works on the measurements of an earlier run.
+    """
+
+    plan_digest: str
+    last: LastStep | None = None
+    draws: bool = True
+
+
 class Work(Protocol):
     """A release whose inputs are read and checked. Everything that can fail before the spend has been tried."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tallyveil.accounting.events import DiscreteGaussian, NonPrivateEvent
+from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
@@ -180,6 +180,27 @@ def test_an_edit_with_a_new_digest_is_held_to_ledger_and_plan(tmp_path, kind, ed
     with pytest.raises(StoreError, match="is missing or is not what the run wrote") as caught:
         read_manifest(tmp_path)
     assert caught.value.code == "release-damaged"
+
+
+@pytest.mark.parametrize("kind", TOPDOWN)
+def test_a_pure_epsilon_is_what_the_ledger_shows_as_spent(tmp_path, ledger, kind):
+    ledger.unlink()
+    event = DiscreteLaplace(Fraction(4), 1, 1)
+    with Ledger(ledger, Declaration("epsilon", Fraction(3), Neighbours.BOUNDED), "a") as opened:
+        opened.spend(event, "a release", "a release")
+    manifest = manifest_of(kind, tmp_path) | {
+        "event": event.to_mapping(),
+        "spent": {"unit": "epsilon", "declared": "3", "spent": "1/4"},
+    }
+    manifest["privacy"] |= {"budget_unit": "epsilon", "spent": "1/4", "delta": "0", "epsilon": 0.25}
+    put(tmp_path, manifest)
+    assert read_manifest(tmp_path).privacy["epsilon"] == 0.25
+    for other in (0.125, 0.5):
+        manifest["privacy"]["epsilon"] = other
+        put(tmp_path, manifest)
+        with pytest.raises(StoreError, match=r"privacy\.epsilon") as caught:
+            read_manifest(tmp_path)
+        assert caught.value.code == "release-damaged"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import TEST_KEY, InvariantEvent, SequentialEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
@@ -56,6 +57,7 @@ def plan_mapping(
         "format": 1,
         "name": name,
         "schema": schema.to_mapping(),
+        "records": {"geocode": "geocode", "count": None, "columns": {}},
         "geolevels": list(strategy.geolevels),
         "mechanism": strategy.mechanism.value,
         "neighbours": strategy.neighbours.value,
@@ -80,6 +82,7 @@ def plan_mapping(
         },
         "tables": ["total", "detailed"],
         "measurements": "full",
+        "microdata": True,
     }
 
 
@@ -162,7 +165,9 @@ def make_release(
             "declared": str(declared),
             "spent": plan["spent"],
             "delta": "1/10000000000" if strategy.budget_unit == "rho" else "0",
-            "epsilon": 16.4651553768,
+            "epsilon": 16.4651553768
+            if strategy.budget_unit == "rho"
+            else fraction_bounds(strategy.total).upper,
             "invariants": [],
             "statement": "as private as the plan says",
             "exact": {

@@ -213,7 +213,7 @@ def test_only_a_whole_sealed_manifest_counts(out):
     with RunFolder(out) as folder:
         assert folder.sealed() is None
         with pytest.raises(ValueError, match="no sealed manifest"):
-            folder.finish()
+            folder.publish()
         folder.seal(b"{}")
         assert folder.sealed() == b"{}"
         (sealed,) = folder.private.glob("sealed-*")
@@ -237,9 +237,11 @@ def test_a_disk_that_fails_at_the_end_is_told(out, monkeypatch, step):
         with monkeypatch.context() as patch:
             patch.setattr(os, step, fails)
             with pytest.raises(StoreError):
-                folder.finish()
+                folder.publish()
         assert not (out / "manifest.json").exists()
-        folder.finish()
+        folder.publish()
+        assert not (out / "private" / "run.json").exists()
+        folder.remove_private()
     assert (out / "manifest.json").read_bytes() == b"{}"
     assert not (out / "private").exists()
 

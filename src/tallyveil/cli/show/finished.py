@@ -16,9 +16,9 @@ def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:
     """Write the report of a release, unless it exists, and print the closing summary."""
     out = outcome.path
     if not (out / "report.html").exists():
-        from tallyveil.report import write_report
+        from tallyveil.cli.products import write_page
 
-        write_report(out)
+        write_page(out)
     if as_json:
         say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:
@@ -58,7 +58,11 @@ def opened_summary(
     console = Screen()
     if already_finished:
         advice = "" if another is None else f" For {another} (a new spend) choose another folder."
-        console.print(f"{out} already holds {what}; nothing was done and nothing spent.{advice}")
+        console.print(
+            f"{out} already holds {what}; nothing was done and nothing spent.{advice} What follows is as its manifest "
+            "states it.",
+            soft_wrap=True,
+        )
     for warning in manifest.warnings:
         console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
     return console

@@ -1,6 +1,6 @@
 """The main job: read plan and records, spend, estimate geolevel by geolevel from the root down, check the release."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,12 @@ from tallyveil.plan.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
-from tallyveil.postprocess.intervals import add_planned_intervals
+from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import written_manifest
 from tallyveil.run.folder import FolderState, folder_state
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.log import RunLog
@@ -69,10 +68,8 @@ def run_release(
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
     product = TopDown(plan, workers or usable_cores())
-    outcome = run_product(product, out, test_key=test_key, observer=observer)
-    require_own_kind(out, outcome.manifest, ReleaseKind.TOPDOWN)
-    add_planned_intervals(plan.intervals, out, observer, workers)
-    return replace(outcome, manifest=written_manifest(out))
+    last = PlannedIntervals(plan.intervals, None, observer, workers)
+    return run_product(product, out, test_key=test_key, observer=observer, last=last)
 
 
 def measure_release(

@@ -1,5 +1,6 @@
 """Several runs on the same people, from their ledgers."""
 
+import json
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -174,3 +175,30 @@ def test_lines_copied_from_another_ledger_count_once(runs: list[Path], tmp_path:
     assert read_joint(copies, copied).event == SequentialEvent((FIRST, look))
     assert read_joint([copies[0], runs[1]], copied).event == SequentialEvent((FIRST, SECOND))
     assert read_joint([runs[0], copies[0]]).event == SequentialEvent((FIRST, FIRST))  # not known to be a copy
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    """Ledgers without a chain may hold other ends of lines within a line; they make no two runs one."""
+    folders = []
+    for name, variance in (("a", 10), ("b", 20)):
+        declared = {"sequence": 0, "kind": "declaration", "format": 1, "budget_unit": "rho", "budget": "9"}
+        event = {
+            "kind": "discrete_gaussian",
+            "variance": str(variance),
+            "squared_sensitivity": 2,
+            "multiplicity": 1,
+        }
+        spend = {
+            "sequence": 1,
+            "kind": "spend",
+            "description": "d",
+            "token": "t",
+            "run": "r",
+            "cost": f"1/{variance}",
+        }
+        lines = [{**declared, "neighbours": "bounded", "run": "r"}, {**spend, "event": event}]
+        text = "".join(json.dumps(line).replace(" ", "\r", 1) + "\n" for line in lines)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ledger.jsonl").write_bytes(text.encode())
+        folders.append(tmp_path / name)
+    assert rho_of(read_joint(folders, {folders[1]: 2}).event) == Fraction(3, 20)
