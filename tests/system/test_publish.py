@@ -20,11 +20,13 @@ from tallyveil.storage.write import file_digest
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "publish.md").read_text()
 KEY = insecure_key("publish")
-SPINE = """entities = ["place", "tribal_area"]
+LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+SPINE = """entities = ["place", "tribal_area", "service_area"]
 
 [spine]
 entities = "entities.parquet"
 families = ["place", "tribal_area"]
+overlapping = { service_area = "areas.parquet" }
 [[spine.steps]]
 kind = "branch"
 family = "tribal_area"
@@ -36,27 +38,26 @@ families = ["place", "tribal_area"]
 geolevel = "Block_Group"
 children = "Block"
 """
-FEW_QUERIES = """[strategy]
-rho = "2"
-[strategy.geolevels]
-US = "1/6"
-State = "1/6"
-County = "1/6"
-Tract = "1/6"
-Block_Group = "1/6"
-Block = "1/6"
-[strategy.queries."*"]
-total = "1/2"
-"hhgq*votingage" = "1/4"
-"hispanic*cenrace" = "1/4"
 
-"""
+
+def few_queries(text: str, levels: tuple[str, ...]) -> str:
+    """A release file with few variances, whose exact epsilon is found quickly."""
+    queries = 'h1 = "1"\n'
+    if "pl94-persons" in text:
+        queries = 'total = "1/2"\n"hhgq*votingage" = "1/4"\n"hispanic*cenrace" = "1/4"\n'
+    shares = "".join(f'{level} = "1/{len(levels)}"\n' for level in levels)
+    start, stop = text.index("rho = "), text.index("[[invariants]]")
+    strategy = f'[strategy]\nrho = "2"\n[strategy.geolevels]\n{shares}[strategy.queries."*"]\n{queries}\n'
+    return f'{text[:start]}rho = "2"\ndelta = "1e-10"\n\n{strategy}{text[stop:]}'
 
 
 def test_guide(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
     for line in block.splitlines():
+        if line.startswith("tallyveil run"):
+            release = Path(line.split()[2])
+            release.write_text(few_queries(release.read_text(), LEVELS[1:]))
         command(*line.split()[1:], "--quiet")
     (example,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     said = io.StringIO()
@@ -118,19 +119,41 @@ def country(tmp_path_factory):
     folder = tmp_path_factory.mktemp("country")
     for schema in ("pl94-persons", "pl94-units"):
         *_, release = write_country(folder / schema, blocks=240, states=3, seed=4, schema=schema)
-        text = release.read_text()
+        text = few_queries(release.read_text(), LEVELS)
         if schema == "pl94-persons":
-            start, stop = text.index("[strategy]"), text.index("[[invariants]]")
-            text = text[:start] + FEW_QUERIES + text[stop:].replace('["State"]', '["US"]') + SPINE
+            text = text.replace('geolevels = ["State"]', 'geolevels = ["US"]') + SPINE
             entities = pl.read_parquet(folder / schema / "entities.parquet")
             row = pl.int_range(pl.len())
             entities.with_columns(
                 pl.when(row.is_between(20, 50)).then(pl.lit("T1")).otherwise(None).alias("tribal_area"),
             ).write_parquet(folder / schema / "entities.parquet")
+            service_areas(entities["geocode"]).write_parquet(folder / schema / "areas.parquet")
         release.write_text(text)
         run_release(load_plan(release), folder / f"r-{schema}", test_key=KEY)
     content = publish_pl94(folder / "r-pl94-persons", folder / "r-pl94-units", folder / "tables").content
     return folder, content
+
+
+def service_areas(blocks: pl.Series) -> pl.DataFrame:
+    """Two areas that overlap."""
+    east, west = blocks[10:90], blocks[60:130]
+    names = pl.Series("entity", ["east"] * len(east) + ["west"] * len(west))
+    return pl.DataFrame([pl.concat([east, west]), names])
+
+
+def test_areas_may_overlap(country):
+    folder, content = country
+    assert content["areas"]["service_area"] == 2
+    pairs = pl.read_parquet(folder / "pl94-persons" / "areas.parquet")
+    for schema, table in {"pl94-persons": "P1", "pl94-units": "H1"}.items():
+        records = pl.read_parquet(folder / f"r-{schema}" / "microdata" / "*.parquet")
+        wanted = records.join(pairs, on="geocode").group_by("entity").len().sort("entity")["len"].to_list()
+        made = pl.read_parquet(folder / "tables" / "tables" / "service_area" / f"{table}.parquet")
+        assert made["geocode"].to_list() == ["east", "west"]
+        assert made[made.columns[2]].to_list() == wanted
+    rows = pl.read_parquet(folder / "tables" / "geography" / "service_area.parquet")
+    assert rows["finest_geounits"].to_list() == [80, 70]
+    assert "service_area" not in pl.read_parquet_schema(folder / "tables" / "geography" / "Block.parquet")
 
 
 def blocks_of(folder: Path) -> pl.DataFrame:
@@ -208,9 +231,8 @@ def test_housing_units_are_published_for_the_areas_of_the_persons(country, name)
 def test_geography_says_what_holds_an_area(country):
     folder, content = country
     blocks = blocks_of(folder)
-    assert content["areas"] == {
-        name: blocks[column].drop_nulls().n_unique() for name, column in AREAS.items()
-    }
+    wanted = {name: blocks[column].drop_nulls().n_unique() for name, column in AREAS.items()}
+    assert content["areas"] == wanted | {"service_area": 2}
     made = pl.read_parquet(folder / "tables" / "geography" / "Block.parquet")
     assert made.columns[:2] == ["geocode", "finest_geounits"]
     there = made.select("geocode", *(name for name in AREAS if name != "Block"))
@@ -247,6 +269,7 @@ def test_releases_that_do_not_fit_are_refused(country, tmp_path):
     with pytest.raises(StoreError, match="lies where output is written"):
         publish_pl94(persons, units, folder)
     *_, other = write_country(tmp_path / "other", blocks=120, seed=5, schema="pl94-units")
+    other.write_text(few_queries(other.read_text(), LEVELS[1:]))
     run_release(load_plan(other), tmp_path / "elsewhere", test_key=KEY)
     with pytest.raises(GeographyError, match="Block geounits are in one of them only") as refused:
         publish_pl94(persons, tmp_path / "elsewhere", tmp_path / "out")
