@@ -53,7 +53,7 @@ class TermTable(Table):
     """[[constraints]] terms: a set of cells and the coefficient of their counts in a weighted sum."""
 
     cells: dict[Name, list[Name]]
-    times: int | float = 1
+    times: int | float = Field(default=1, ge=-(2**53), le=2**53)
 
 
 class SumTable(Table):
@@ -210,6 +210,12 @@ def _attribute(item: CellsTable, folder: Path) -> Attribute:
         return Attribute(item.name, tuple(item.levels))
     column = item.column or ""
     listed = read_table(folder / (item.path or ""), [column], f"levels of '{item.name}'")[column]
+    if listed.null_count():
+        raise ConfigError(
+            f"{item.path}, which lists the levels of '{item.name}', has {listed.null_count()} row(s) without a level "
+            f"in column '{column}'. Remove these rows, or give the level a name.",
+            code="bad-name",
+        )
     return Attribute(item.name, tuple(str(level) for level in listed.to_list()))
 
 

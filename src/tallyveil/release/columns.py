@@ -52,21 +52,24 @@ def read_located(
     wanted = scan_parquet(path).select("geocode", code_expression("answer", query.labels()), *columns)
     frame = collect(wanted, path, what)
     rows = spine.locate(level, frame["geocode"])
-    answers = frame["answer"]
-    if answers.null_count() or bool((rows < 0).any()):
-        raise _changed(path, "holds a geocode or an answer that this release does not")
-    places = np.sort(rows * query.size + answers.to_numpy())
-    if bool((places[1:] == places[:-1]).any()):
-        raise _changed(path, "has two rows for one answer of a geounit")
     numbers = frame.select(columns)
+    if (wrong := _wrong(rows, frame["answer"], query.size, numbers, open_ended)) is not None:
+        raise StoreError(
+            f"{path} {wrong}. It was changed after it was written; restore it from a copy of the release.",
+            code="release-damaged",
+        )
+    return rows, frame["answer"].to_numpy(), numbers
+
+
+def _wrong(
+    rows: Integers, answers: pl.Series, size: int, numbers: pl.DataFrame, open_ended: Sequence[str]
+) -> str | None:
+    """What is wrong with located rows, for `size` answers of each geounit; None where nothing is."""
+    if answers.null_count() or bool((rows < 0).any()):
+        return "holds a geocode or an answer that this release does not"
+    places = np.sort(rows * size + answers.to_numpy())
+    if bool((places[1:] == places[:-1]).any()):
+        return "has two rows for one answer of a geounit"
     whole = all(kind.is_integer() for kind in numbers.dtypes)
-    if not whole or sum(numbers.drop(open_ended).null_count().row(0)):
-        raise _changed(path, "lacks a whole number")
-    return rows, answers.to_numpy(), numbers
-
-
-def _changed(path: Path, what: str) -> StoreError:
-    return StoreError(
-        f"{path} {what}. It was changed after it was written; restore it from a copy of the release.",
-        code="release-damaged",
-    )
+    lacking = not whole or sum(numbers.drop(open_ended).null_count().row(0)) > 0
+    return "lacks a whole number" if lacking else None
