@@ -44,9 +44,7 @@ def estimates(mechanism) -> np.ndarray:
     source = Measurer((histogram,), SCHEMA, allocation, NoiseSource(insecure_key("estimates")))
     found = []
     for run, geocode in enumerate(GEOCODES):
-        measured = [
-            source.measure("Root", q, run, run + 1, np.arange(SCHEMA.query(q).size)) for q in QUERIES
-        ]
+        measured = [source.measure("Root", q, run, run + 1, np.arange(SCHEMA.query(q).size)) for q in QUERIES]
         problem = FamilyProblem(
             geocode=geocode,
             geolevel="Root",
