@@ -19,8 +19,9 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed
 	$(BIN)/tallyveil demo --out demo-release
 
+# Bytecode is kept even where the shell forbids it: the tests start many processes, and each would compile every module.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2
 
 # The oldest version that pyproject.toml allows of every dependency, in an environment of its own.
 OLDEST := .venv-oldest

@@ -336,37 +336,35 @@ def finished(scratch: Path) -> Folder:
     )
 
 
-class _Killed(BaseException):
-    """Stands for the process ending at once."""
+@cache
+def interrupted(scratch: Path, writes: int) -> Folder:
+    """A release whose process was killed before its n-th file was written, with its inputs."""
+    found = _before_every_write(scratch / "interrupted")
+    commands = (("run", "release.toml", "--out", "out", *RUN), ("report", "out"), ("account", "total", "out"))
+    return Folder(found[min(writes, len(found)) - 1], commands, writable=("out",))
 
 
 @cache
-def interrupted(scratch: Path, writes: int) -> Folder:
-    """A release that ended at once before its n-th file was written, with its inputs."""
+def _before_every_write(folder: Path) -> list[dict[str, bytes | None]]:
+    """The files of one run as they were before each of its writes, and at its end."""
     import tallyveil.storage.write as writing
     from tallyveil.config.load import load_plan
     from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
 
-    folder = scratch / f"interrupted-{writes}"
     _write(folder, release())
-    original, left = writing.write_file, [writes]
+    original, found = writing.write_file, []
 
     def write_file(path: Path, write: Any) -> None:
-        left[0] -= 1
-        if not left[0]:
-            raise _Killed
+        found.append(_files_in(folder, "."))
         original(path, write)
 
     writing.write_file = write_file
     try:
         run_release(load_plan(folder / "release.toml"), folder / "out", test_key=insecure_key("k"), workers=1)
-    except _Killed:
-        pass
     finally:
         writing.write_file = original
-    commands = (("run", "release.toml", "--out", "out", *RUN), ("report", "out"), ("account", "total", "out"))
-    return Folder(_files_in(folder, "."), commands, writable=("out",))
+    return [*found, _files_in(folder, ".")]
 
 
 def _write(folder: Path, inputs: Folder) -> None:

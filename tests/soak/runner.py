@@ -98,6 +98,9 @@ def _lay_out(case: Case, work: Path, arena: Path) -> None:
             path.mkdir(exist_ok=True)
         else:
             path.write_bytes(content.replace(ARENA.encode(), str(arena).encode()))
+    for private in work.rglob("private"):
+        if private.is_dir():
+            private.chmod(0o700)  # as a run makes it; another mode is refused before anything in it is read
     for name, target in case.links.items():
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)

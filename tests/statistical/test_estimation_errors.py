@@ -21,7 +21,8 @@ from tallyveil.universe.schema import Schema
 
 RUNS = 1500
 SCHEMA = Schema("s", (Attribute("a", ("x", "y", "z")), Attribute("b", ("p", "q"))))
-SPINE = spine_from_prefixes(["A"], ("Root",), (1,))
+GEOCODES = [f"{run:04d}" for run in range(RUNS)]
+SPINE = spine_from_prefixes(GEOCODES, ("Root",), (4,))
 TRUTH = np.array([900, 800, 700, 1600, 500, 400])
 QUERIES = ("total", "a", "detailed")
 
@@ -34,19 +35,20 @@ def strategy(mechanism):
 
 
 def estimates(mechanism) -> np.ndarray:
-    """Real-valued estimates of many runs with keys of their own, shape (RUNS, 6)."""
+    """Real-valued estimates of many geounits with the same counts and noise of their own, shape (RUNS, 6)."""
     cells = np.arange(6)
-    histogram = histogram_from_triplets("Root", 1, np.zeros(6, dtype=np.int64), cells, TRUTH)
+    geounits = np.repeat(np.arange(RUNS), 6)
+    histogram = histogram_from_triplets("Root", RUNS, geounits, np.tile(cells, RUNS), np.tile(TRUTH, RUNS))
     labels = {query: SCHEMA.query(query).answers_of(cells).astype(np.int32) for query in QUERIES}
-    plan, found = strategy(mechanism), []
-    allocation = allocation_of(plan, SPINE)
-    for run in range(RUNS):
-        source = Measurer((histogram,), SCHEMA, allocation, NoiseSource(insecure_key(f"estimates {run}")))
-        measured = [source.measure("Root", q, 0, 1, np.arange(SCHEMA.query(q).size)) for q in QUERIES]
+    allocation = allocation_of(strategy(mechanism), SPINE)
+    source = Measurer((histogram,), SCHEMA, allocation, NoiseSource(insecure_key("estimates")))
+    found = []
+    for run, geocode in enumerate(GEOCODES):
+        measured = [source.measure("Root", q, run, run + 1, np.arange(SCHEMA.query(q).size)) for q in QUERIES]
         problem = FamilyProblem(
-            geocode="A",
+            geocode=geocode,
             geolevel="Root",
-            children=("A",),
+            children=(geocode,),
             support=cells,
             parent_counts=None,
             measured=tuple(MeasuredQuery(m.query, labels[m.query], m.values, m.variances) for m in measured),

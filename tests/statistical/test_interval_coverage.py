@@ -77,14 +77,15 @@ def outcomes():
     region = Region(np.flatnonzero(weights), weights[weights > 0])
     kept = {name: [] for name in (*names, "region")}
     sums = [np.add.reduceat(truth, spine.finest_offsets(level)[:-1], axis=0) for level in range(3)]
+    source = NoiseSource((1).to_bytes(32, "little"))
     for draw in range(DRAWS):
-        source = NoiseSource((draw + 1).to_bytes(32, "little"))
         tables = []
         for level, name in enumerate(names):
             parts = []
             for q, query in enumerate(strategy.queries(name)):
                 group, law = schema.query(query), strategy.law(name, query)
-                noise = source.dense(law, level, q, range(len(sums[level])), group.size)
+                n = len(sums[level])  # each draw has addresses of its own
+                noise = source.dense(law, level, q, range(draw * n, (draw + 1) * n), group.size)
                 parts.append(group.apply_dense(sums[level]) + noise)
             tables.append(np.concatenate(parts, axis=1))
         fit = fit_tree(covariance, Rows(tables), {"A": np.array([[truth.sum()]])})
