@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -275,3 +276,18 @@ def test_releases_that_do_not_fit_are_refused(country, tmp_path):
         publish_pl94(persons, tmp_path / "elsewhere", tmp_path / "out")
     assert refused.value.code == "publish-geography"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["geography.parquet", "histogram/Tract.parquet"])
+def test_a_changed_file_of_a_release_is_refused(country, tmp_path, name):
+    folder, _ = country
+    copy = shutil.copytree(folder / "r-pl94-units", tmp_path / "copy")
+    frame = pl.read_parquet(copy / name)
+    frame.write_parquet(copy / name, metadata=pl.read_parquet_metadata(copy / name), compression="lz4")
+    with pytest.raises(StoreError, match="is not the file that the manifest of the release lists") as raised:
+        publish_pl94(folder / "r-pl94-persons", copy, tmp_path / "out")
+    assert raised.value.code == "release-damaged"
+    (copy / name).unlink()
+    with pytest.raises(StoreError) as missing:
+        publish_pl94(folder / "r-pl94-persons", copy, tmp_path / "out")
+    assert missing.value.code == "release-unreadable"

@@ -10,7 +10,7 @@ from tallyveil.accounting.ledger.joint import (
     published_upper_bound,
     read_joint,
 )
-from tallyveil.accounting.losses.loss_laws import has_loss_law
+from tallyveil.accounting.losses.loss_laws import alternatives_of, has_loss_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 from tallyveil.release.estimated import copied_lines
@@ -23,6 +23,8 @@ UNPROTECTED: Final = (
     "NOT PRIVATE: a release behind these tables was made with an insecure test key. They protect nobody and must not "
     "be published."
 )
+MOST_LAWS: Final = 10
+"""Largest number of laws that are composed for an exact epsilon; each takes seconds."""
 _CHANGES: Final = {Neighbours.BOUNDED: "change their values", Neighbours.UNBOUNDED: "are added or removed"}
 
 
@@ -64,19 +66,26 @@ def joint_record(sources: Sequence[Source]) -> JsonObject:
         "delta": str(delta),
         "epsilon": bound.epsilon,
         **({"added_delta": bound.added_delta} if bound.added_delta else {}),
-        **_exact_epsilon(joint, delta),
+        **exact_epsilon(joint, delta),
         "not_covered": list(joint.non_private),
         "statement": _statement(sources, joint),
     }
 
 
-def _exact_epsilon(joint: JointLedgers, delta: Fraction) -> JsonObject:
+def exact_epsilon(joint: JointLedgers, delta: Fraction) -> JsonObject:
+    """Both bounds of the least epsilon at delta, or why it was not composed."""
     if not has_loss_law(joint.paid):
         return {"not_exact": "noise on a lattice has no single exact loss law"}
     try:
-        guarantee = published_guarantee(joint)
-    except BudgetError as error:  # more ways to lose privacy than can be composed: rho bounds all of them
+        n_laws = len(alternatives_of(joint.paid, joint.neighbours))
+    except BudgetError as error:  # too many to be listed
         return {"not_exact": str(error)}
+    if n_laws > MOST_LAWS:
+        return {
+            "not_exact": f"it is the largest of {n_laws} epsilons, one for each way in which records may lie on the "
+            f"spines, and at most {MOST_LAWS} are composed here; `tallyveil account total` composes all of them"
+        }
+    guarantee = published_guarantee(joint)
     return {"exact_epsilon": guarantee.epsilon(delta).to_mapping(), "engines": list(guarantee.engines)}
 
 

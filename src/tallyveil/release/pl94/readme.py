@@ -58,6 +58,10 @@ def cost_lines(content: JsonObject) -> list[str]:
             f"{together['statement']} epsilon <= {at_most(_epsilon(together))} at delta = {delta}, "
             f"{together['neighbours']} neighbours; rho = {rho}."
         )
+    if "not_exact" in together:
+        said[-1] += (
+            f" This epsilon follows from rho alone. The exact one is not stated: {together['not_exact']}."
+        )
     return said
 
 
