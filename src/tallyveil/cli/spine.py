@@ -88,8 +88,8 @@ def build(
         typer.Option(
             "--regroup",
             metavar="GEOLEVEL",
-            help="After the steps, choose the groups of this geolevel by variance: --aim never gets worse, other "
-            "areas by at most --most-loss.",
+            help="After the steps, choose the groups of this geolevel by variance. The aim never gets worse; "
+            "--most-loss limits the loss of other areas.",
         ),
     ] = None,
     aim: Annotated[

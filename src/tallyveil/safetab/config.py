@@ -116,7 +116,7 @@ def read_values(folder: Path) -> tuple[dict[str, Any], str]:
         ) from None
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{path} holds no JSON object. Write one, with the keys that docs/safetab.md lists.",
+            f"{path} holds no JSON object. Write one; examples/safetab/config.json shows its keys.",
             code="safetab-config",
         )
     return values, str(path)
