@@ -1,18 +1,22 @@
 """Comparing a finished release with the truth: the only job that declassifies records."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.parameters import TOGETHER, strategy_parameters
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import Evaluation, write_evaluation
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.plan.estimating import strategy_of_plan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
@@ -41,6 +45,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
+    parameters = tuple(strategy_parameters(strategy_of_plan(plan), _spent(manifest.privacy)))
     schema = schema_from_mapping(plan["schema"])
     spine = read_geography(root)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
@@ -71,6 +76,18 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     for (own, got), (_, true) in pairs:
         errors.append(error_metrics(own, schema, queries, [got], [true]))
         artefacts.append(find_artefacts(schema, queries, got, true))
-    evaluation = Evaluation(pl.concat(errors), pl.concat(artefacts), schema.unit, spine.geolevels[-1])
+    evaluation = Evaluation(
+        pl.concat(errors),
+        pl.concat(artefacts),
+        schema.unit,
+        spine.geolevels[-1],
+        parameters,
+    )
     write_evaluation(root, evaluation, {"run": manifest.run})
     return evaluation
+
+
+def _spent(privacy: Mapping[str, Any]) -> dict[str, Fraction]:
+    """What each geolevel and the whole release cost, from the manifest's statement."""
+    costs = {level["geolevel"]: Fraction(level["spent"]) for level in privacy["exact"]["geolevels"]}
+    return {**costs, TOGETHER: Fraction(privacy["spent"])}
