@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tallyveil.evaluation import Evaluation
 
 from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.show.parameters import show_parameters
 
 
 def evaluate(
@@ -70,6 +71,10 @@ def _show(evaluation: "Evaluation", path: Path) -> None:
         f"Errors in {units}, over all answers of a query at a geolevel. By size of the geounit, with plots:"
     )
     console.print(str(path), soft_wrap=True)
+    console.print(
+        "What this accuracy costs, for the measurements of each geolevel alone and of all together:"
+    )
+    show_parameters(evaluation.parameters)
     console.print(_artefacts(evaluation))
     console.print(_bias_by_size(evaluation), soft_wrap=True)
 
@@ -106,7 +111,7 @@ def _table(frame: "pl.DataFrame") -> Any:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("geolevel", no_wrap=True)
     table.add_column("query", overflow="fold")
-    for heading in ("mean", "median", "p95", "bias"):
+    for heading in ("mean", "mean square", "median", "p95", "bias"):
         table.add_column(heading, justify="right", no_wrap=True)
     last = None
     for row in frame.filter(size_class="all").iter_rows(named=True):
@@ -116,6 +121,7 @@ def _table(frame: "pl.DataFrame") -> Any:
             row["geolevel"] if row["geolevel"] != last else "",
             row["query"],
             f"{row['mean_absolute_error']:,.2f}",
+            f"{row['mean_squared_error']:,.2f}",
             f"{row['median_absolute_error']:,.1f}",
             f"{row['p95_absolute_error']:,.1f}",
             f"{row['bias']:+,.3f}",

@@ -239,7 +239,8 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
     console.print(
         f"Variance ({units} squared), standard deviation and margin ({units}) of every noisy answer: with\n"
-        "probability 95 % or more its noise lies within the margin. Estimation improves on it.",
+        "probability 95 % or more its noise lies within the margin. Estimation improves on it. Alone: epsilon at\n"
+        "delta 1e-10 of this query's noise by itself, before all is composed.",
         soft_wrap=True,
     )
 
@@ -284,12 +285,13 @@ def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
     from rich.table import Table
 
     from tallyveil.accounting.decimals import at_most
+    from tallyveil.budget.parameters import query_parameters
 
-    unit = loaded.strategy.budget_unit
+    unit, alone = loaded.strategy.budget_unit, query_parameters(loaded.strategy)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("geolevel", no_wrap=True)
     table.add_column("query", overflow="fold")
-    for heading in ("cells", unit, "variance", "st.dev.", "margin"):
+    for heading in ("cells", unit, "variance", "st.dev.", "margin", "alone"):
         table.add_column(heading, justify="right", no_wrap=True)
     last = None
     for item in expected:
@@ -303,6 +305,7 @@ def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
             f"{item.variance:,.2f}",
             f"{item.standard_deviation:,.2f}",
             f"±{item.margin:,}",
+            at_most(alone[item.geolevel, item.query].epsilons["1e-10"], places=3),
         )
         last = item.geolevel
     return table

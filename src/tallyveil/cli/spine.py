@@ -273,14 +273,14 @@ def compare(
     for path in (out, each):
         if path is not None:
             claim_file(path, [first, second, *([entities] if entities is not None else [])])
-    frame, areas = comparison(
+    frame, areas, parameters = comparison(
         (first, second), (strategy, second_strategy or strategy), entities, family or [], schema, exact or []
     )
     if out is not None:
         write_parquet(out, frame, {"schema": schema})
     if each is not None:
         write_parquet(each, areas, {"schema": schema})
-    show_rows(frame, as_json)
+    show_rows(frame, parameters, as_json)
 
 
 @spine.command()

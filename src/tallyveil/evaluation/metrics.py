@@ -28,6 +28,7 @@ COLUMNS = {
     "n_geounits": pl.Int64,
     "n_answers": pl.Int64,
     "mean_absolute_error": pl.Float64,
+    "mean_squared_error": pl.Float64,
     "median_absolute_error": pl.Int64,
     "p95_absolute_error": pl.Int64,
     "bias": pl.Float64,
@@ -55,8 +56,8 @@ def error_metrics(
         entries_per_chunk: Number of counts examined together. It limits memory and does not change the result.
     Returns:
         One row for each geolevel, query and size class ("all", then the classes that contain geounits, by true total).
-        Errors are in records. A quantile is the smallest error that at least this share of the answers does not exceed,
-        so it is an integer. `relative_l1` is null if all true answers are zero.
+        Errors are in records, their mean square in records squared. A quantile is the smallest error that at least this
+        share of the answers does not exceed, so it is an integer. `relative_l1` is null if all true answers are zero.
     Raises:
         GeographyError: the two sides do not cover the same geounits.
         SchemaError: a query does not fit the schema.
@@ -97,6 +98,7 @@ def _measures(tally: ErrorTally) -> tuple[int | float | None, ...]:
         tally.n_geounits,
         tally.n_answers,
         tally.mean_absolute_error,
+        tally.mean_squared_error,
         tally.quantile(50),
         tally.quantile(95),
         tally.bias,

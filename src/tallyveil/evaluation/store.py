@@ -33,12 +33,15 @@ class Evaluation:
         artefacts: The table of `find_artefacts`.
         unit: The unit of both counts.
         finest: The finest geolevel.
+        parameters: Privacy parameters of the noise that the errors come from, a row for each geolevel and one for all
+            together (`budget/parameters.py`). They follow from the plan, not from the counts.
     """
 
     errors: pl.DataFrame
     artefacts: pl.DataFrame
     unit: Unit
     finest: str
+    parameters: tuple[Mapping[str, Any], ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, marked as not private."""
@@ -46,6 +49,7 @@ class Evaluation:
             "protected": False,
             "warning": WARNING,
             "unit": self.unit.one,
+            "privacy_of_the_measurements": [dict(row) for row in self.parameters],
             "errors": self.errors.to_dicts(),
             "artefacts": self.artefacts.to_dicts(),
         }

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -37,6 +38,12 @@ class ErrorTally:
     def mean_absolute_error(self) -> float:
         """Mean over all answers, in records."""
         return self.absolute_sum / self.n_answers
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Mean of the squared errors over all answers, in records squared; rounded once."""
+        pairs = zip(self.sizes.tolist(), self.times.tolist(), strict=True)
+        return float(Fraction(sum(size * size * times for size, times in pairs), self.n_answers))
 
     @property
     def bias(self) -> float:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.expected import expected_errors
+from tallyveil.budget.parameters import query_parameters
 from tallyveil.plan.advice import fixed_shares, spine_advice
 from tallyveil.plan.guarantee import guarantee_of
 from tallyveil.plan.release import ReleasePlan
@@ -17,8 +18,11 @@ CONFIDENCE: Final = Fraction(95, 100)
 def plan_record(
     loaded: ReleasePlan, resources: Resources | None = None, allocation: Allocation | None = None
 ) -> dict[str, Any]:
-    """Cost and expected errors of a plan as plain data, and the resources of a run if they are predicted."""
+    """Cost and expected errors of a plan as plain data, and the resources of a run if they are predicted.
 
+    Beside the expected error of every query stand the privacy parameters of its noise alone, before composition.
+    """
+    alone = query_parameters(loaded.strategy)
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
@@ -34,6 +38,7 @@ def plan_record(
                 "variance": item.variance,
                 "standard_deviation": item.standard_deviation,
                 "margin": item.margin,
+                **alone[item.geolevel, item.query].to_mapping(),
             }
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],

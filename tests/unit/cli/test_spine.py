@@ -102,8 +102,11 @@ def test_regrouping_is_never_worse(folder):
             *("--out", folder / "compared.parquet", "--each", folder / "each.parquet"),
         )
     )
-    assert pl.read_parquet(folder / "compared.parquet").height == len(answer)
-    by_name = {row["name"]: row for row in answer if row["part"] == "areas of the first"}
+    areas, privacy = answer["areas"], answer["privacy"]
+    assert pl.read_parquet(folder / "compared.parquet").height == len(areas)
+    assert {row["spine"] for row in privacy} == {"first", "second"}
+    assert all(0 < row["epsilon_at_1e-5"] < row["epsilon_at_1e-11"] for row in privacy)
+    by_name = {row["name"]: row for row in areas if row["part"] == "areas of the first"}
     assert by_name["place"]["areas"] > 1
     assert by_name["US"]["first_mean"] == by_name["US"]["second_mean"] == 0
     each = pl.read_parquet(folder / "each.parquet")
@@ -159,7 +162,7 @@ def test_a_family_that_the_preset_protects_is_in_the_aim(folder):
     output, warned = both("compare", paper, ours, *compare)
     assert "place: totals are less exact on the second spine" in warned
     assert next(line for line in output.splitlines() if " place " in line).split()[-1] == "worse"
-    rows = json.loads(both("compare", paper, ours, *compare, "--json")[0])
+    rows = json.loads(both("compare", paper, ours, *compare, "--json")[0])["areas"]
     assert [row["worse"] for row in rows if row["name"] == "place"] == [True]
 
 

@@ -78,6 +78,7 @@ def slow_metrics(
                         int(members.sum()),
                         error.size,
                         size.mean(),
+                        np.square(size).mean(),
                         int(np.quantile(size, 0.5, method="inverted_cdf")),
                         int(np.quantile(size, 0.95, method="inverted_cdf")),
                         error.mean(),
@@ -91,9 +92,9 @@ def same_rows(frame: pl.DataFrame, wanted: list[tuple[object, ...]]) -> None:
     assert frame.height == len(wanted)
     for got, row in zip(frame.iter_rows(), wanted, strict=True):
         assert got[:5] == row[:5]
-        assert got[6:8] == row[6:8]
-        assert (got[5], got[8]) == pytest.approx((row[5], row[8]), rel=1e-12, abs=1e-15)
-        assert got[9] == (None if row[9] is None else pytest.approx(row[9], rel=1e-12))
+        assert got[7:9] == row[7:9]
+        assert (*got[5:7], got[9]) == pytest.approx((*row[5:7], row[9]), rel=1e-12, abs=1e-15)
+        assert got[10] == (None if row[10] is None else pytest.approx(row[10], rel=1e-12))
 
 
 def random_blocks(seed: int, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,12 +127,12 @@ def test_a_case_by_hand() -> None:
         spine, SCHEMA, ("total", "detailed"), levels_of(spine, estimate)[2:], levels_of(spine, truth)[2:]
     )
     assert frame.rows() == [
-        ("block", "total", "all", 2, 2, 1.0, 0, 2, 1.0, 2 / 3),
-        ("block", "total", "0", 1, 1, 0.0, 0, 0, 0.0, None),
-        ("block", "total", "1-9", 1, 1, 2.0, 2, 2, 2.0, 2 / 3),
-        ("block", "detailed", "all", 2, 12, 2 / 12, 0, 1, 2 / 12, 2 / 3),
-        ("block", "detailed", "0", 1, 6, 0.0, 0, 0, 0.0, None),
-        ("block", "detailed", "1-9", 1, 6, 2 / 6, 0, 1, 2 / 6, 2 / 3),
+        ("block", "total", "all", 2, 2, 1.0, 2.0, 0, 2, 1.0, 2 / 3),
+        ("block", "total", "0", 1, 1, 0.0, 0.0, 0, 0, 0.0, None),
+        ("block", "total", "1-9", 1, 1, 2.0, 4.0, 2, 2, 2.0, 2 / 3),
+        ("block", "detailed", "all", 2, 12, 2 / 12, 2 / 12, 0, 1, 2 / 12, 2 / 3),
+        ("block", "detailed", "0", 1, 6, 0.0, 0.0, 0, 0, 0.0, None),
+        ("block", "detailed", "1-9", 1, 6, 2 / 6, 2 / 6, 0, 1, 2 / 6, 2 / 3),
     ]
 
 

@@ -12,8 +12,8 @@ from tallyveil.universe.unit import PERSON
 
 FRAME = pl.DataFrame(
     [
-        ("block", "total", "0", 3, 3, 0.5, 0, 1, -0.25, None),
-        ("block", "total", "1-9", 1, 1, 2.0, 2, 2, 2.0, 0.4),
+        ("block", "total", "0", 3, 3, 0.5, 0.5, 0, 1, -0.25, None),
+        ("block", "total", "1-9", 1, 1, 2.0, 8.0, 2, 2, 2.0, 0.4),
     ],
     schema=COLUMNS,
     orient="row",
@@ -21,7 +21,8 @@ FRAME = pl.DataFrame(
 ARTEFACTS = pl.DataFrame(
     [("block", "filled", None, None, 2, 2, 7, 0.5)], schema=ARTEFACT_COLUMNS, orient="row"
 )
-FOUND = Evaluation(FRAME, ARTEFACTS, PERSON, "block")
+PARAMETERS = ({"geolevel": "block", "spent": "1/2", "epsilon_at_1e-5": 4.0},)
+FOUND = Evaluation(FRAME, ARTEFACTS, PERSON, "block", PARAMETERS)
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -43,6 +44,7 @@ def test_every_file_is_marked_as_not_private_whatever_the_metadata_say(tmp_path:
         "errors.parquet",
     ]
     assert content["artefacts"][0]["records"] == 7
+    assert content["privacy_of_the_measurements"] == list(PARAMETERS)
     for name in ("errors", "artefacts"):
         metadata = pl.read_parquet_metadata(path.with_name(f"{name}.parquet"))
         assert metadata["tallyveil.protected"] == "false"

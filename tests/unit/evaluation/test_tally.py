@@ -32,3 +32,8 @@ def test_merging_equals_tallying_together() -> None:
     )  # fmt: skip
     assert merged.absolute_sum == int(np.abs(np.concatenate(parts)).sum())
     assert merged.relative_l1 == merged.absolute_sum / 9
+
+
+def test_the_mean_square_is_exact_where_floats_would_overflow_or_round():
+    tally = tally_errors(np.array([3, -1, 10**9]), n_geounits=2, n_answers=4, true_sum=0)
+    assert tally.mean_squared_error == (10**18 + 10) / 4

@@ -12,13 +12,13 @@ from tallyveil.universe.unit import PERSON
 
 FRAME = pl.DataFrame(
     [
-        ("State", "total", "all", 1, 1, 0.0, 0, 0, 0.0, 0.0),
-        ("State", "total", "10,000+", 1, 1, 0.0, 0, 0, 0.0, 0.0),
-        ("State", "hispanic", "all", 1, 2, 21.5, 20, 23, -1.5, 0.0004),
-        ("State", "hispanic", "10,000+", 1, 2, 21.5, 20, 23, -1.5, 0.0004),
-        ("Block", "total", "all", 9, 9, 3.25, 2, 1_234, 0.5, 0.125),
-        ("Block", "total", "0", 4, 4, 1.5, 1, 4, 1.5, None),
-        ("Block", "total", "1-9", 5, 5, 4.65, 4, 1_234, -0.3, 0.2),
+        ("State", "total", "all", 1, 1, 0.0, 0.0, 0, 0, 0.0, 0.0),
+        ("State", "total", "10,000+", 1, 1, 0.0, 0.0, 0, 0, 0.0, 0.0),
+        ("State", "hispanic", "all", 1, 2, 21.5, 924.5, 20, 23, -1.5, 0.0004),
+        ("State", "hispanic", "10,000+", 1, 2, 21.5, 924.5, 20, 23, -1.5, 0.0004),
+        ("Block", "total", "all", 9, 9, 3.25, 21.125, 2, 1_234, 0.5, 0.125),
+        ("Block", "total", "0", 4, 4, 1.5, 4.5, 1, 4, 1.5, None),
+        ("Block", "total", "1-9", 5, 5, 4.65, 43.245000000000005, 4, 1_234, -0.3, 0.2),
     ],
     schema=COLUMNS,
     orient="row",
@@ -34,7 +34,17 @@ ARTEFACTS = pl.DataFrame(
     schema=ARTEFACT_COLUMNS,
     orient="row",
 )
-FOUND = Evaluation(FRAME, ARTEFACTS, PERSON, "Block")
+PARAMETERS = {
+    "geolevel": "Block",
+    "spent": "1/3",
+    "accountant": "exact",
+    "epsilon_at_1e-5": 4.00001,
+    "epsilon_at_1e-10": 6.5,
+    "epsilon_at_1e-11": 7.0,
+    "beta_at_alpha_0.05": 0.76549,
+    "mu": None,
+}
+FOUND = Evaluation(FRAME, ARTEFACTS, PERSON, "Block", (PARAMETERS,))
 
 
 def visible(page: Path) -> str:
@@ -93,3 +103,10 @@ def test_metrics_without_error_can_be_drawn(redistricting: Path) -> None:
     errors = FRAME.filter(pl.col("query") == "total", pl.col("geolevel") == "State")
     exact = replace(FOUND, errors=errors)
     assert "total 0 (± 2)" in visible(write_evaluation_report(redistricting, exact))
+
+
+def test_the_page_says_what_its_accuracy_costs(redistricting: Path) -> None:
+    text = visible(write_evaluation_report(redistricting, FOUND))
+    assert "What this accuracy costs" in text
+    for shown in ("0.33334", "4.0001", "0.7654"):  # each rounded in the safe direction
+        assert shown in text

@@ -9,6 +9,7 @@ import pytest
 
 from tallyveil.accounting import DiscreteGaussian as DiscreteGaussianEvent
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon_textbook
+from tallyveil.budget import load_product
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.studies.comparison import Verdict
@@ -104,6 +105,33 @@ def test_table_1_misses_the_bureaus_curve_at_six_geolevels_as_printed():
         delta, variance = missed.get(name, (0.0, row["variance_matched_at_one_delta"]))
         assert (row["epsilon_larger_up_to_delta"] or 0.0) == pytest.approx(delta, rel=1e-4)
         assert row["variance_for_all_deltas"] == pytest.approx(variance, rel=3e-6)
+
+
+def test_table_1_names_the_parameters_before_and_after():
+    table = table_1.reduced_variances(NOTHING).tables["table-1-parameters"]
+    assert table.height == 24
+    state = table.filter(geolevel="State")
+    before, matched, least = state.iter_rows(named=True)
+    assert (
+        before["epsilon_at_1e-11"]
+        == allocation.geolevel_guarantee(allocation.variances()["State"]).epsilon("1e-11").upper
+    )
+    assert matched["epsilon_at_1e-11"] <= before["textbook_epsilon_at_1e-11"]
+    for delta in ("1e-5", "1e-10", "1e-11"):
+        after = least[f"epsilon_at_{delta}"]
+        assert before[f"epsilon_at_{delta}"] < after < before[f"textbook_epsilon_at_{delta}"]
+    assert before["beta_at_alpha_0.05"] > least["beta_at_alpha_0.05"] > matched["beta_at_alpha_0.05"]
+    assert [round(value, 4) for value in state["mu"]] == [1.4155, 1.5363, 1.5343]
+
+
+def test_queries_before_composition():
+    rows = products._query_rows("units", load_product("redistricting-units-us").strategies[0])
+    assert [row["geolevel"] for row in rows] == ["US", "State", "County", "Tract", "Block_Group", "Block"]
+    block = rows[-1]
+    law = DiscreteGaussianEvent(Fraction(block["variance_proxy"]).limit_denominator(10**12), multiplicity=2)
+    alone = compose(law, neighbours=Neighbours.BOUNDED)
+    assert block["epsilon_at_1e-10"] == pytest.approx(alone.epsilon("1e-10").upper, rel=1e-9)
+    assert block["mean_squared_error"] == pytest.approx(block["variance_proxy"], rel=1e-9)
 
 
 def test_table_3():

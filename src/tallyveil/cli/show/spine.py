@@ -28,12 +28,13 @@ def _change(row: dict[str, Any]) -> str:
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 
 
-def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
-    """Print a comparison, and a warning for every kind of area that is less exact on the second spine."""
+def show_rows(frame: pl.DataFrame, parameters: list[dict[str, Any]], as_json: bool) -> None:
+    """Print a comparison with what its accuracy costs, and a warning for every kind of area that is less exact."""
     from tallyveil.cli.show.area_changes import AIMED, warn
+    from tallyveil.cli.show.parameters import show_parameters
 
     if as_json:
-        say(json.dumps(frame.to_dicts(), indent=2))
+        say(json.dumps({"areas": frame.to_dicts(), "privacy": parameters}, indent=2))
         return
     show_table(
         [
@@ -59,6 +60,8 @@ def show_rows(frame: pl.DataFrame, as_json: bool) -> None:
         "Standard deviations of the total, in counts. The same areas on both spines; below, the second's own. The last "
         "column says by how much the mean changes."
     )
+    say("What this accuracy costs, for each geolevel alone and for all together:")
+    show_parameters(parameters)
     if frame["aimed"].any():
         say("Groups were chosen by variance for what is marked *.")
     warn(

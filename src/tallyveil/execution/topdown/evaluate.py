@@ -1,13 +1,16 @@
 """Compare a finished TopDown release with the true counts. This job declassifies records."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.parameters import TOGETHER, strategy_parameters
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
@@ -41,7 +44,9 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
-    schema = stated_plan(root / MANIFEST, plan).estimating.schema
+    stated = stated_plan(root / MANIFEST, plan).estimating
+    parameters = tuple(strategy_parameters(stated.strategy, _spent(manifest.privacy)))
+    schema = stated.schema
     spine = read_geography(root)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
@@ -71,6 +76,18 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     for (own, got), (_, true) in pairs:
         errors.append(error_metrics(own, schema, queries, [got], [true]))
         artefacts.append(find_artefacts(schema, queries, got, true))
-    evaluation = Evaluation(pl.concat(errors), pl.concat(artefacts), schema.unit, spine.geolevels[-1])
+    evaluation = Evaluation(
+        pl.concat(errors),
+        pl.concat(artefacts),
+        schema.unit,
+        spine.geolevels[-1],
+        parameters,
+    )
     write_evaluation(root, evaluation, {"run": manifest.run})
     return evaluation
+
+
+def _spent(privacy: Mapping[str, Any]) -> dict[str, Fraction]:
+    """What each geolevel and the whole release cost, from the manifest's statement."""
+    costs = {level["geolevel"]: Fraction(level["spent"]) for level in privacy["exact"]["geolevels"]}
+    return {**costs, TOGETHER: Fraction(privacy["spent"])}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tallyveil.budget.parameters import cost_parameters, strategy_parameters
 from tallyveil.budget.spine.accuracy import (
     AreaAccuracy,
     family_accuracies,
@@ -15,6 +16,7 @@ from tallyveil.budget.spine.accuracy import (
     measured_variances,
 )
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances
+from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.execution.topdown.spine_changes import is_worse
 from tallyveil.execution.topdown.spine_inputs import read_families, read_strategy
@@ -32,20 +34,22 @@ def comparison(
     family: Sequence[str],
     schema: str,
     exact: Sequence[str],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, Any]]]:
     """Standard deviations on two spines.
 
     Returns:
-        A row for each kind of area; and a row for each area: every geounit of the first spine, every entity.
+        A row for each kind of area; a row for each area: every geounit of the first spine, every entity; and the
+        privacy parameters of both strategies, a row for each geolevel (`budget/parameters.py`). Where a spine moves
+        shares between geolevels there is one row, for all of them.
 
     Raises:
         GeographyError: the spines are not over the same blocks.
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
 
-    found, families, spines = [], [], []
+    found, families, spines, parameters = [], [], [], []
     aimed = {name for file in files for name in read_aimed(file)}
-    for file, strategy in zip(files, strategies, strict=True):
+    for place, file, strategy in zip(("first", "second"), files, strategies, strict=True):
         made, shares = read_spine_file(file)
         plan, summed = read_strategy(strategy, schema)
         if shares is None and plan.geolevels != made.geolevels:
@@ -56,6 +60,7 @@ def comparison(
         found.append(measured_variances(made, plan, summed, shares=shares, exact=exact))
         families.append(read_families(entities, made, family))
         spines.append(made)
+        parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
     rows_on_first = _rows(spines[0], spines[1])
     first = [*geolevel_accuracies(found[0]), *family_accuracies(found[0], families[0])]
     areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
@@ -68,7 +73,14 @@ def comparison(
         for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
         for family in families_on_first
     ]
-    return pl.DataFrame(rows, infer_schema_length=None), pl.concat(each)
+    return pl.DataFrame(rows, infer_schema_length=None), pl.concat(each), parameters
+
+
+def _parameters(strategy: Strategy, moved: bool) -> list[dict[str, Any]]:
+    """Privacy parameters of a strategy; where shares are moved between geolevels, of the whole alone."""
+    if not moved:
+        return strategy_parameters(strategy, with_mu=False)
+    return [cost_parameters(strategy)]
 
 
 def _each(

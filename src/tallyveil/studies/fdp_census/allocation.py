@@ -18,6 +18,7 @@ from tallyveil.accounting import (
     compose,
     zcdp_to_epsilon_textbook,
 )
+from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.studies.fdp_census.printed import printed
 
 FOLDS: Final = 10
@@ -64,6 +65,12 @@ def geolevel_rho(variance: Fraction, folds: int = FOLDS) -> Fraction:
 def geolevel_guarantee(variance: Fraction, folds: int = FOLDS) -> Guarantee:
     """Exact guarantee of equal queries with discrete Gaussian noise of this variance."""
     return compose(DiscreteGaussian(variance, multiplicity=folds), neighbours=NEIGHBOURS)
+
+
+@cache
+def noise_parameters(variance: Fraction) -> dict[str, float | None]:
+    """Privacy parameters of one geolevel's queries with this noise: what stands beside a claim of accuracy."""
+    return exact_parameters(geolevel_guarantee(variance)).to_mapping()
 
 
 @cache

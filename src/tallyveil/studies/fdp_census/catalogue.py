@@ -38,5 +38,6 @@ EXHIBITS: Final = (
     Exhibit("dhc-persons", "DHC persons 2023 as released, exactly", released.dhc_persons),
     Exhibit("dhc-units", "DHC housing units 2023 as released, exactly", released.dhc_units),
     Exhibit("products", "All released products, one by one and together", products.products),
+    Exhibit("queries", "Every query's parameters before composition", products.queries),
     Exhibit("replacement", "Appendix A.1: a record replaced, not added", products.replacement),
 )

@@ -13,7 +13,7 @@ from tallyveil.arrays import Floats
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
-from tallyveil.studies.fdp_census.allocation import reduced_noise, variances
+from tallyveil.studies.fdp_census.allocation import noise_parameters, reduced_noise, variances
 from tallyveil.studies.fdp_census.education_data import (
     EDUCATION_FILE,
     INCOME_FILE,
@@ -72,10 +72,12 @@ def slope_distortion(inputs: StudyInputs) -> Findings:
                     "variance": float(variance),
                     "slope": slope(setting.places.income, _proportions(setting.places.counts)),
                     "mae": float(error.mean()),
+                    "mse": float(np.mean(error**2)),
                     "mae_standard_error": float(error.std(ddof=1) / np.sqrt(error.size)),
                     "mae_of_three_low": float(low),
                     "mae_of_three_high": float(high),
                     "repetitions": error.size,
+                    **noise_parameters(variance),
                 }
             )
     table = pl.DataFrame(rows)

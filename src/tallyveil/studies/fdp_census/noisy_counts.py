@@ -17,7 +17,7 @@ from tallyveil.storage.read import read_parquet
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
-from tallyveil.studies.fdp_census.allocation import reduced_noise, variances
+from tallyveil.studies.fdp_census.allocation import noise_parameters, reduced_noise, variances
 from tallyveil.studies.fdp_census.printed import compared
 from tallyveil.studies.fdp_census.study_noise import expected_errors, study_noise
 
@@ -96,6 +96,7 @@ def errors_by_race(inputs: StudyInputs) -> Findings:
                     "mse": float(np.mean(error.astype(np.float64) ** 2)),
                     "mse_expected": squared,
                     "mae_expected": absolute,
+                    **noise_parameters(variance),
                 }
             )
     table = pl.DataFrame(rows)
@@ -170,6 +171,7 @@ def _measured(
                 "mse_expected": squared,
                 "mae": float(np.mean(np.abs(error))),
                 "mae_expected": absolute,
+                **noise_parameters(variance),
             }
         )
     return rows

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from tallyveil import noise
 from tallyveil.accounting import (
     DiscreteGaussian,
     Neighbours,
@@ -15,7 +16,11 @@ from tallyveil.accounting import (
     translate,
 )
 from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.budget.expected import expected_errors
+from tallyveil.budget.parameters import query_parameters
 from tallyveil.budget.products import DELTA, NEIGHBOURS, Product, load_product, product_names
+from tallyveil.budget.strategy import Strategy
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import FOLDS, overall_event, variances
 
@@ -86,3 +91,43 @@ def replacement(_: StudyInputs) -> Findings:
             "one record replaced by another, which counts every query twice (appendix A.1) and doubles rho.",
         ),
     )
+
+
+def queries(_: StudyInputs) -> Findings:
+    """The parameters of every query before composition: the paper's allocation and the released ones."""
+    rows = []
+    for name in product_names():
+        product = load_product(name)
+        if product.published_epsilon is not None and name.endswith("-us"):
+            rows += _query_rows(name, product.strategies[0])
+    for geolevel, variance in variances().items():
+        event, law = DiscreteGaussian(variance), noise.DiscreteGaussian(variance)
+        found = exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED))
+        cost = {"rho": float(rho_of(event)), "variance_proxy": float(variance)}
+        rows.append(
+            {"allocation": "the paper's", "geolevel": geolevel, "query": f"each of {FOLDS}", **cost}
+            | {"mean_squared_error": law.variance_float(), **found.to_mapping()}
+        )
+    return Findings(
+        tables={"queries": pl.DataFrame(rows, infer_schema_length=None)},
+        notes=(
+            "Each row is one query at one geolevel by itself, before anything is composed. The released allocations "
+            "are for one record that changes its value, the paper's for one that is added or removed.",
+        ),
+    )
+
+
+def _query_rows(name: str, strategy: Strategy) -> list[dict[str, Any]]:
+    alone = query_parameters(strategy, with_mu=True)
+    return [
+        {
+            "allocation": name,
+            "geolevel": item.geolevel,
+            "query": item.query,
+            "rho": float(item.share),
+            "variance_proxy": float(item.parameter),
+            "mean_squared_error": item.variance,
+            **alone[item.geolevel, item.query].to_mapping(),
+        }
+        for item in expected_errors(strategy)
+    ]

@@ -5,20 +5,22 @@ from fractions import Fraction
 
 import polars as pl
 
-from tallyveil.accounting import zcdp_to_epsilon_textbook
+from tallyveil.accounting import ZcdpConversion, zcdp_to_epsilon_textbook
+from tallyveil.accounting.parameters import DELTAS
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import (
     DELTA,
     FOLDS,
     RHO,
     geolevel_rho,
+    noise_parameters,
     printed_variances,
     reduced_noise,
     shares,
     variances,
 )
 from tallyveil.studies.fdp_census.printed import compared, printed
-from tallyveil.studies.fdp_census.whole_curve import requirement, whole_curve_table
+from tallyveil.studies.fdp_census.whole_curve import least_noise, requirement, whole_curve_table
 
 
 def reduced_variances(_: StudyInputs) -> Findings:
@@ -33,6 +35,7 @@ def reduced_variances(_: StudyInputs) -> Findings:
             "table-1": exact,
             "table-1-from-rounded-variances": _reduced(printed_variances()),
             "table-1-whole-curve": whole_curve,
+            "table-1-parameters": _parameters(),
         },
         comparisons=(
             *compared("table-1-bureau", bureau, "published variance"),
@@ -50,6 +53,34 @@ def reduced_variances(_: StudyInputs) -> Findings:
             "the others miss it.",
         ),
     )
+
+
+def _parameters() -> pl.DataFrame:
+    """Privacy parameters of every geolevel before and after its noise is reduced."""
+    rows = []
+    for geolevel, variance in variances().items():
+        noises = {
+            "Bureau's": variance,
+            "reduced, matched at delta 1e-11": variance * reduced_noise(variance).factor,
+            "reduced, for all deltas": variance * least_noise(variance).factor,
+        }
+        for noise, reduced in noises.items():
+            rho = geolevel_rho(reduced)
+            claimed = {
+                f"textbook_epsilon_at_{delta}": ZcdpConversion.TEXTBOOK.epsilon(rho, Fraction(delta))
+                for delta in DELTAS
+            }
+            parameters = {**noise_parameters(reduced), **claimed}
+            rows.append(
+                {
+                    "geolevel": geolevel,
+                    "noise": noise,
+                    "variance": float(reduced),
+                    "rho": float(rho),
+                    **parameters,
+                }
+            )
+    return pl.DataFrame(rows)
 
 
 def _reduced(bureau: Mapping[str, Fraction]) -> pl.DataFrame:

@@ -1,0 +1,70 @@
+"""Privacy parameters beside accuracy: exact where there is one law, from the cost alone elsewhere, never too small."""
+
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
+from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name, exact_parameters, zcdp_parameters
+from tallyveil.budget import Mechanism, Strategy, load_product
+from tallyveil.budget.parameters import TOGETHER, cost_parameters, query_parameters, strategy_parameters
+
+HALVES = (("total", Fraction(1, 4)), ("detailed", Fraction(3, 4)))
+
+
+def strategy(mechanism=Mechanism.DISCRETE_GAUSSIAN):
+    return Strategy(
+        mechanism,
+        Neighbours.BOUNDED,
+        Fraction(1),
+        (("State", Fraction(1, 3)), ("Block", Fraction(2, 3))),
+        (("State", HALVES), ("Block", HALVES)),
+    )
+
+
+@pytest.mark.parametrize("mechanism", Mechanism)
+def test_every_row_is_the_guarantee_of_its_event(mechanism):
+    plan = strategy(mechanism)
+    rows = {row["geolevel"]: row for row in strategy_parameters(plan)}
+    assert list(rows) == ["State", "Block", TOGETHER]
+    for name, row in rows.items():
+        event = plan.event() if name == TOGETHER else plan.geolevel_event(name)
+        guarantee = compose(event, neighbours=plan.neighbours)
+        assert row["accountant"] == "exact"
+        for delta in DELTAS:
+            assert row[epsilon_name(delta)] == guarantee.epsilon(delta).upper
+        assert row[BETA] == guarantee.beta("0.05").lower
+        assert row[MU] == guarantee.mu().upper
+
+
+def test_budget_that_was_moved_is_accounted_for_by_its_cost():
+    rows = {
+        row["geolevel"]: row
+        for row in strategy_parameters(strategy(), {"Block": Fraction(1, 2)}, with_mu=False)
+    }
+    assert (rows["State"]["accountant"], rows["Block"]["accountant"]) == ("exact", "zcdp")
+    assert rows["Block"]["epsilon_at_1e-5"] == zcdp_to_epsilon(Fraction(1, 2), Fraction("1e-5"))
+    assert rows["Block"][BETA] is None
+    pure = cost_parameters(strategy(Mechanism.DISCRETE_LAPLACE))
+    assert (pure["accountant"], pure["spent"], pure["epsilon_at_1e-11"]) == ("pure", "1", 1.0)
+
+
+def test_losses_without_a_lattice_are_accounted_for_by_zcdp():
+    plan = load_product("redistricting-units-pr").strategies[0]
+    row = strategy_parameters(plan, with_mu=False)[-1]
+    assert (row["geolevel"], row["accountant"]) == (TOGETHER, "zcdp")
+
+
+def test_exact_parameters_are_within_those_of_zcdp():
+    plan = strategy()
+    exact = exact_parameters(compose(plan.event(), neighbours=plan.neighbours))
+    for delta, value in zcdp_parameters(plan.total).epsilons.items():
+        assert exact.epsilons[delta] < value
+
+
+def test_queries_before_composition():
+    plan = strategy()
+    found = query_parameters(plan, with_mu=True)
+    assert list(found) == [(level, query) for level in plan.geolevels for query, _ in HALVES]
+    event = plan.events()[1]
+    assert found["State", "detailed"] == exact_parameters(compose(event, neighbours=plan.neighbours))
