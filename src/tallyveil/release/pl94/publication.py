@@ -11,17 +11,12 @@ import polars as pl
 import tallyveil
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.manifest import listed_file
+from tallyveil.release.pl94.areas import PublishedAreas, published_areas
 from tallyveil.release.pl94.checks import CHECKS, cell_totals, check_sums, check_table
 from tallyveil.release.pl94.costs import UNPROTECTED, joint_record, release_record
 from tallyveil.release.pl94.layouts import PERSON_TABLES, UNIT_TABLES, label_rows
 from tallyveil.release.pl94.readme import readme_text
-from tallyveil.release.pl94.sources import (
-    PublishedAreas,
-    Source,
-    open_source,
-    published_areas,
-    source_counts,
-)
+from tallyveil.release.pl94.sources import Source, open_source, source_counts
 from tallyveil.release.pl94.tables import area_totals, table_frames, write_rows
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs, refuse_taken

@@ -6,7 +6,7 @@ from typing import Final
 
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.accounting.exact import exact_text
-from tallyveil.release.pl94.sources import PublishedAreas
+from tallyveil.release.pl94.areas import PublishedAreas
 from tallyveil.storage.json_files import JsonObject
 
 _WIDTH: Final = 100
@@ -14,8 +14,9 @@ _FILES: Final = """\
 tables/<areas>/<table>.parquet    one row for each area: geolevel, geocode, and the columns of the table
 geography/<areas>.parquet         one row for each area, in the same order: geocode; finest_geounits, how many
                                   finest geounits it consists of; for each coarser geolevel the geounit that holds
-                                  the whole area (empty if none does); POP100 and HU100, its people and its housing
-                                  units. For the finest geounits, also the entities that they lie in.
+                                  the whole area (empty if none does); POP100, its people; if there is a table H1,
+                                  HU100, its housing units. For the finest geounits, also the entities that they
+                                  lie in.
 labels.parquet                    what each column counts: table, title, universe, column, position, indent, label,
                                   path
 publication.json                  where the numbers come from, what they cost, and the SHA-256 of every file
