@@ -86,6 +86,7 @@ class RunFolder:
         self.path = path
         self._directory = -1
         self._lock = -1
+        self._lock_is_new = False
 
     @property
     def private(self) -> Path:
@@ -95,7 +96,12 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         try:
             self._claim()
-            self._refuse_planted()
+            try:
+                self._refuse_planted()
+            except StoreError:
+                if self._lock_is_new:
+                    self.remove(LOCK_FILE)  # what is refused is left as it was found
+                raise
         except OSError as error:
             self._let_go()
             raise store_error(self.private, error) from error
@@ -218,6 +224,7 @@ class RunFolder:
         for _ in range(_ATTEMPTS):
             try:
                 self._open_private()
+                self._lock_is_new = LOCK_FILE not in self._names()
                 flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
                 self._lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=self._directory)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

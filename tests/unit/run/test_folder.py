@@ -271,3 +271,15 @@ def test_a_folder_that_others_may_not_open_cannot_be_looked_into(out, monkeypatc
     monkeypatch.setattr(Path, "iterdir", closed)
     with pytest.raises(StoreError):
         folder_state(out)
+
+
+@pytest.mark.parametrize("found", [["sub"], ["lock", "sub"]])
+def test_a_private_folder_that_is_refused_is_left_as_it_was(tmp_path, found):
+    private = tmp_path / "out" / "private"
+    (private / "sub").mkdir(parents=True)
+    private.chmod(0o700)
+    if "lock" in found:
+        (private / "lock").touch(0o600)
+    with pytest.raises(StoreError), RunFolder(tmp_path / "out"):
+        pass
+    assert sorted(path.name for path in private.iterdir()) == found
