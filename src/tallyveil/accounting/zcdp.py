@@ -74,15 +74,6 @@ def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> float:
     if rho == 0:
         return 0.0
     rho = max(rho, _LEAST_RHO)
-    best = best_order_for_delta(rho, epsilon)
-    with flint.ctx.workprec(_BITS):
-        x, r, e = rational(best), rational(rho), rational(epsilon)
-        delta = (x * ((1 + x) * r - e) - (1 + x) * (1 / x).log1p()).exp() / x
-        return min(1.0, round_up(delta))
-
-
-def best_order_for_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """The excess over 1 of an order whose bound of delta at this epsilon is near the least one; rho is above 0."""
     rho_float, epsilon_float = as_float(rho), as_float(epsilon)
 
     def log_delta(excess: float) -> float:
@@ -94,7 +85,11 @@ def best_order_for_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     guess = -log_of(rho) / 2
     if epsilon > rho:
         guess = max(guess, log_of(epsilon - rho) - log_of(rho))
-    return _best_excess(log_delta, guess)
+    best = _best_excess(log_delta, guess)
+    with flint.ctx.workprec(_BITS):
+        x, r, e = rational(best), rational(rho), rational(epsilon)
+        delta = (x * ((1 + x) * r - e) - (1 + x) * (1 / x).log1p()).exp() / x
+        return min(1.0, round_up(delta))
 
 
 def zcdp_to_epsilon_textbook(rho: Fraction, delta: Fraction) -> float:

@@ -18,16 +18,20 @@ from enum import StrEnum
 from fractions import Fraction
 
 import flint
+from scipy.optimize import brentq
 
 from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.rounding import round_up
-from tallyveil.accounting.zcdp import best_order_for_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.accounting.rounding import as_float, round_up
+from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 256
 _ASIDE = Fraction(1, 10**6)
-"""Distance of the two tangents from the best order found, relative to it."""
+"""Distance of the two tangents from the x found, relative to it."""
+
+_FARTHEST = 600.0
+"""Logarithm of the largest x looked at: floats hold its exponential."""
 
 
 class ZcdpConversion(StrEnum):
@@ -77,7 +81,7 @@ class ZcdpCurve:
         return self.conversion.epsilon(self.rho, delta)
 
     def log_delta_below(self, epsilon: float) -> float:
-        """Natural logarithm of delta at an epsilon of 0 or more, rounded down; a concave function but for rounding."""
+        """Natural logarithm of delta at an epsilon of 0 or more, rounded down; -inf where rho is far above 600."""
         exact = Fraction(epsilon)
         if self.conversion is ZcdpConversion.TEXTBOOK:
             excess = max(exact - self.rho, Fraction(0))
@@ -85,10 +89,12 @@ class ZcdpCurve:
         return self._best_log_delta_below(exact)
 
     def _best_log_delta_below(self, epsilon: Fraction) -> float:
-        best = best_order_for_delta(self.rho, epsilon)
+        found = _flattest(as_float(self.rho), as_float(epsilon))
+        if found is None:
+            return -math.inf
         with precision(_BITS):
             r, e = rational(self.rho), rational(epsilon)
-            left, right = rational(best * (1 - _ASIDE)), rational(best * (1 + _ASIDE))
+            left, right = rational(found * (1 - _ASIDE)), rational(found * (1 + _ASIDE))
 
             def height(x: flint.arb) -> flint.arb:
                 return x * ((1 + x) * r - e) + x * x.log() - (1 + x) * x.log1p()
@@ -105,3 +111,15 @@ class ZcdpCurve:
                 slope(right) - slope(left)
             )
             return -round_up(-(height(left) + slope(left) * reach))
+
+
+def _flattest(rho: float, epsilon: float) -> Fraction | None:
+    """About the x at which F' = (1 + 2 x) rho - epsilon - ln(1 + 1 / x) is 0; None where floats end before it."""
+
+    def slope(log_x: float) -> float:
+        x = math.exp(log_x)
+        return (1 + 2 * x) * rho - epsilon - math.log1p(1 / x)
+
+    if not slope(-_FARTHEST) < 0 < slope(_FARTHEST):
+        return None
+    return Fraction(math.exp(brentq(slope, -_FARTHEST, _FARTHEST, xtol=1e-12)))

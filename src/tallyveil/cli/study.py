@@ -46,9 +46,9 @@ def study(
         typer.Option(
             "--beyond",
             metavar="NAME",
-            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: redistricting, "
-            "dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, iterations, "
-            "unbiasedness, projection. May be repeated.",
+            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
+            "redistricting, dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, "
+            "iterations, unbiasedness, projection. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,

@@ -38,6 +38,9 @@ def test_json_says_the_same(plan, small_release):
     assert record["privacy"]["neighbours"] == "bounded"
     assert len(record["expected"]) == 9
     block = next(e for e in record["expected"] if (e["geolevel"], e["query"]) == ("Block", "age*home"))
+    assert 0 < block["epsilon_at_1e-5"] < block["epsilon_at_1e-10"] < record["privacy"]["epsilon"]
+    assert 0 < block["beta_at_alpha_0.05"] < 0.95
+    assert record["privacy"]["textbook_epsilon"] > record["privacy"]["classical_epsilon"]
     assert block["answers"] == 6
     assert block["parameter"] == "2"  # rho 2, half of it for Block, half of that for the query
     law = DiscreteGaussian(Fraction(2))

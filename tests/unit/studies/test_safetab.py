@@ -6,6 +6,7 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
+from tallyveil.accounting import zcdp_to_epsilon
 from tallyveil.cli.main import main
 from tallyveil.studies.comparison import Verdict
 from tallyveil.studies.exhibit import StudyInputs
@@ -41,6 +42,17 @@ def test_tables_1_and_4():
         assert float(sum(budgets)) == pytest.approx(total, abs=6e-6)
         for budget, base in zip((budgets[0], budgets[2], budgets[4]), bases, strict=True):
             assert float(budget / 10) == pytest.approx(float(base), abs=6e-7)
+
+
+def test_margins_stand_beside_what_they_cost():
+    table = budgets_for_margins(StudyInputs()).tables["tables-1-and-4-parameters"]
+    assert table.height == 2 * 2 * len(LEVELS)
+    geometric = table.filter(noise="Geometric", budgets="exact", level="Nation, Detailed")
+    assert 0 < geometric["epsilon_at_1e-5"].item() < geometric["epsilon_at_1e-11"].item()
+    assert geometric["epsilon_at_1e-11"].item() <= geometric["total"].item()  # pure differential privacy
+    gaussian = table.filter(noise="Gaussian", budgets="exact", level="Nation, Detailed")
+    rho = Fraction(gaussian["total"].item())
+    assert gaussian["epsilon_at_1e-10"].item() < zcdp_to_epsilon(rho, Fraction("1e-10"))
 
 
 def test_what_does_not_agree_has_a_remark(table_2):

@@ -45,7 +45,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan).estimating
-    parameters = tuple(strategy_parameters(stated.strategy, _spent(manifest.privacy)))
+    parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))
     schema = stated.schema
     spine = read_geography(root)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
@@ -87,7 +87,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     return evaluation
 
 
-def _spent(privacy: Mapping[str, Any]) -> dict[str, Fraction]:
-    """What each geolevel and the whole release cost, from the manifest's statement."""
+def _spent(plan: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Fraction]:
+    """What the whole release cost, and each geolevel by the manifest's statement, which knows what was bypassed."""
     costs = {level["geolevel"]: Fraction(level["spent"]) for level in privacy["exact"]["geolevels"]}
-    return {**costs, TOGETHER: Fraction(privacy["spent"])}
+    return {**costs, TOGETHER: Fraction(plan["spent"])}

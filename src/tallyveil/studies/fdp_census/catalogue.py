@@ -4,6 +4,7 @@ from typing import Final
 
 from tallyveil.studies.exhibit import Exhibit
 from tallyveil.studies.fdp_census import (
+    appendix,
     education,
     epsilons,
     noisy_counts,
@@ -27,6 +28,7 @@ EXHIBITS: Final = (
     Exhibit("figure-7", "Figure 7: all geolevels together", profiles.overall_profile),
     Exhibit("figure-8", "Figure 8: error by race, blocks of Rhode Island", noisy_counts.errors_by_race),
     Exhibit("figure-9", "Figure 9: earnings and education from noisy counts", education.slope_distortion),
+    Exhibit("figure-10", "Figure 10: the sum of two draws and its density", appendix.two_folds),
     Exhibit("figure-11", "Figure 11: 1,890 equal queries", profiles.many_folds),
     Exhibit("figure-12", "Figure 12: trade-off function of all geolevels", tradeoffs.overall_tradeoff),
     Exhibit("figure-13", "Figure 13: trade-off functions of the County, close up", tradeoffs.county_zoom),
@@ -34,6 +36,7 @@ EXHIBITS: Final = (
     Exhibit(
         "figure-15", "Figure 15: how much smaller epsilon is, in percent", epsilons.relative_improvements
     ),
+    Exhibit("closed-forms", "Appendix A: the paper's closed forms and error budget", appendix.closed_forms),
     Exhibit("redistricting", "Redistricting data 2021 as released, exactly", released.redistricting),
     Exhibit("dhc-persons", "DHC persons 2023 as released, exactly", released.dhc_persons),
     Exhibit("dhc-units", "DHC housing units 2023 as released, exactly", released.dhc_units),

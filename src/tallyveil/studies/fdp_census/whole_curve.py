@@ -26,8 +26,11 @@ from tallyveil.studies.fdp_census.allocation import (
     DELTA,
     FOLDS,
     NEIGHBOURS,
+    OVERALL_DELTA,
+    RHO,
     geolevel_guarantee,
     geolevel_rho,
+    overall_event,
     reduced_noise,
     variances,
 )
@@ -48,6 +51,14 @@ def least_noise(variance: Fraction) -> Calibration:
         reference=ZcdpCurve(geolevel_rho(variance)),
         smallest_delta=DELTA,
         neighbours=NEIGHBOURS,
+    )
+
+
+@cache
+def overall_least_noise() -> Calibration:
+    """The smallest noise of all geolevels whose epsilon is at most the Bureau's at every delta of 1e-10 or more."""
+    return calibrate_to_curve(
+        overall_event(), reference=ZcdpCurve(RHO), smallest_delta=OVERALL_DELTA, neighbours=NEIGHBOURS
     )
 
 

@@ -1,9 +1,12 @@
 """Tables 1 and 4: the budgets that given margins of error need."""
 
 from fractions import Fraction
+from functools import cache
 
 import polars as pl
 
+from tallyveil.accounting import Neighbours, compose
+from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.noise.balls import rational
 from tallyveil.safetab.plan import law_of
 from tallyveil.safetab.privacy import budget_for_margin
@@ -15,6 +18,7 @@ from tallyveil.studies.safetab.parameters import (
     MARGINS,
     MECHANISMS,
     STABILITY,
+    level_event,
     printed_budgets,
 )
 
@@ -34,7 +38,7 @@ def budgets_for_margins(_: StudyInputs) -> Findings:
         for place, (level, number) in enumerate(zip(LEVELS, printed_budgets(noise, part), strict=True))
     ]
     return Findings(
-        tables={"tables-1-and-4": frame},
+        tables={"tables-1-and-4": frame, "tables-1-and-4-parameters": _parameters()},
         comparisons=tuple(comparisons),
         notes=(
             "Corrected: section F with 1 / (1 - gamma) where its text has 1 / gamma, which alone gives the tables. The "
@@ -66,6 +70,29 @@ def _row(place: int) -> dict[str, str | int | float]:
         row[f"{noise}: coverage, corrected"] = _coverage(noise, corrected, MARGINS[place])
         row[f"{noise}: coverage, exact"] = _coverage(noise, exact, MARGINS[place])
     return row
+
+
+def _parameters() -> pl.DataFrame:
+    """Privacy parameters of each level alone, with the budgets of the formulas and with the smallest ones."""
+
+    @cache
+    def of(noise: str, budget: Fraction) -> dict[str, float | None]:
+        event = level_event(noise, budget)
+        return exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED)).to_mapping()
+
+    return pl.DataFrame(
+        [
+            {"level": level, "margin": margin, "noise": noise, "budgets": kind, "total": float(budget)}
+            | of(noise, budget)
+            for place, (level, margin) in enumerate(zip(LEVELS, MARGINS, strict=True))
+            for noise in MECHANISMS
+            for kind, budget in (
+                ("corrected", formula_budgets(noise)[place]),
+                ("exact", exact_budgets(noise)[place]),
+            )
+        ],
+        infer_schema_length=None,
+    )
 
 
 def _budget(noise: str, margin: int, *, exact: bool) -> Fraction:

@@ -83,13 +83,15 @@ def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly =
     only = {"none": (), "nation and state": NATIONWIDE_LEVELS, "all": LEVELS}[total_only]
     return SequentialEvent(
         tuple(
-            _level(noise, budget / STABILITY, total_only=name in only)
+            level_event(noise, budget, total_only=name in only)
             for name, budget in zip(LEVELS, budgets, strict=True)
         )
     )
 
 
-def _level(noise: str, share: Fraction, *, total_only: bool) -> PrivacyEvent:
+def level_event(noise: str, budget: Fraction, *, total_only: bool = False) -> PrivacyEvent:
+    """One level as a privacy event: a record is in nine groups of it."""
+    share = budget / STABILITY
     if total_only:
         return ParallelEvent((_count(noise, share),), STABILITY)
     tables = AdaptiveEvent((_count(noise, (1 - GAMMA) * share),) * 4)
