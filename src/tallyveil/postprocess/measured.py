@@ -17,7 +17,7 @@ from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.release.finished import LEDGER
-from tallyveil.release.geography import GEOGRAPHY, read_areas, read_geography, read_shares
+from tallyveil.release.geography import GEOGRAPHY, read_hierarchies
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
@@ -95,23 +95,22 @@ def open_measurements(root: Path) -> Measured:
         )
     _require_files(root, manifest.digests)
     plan = estimation_plan_of(stated)
-    spine = read_geography(root)
+    hierarchies = read_hierarchies(root)
+    spine, shares = hierarchies.spine, hierarchies.shares
     if spine.digest().hex() != manifest.body["inputs"]["geography_sha256"]:
         raise StoreError(
             f"{root / GEOGRAPHY} does not give the geography that the manifest names. Restore the folder from a copy.",
             code="release-damaged",
         )
-    shares = read_shares(root, spine)
-    replaced, families = read_areas(root, spine)
     declaration, entries = read_ledger(root / LEDGER)
     spend = next(entry for entry in entries if entry.kind == "spend")
     return Measured(
         root=root,
         manifest=manifest,
         plan=plan,
-        hierarchies=Hierarchies(spine, spine, families, replaced, shares),
+        hierarchies=hierarchies,
         allocation=allocation_of(plan.strategy, spine, shares),
-        constraints=read_constraints(root, stated, plan.schema, spine),
+        constraints=read_constraints(root, stated, plan.schema, hierarchies),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,

@@ -177,9 +177,9 @@ class _Release:
         with watch.stage("read records"):
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
-            constraints = compile_constraints(plan, spine, histograms)
+            constraints = compile_constraints(plan, hierarchies, histograms)
             if plan.intervals is not None:  # refuses zeros that intervals could not keep
-                plan_model(plan, spine)
+                plan_model(plan, hierarchies)
             subspace = prepare_subspace(plan, spine)
         with watch.stage("compile kernels"):  # a minute on the first run of all; bad input is told before it
             compile_kernels()
