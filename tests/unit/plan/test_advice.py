@@ -90,6 +90,7 @@ def test_names_of_any_kind_stay_valid_toml(edit):
 @pytest.mark.parametrize(
     ("name", "spine"),
     [
+        ("national", "redistricting-persons-us"),
         ("one_state", "redistricting-persons-state-rooted"),
         ("puerto_rico", "redistricting-persons-state-rooted"),
     ],
