@@ -121,8 +121,8 @@ def from_plan(path, persons, workers):
     """Everything from a plan, with noise made here."""
     plan = load_plan(path)
     clock = Clock()
-    spine = read_hierarchies(plan).spine
-    model = plan_model(plan, spine)
+    hierarchies = read_hierarchies(plan)
+    spine, model = hierarchies.spine, plan_model(plan, hierarchies)
     print(spine)
     clock.lap("geography, bounds, model")
     covariance = tree_covariance(model, workers=workers)

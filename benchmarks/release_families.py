@@ -14,6 +14,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.estimation import FamilyProblem
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -42,7 +43,7 @@ def made_up(counts: Path, seed: int = 1) -> Source:
         plan = load_plan(Path(folder) / "release.toml")
         spine = read_spine(plan.geography)
         truth = read_histograms(plan, spine)
-        return Source(plan, spine, truth, compile_constraints(plan, spine, truth))
+        return Source(plan, spine, truth, compile_constraints(plan, plain_hierarchies(spine), truth))
 
 
 def families(release: Source, key: str = "benchmark") -> Iterator[FamilyProblem]:
@@ -58,7 +59,9 @@ def families(release: Source, key: str = "benchmark") -> Iterator[FamilyProblem]
         rounding = tuple(tuple(plan.query(name) for name in stage) for stage in stages)
         builder = FamilyBuilder(plan.estimating, allocation, level, source, constraints, queries, rounding)
         met = (
-            [builder.root(0)] if above is None else map(partial(builder.family, counts=above), parents(above))
+            [builder.root(0, 1)]
+            if above is None
+            else map(partial(builder.family, counts=above), parents(above))
         )
         yield from (one for one in met if one.measured and one.n_cells)
         above = estimate_level(builder, above, SilentObserver()).counts

@@ -13,6 +13,8 @@ from scipy.linalg import null_space
 from scipy.optimize import nnls
 
 from tallyveil.estimation import estimate_family
+from tallyveil.estimation.active_set import polish
+from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import (
     UNBOUNDED,
@@ -22,7 +24,7 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.reduction import RIDGE
+from tallyveil.estimation.reduction import RIDGE, constraint_bounds, reduce_pass
 
 
 def random_labels(rng, n_cells, complete) -> tuple[Any, int]:
@@ -71,12 +73,28 @@ def random_bounds(rng, truth):
     return tuple(found)
 
 
-def random_family(seed, with_detailed=True):
+def random_sums(rng, truth):
+    """A constraint on sums of some children, with groups of one, of several and of all; the truth meets it."""
+    n_groups = int(rng.integers(1, truth.shape[0] + 1))
+    drawn = rng.integers(0, n_groups, truth.shape[0])
+    _, first, number = np.unique(drawn, return_index=True, return_inverse=True)
+    groups = np.argsort(np.argsort(first))[number]  # numbered as they first appear
+    labels, n_answers = random_labels(rng, truth.shape[1], complete=bool(rng.random() < 0.5))
+    if rng.random() < 0.5:
+        labels, n_answers = np.zeros_like(labels), 1
+    answers = np.stack([truth[:, labels == k].sum(axis=1) for k in range(n_answers)], axis=1)
+    sums = np.zeros((groups.max() + 1, n_answers), dtype=np.int64)
+    np.add.at(sums, groups, answers)
+    upper = sums if rng.random() < 0.6 else sums + rng.integers(0, 3, sums.shape)
+    return LinearConstraint("sum of children", labels, sums, upper, groups)
+
+
+def random_family(seed, with_detailed=True, shared=False):
     rng = np.random.default_rng([77, seed])
     n_children, n_cells = int(rng.integers(1, 9)), int(rng.integers(1, 21))
     truth = rng.poisson(rng.choice([0.3, 2.0, 15.0]), (n_children, n_cells))
     root = seed % 10 == 0
-    truth = truth[:1] if root else truth
+    truth = truth[:1] if root and not shared else truth
     truth[0, 0] += 1
     queries = [
         noisy(rng, f"query {i}", *random_labels(rng, n_cells, complete=rng.random() < 0.7), truth)
@@ -90,6 +108,7 @@ def random_family(seed, with_detailed=True):
     passes = (EstimationPass(tuple(names[cut:])),)
     if cut:
         passes = (EstimationPass(tuple(names[:cut]), slack), *passes)
+    constraints = random_bounds(rng, truth) if seed % 3 else ()
     return FamilyProblem(
         geocode="parent",
         geolevel="tract",
@@ -97,16 +116,18 @@ def random_family(seed, with_detailed=True):
         support=np.arange(n_cells),
         parent_counts=None if root else truth.sum(axis=0),
         measured=tuple(queries),
-        constraints=random_bounds(rng, truth) if seed % 3 else (),
+        constraints=(*constraints, random_sums(rng, truth)) if shared else constraints,
         passes=passes,
         rounding=(RoundingStage((("detailed", np.arange(n_cells, dtype=np.int32)),)),),
     )
 
 
-def matrix_of(labels, n_answers, n_children):
-    """Dense 0/1 matrix of one query over all children's cells, rows by child then answer."""
+def matrix_of(labels, n_answers, n_children, groups=None):
+    """Dense 0/1 matrix of one query over all children's cells, rows by child (or group of children) then answer."""
     one = (labels[None, :] == np.arange(n_answers)[:, None]).astype(float)
-    return np.kron(np.eye(n_children), one)
+    if groups is None:
+        groups = np.arange(n_children)
+    return np.kron((np.arange(groups.max() + 1)[:, None] == groups).astype(float), one)
 
 
 def rows_of(problem, carried):
@@ -117,10 +138,9 @@ def rows_of(problem, carried):
     if problem.parent_counts is not None:
         equal.append(np.kron(np.ones((1, n_children)), np.eye(n_cells)))
         equal_to.append(problem.parent_counts)
-    for labels, lower, upper in [
-        (c.labels, c.lower, c.upper.astype(float)) for c in problem.constraints
-    ] + carried:
-        rows = matrix_of(labels, lower.shape[1], n_children)
+    stated = [(c.labels, c.lower, c.upper.astype(float), c.group_of) for c in problem.constraints]
+    for labels, lower, upper, groups in stated + carried:
+        rows = matrix_of(labels, lower.shape[1], n_children, groups)
         low, high = lower.reshape(-1), upper.reshape(-1)
         same, bounded = low == high, (low != high) & (high < UNBOUNDED)
         equal.append(rows[same])
@@ -179,7 +199,7 @@ def passes_of(problem):
             query = problem.query(name)
             rows = matrix_of(query.labels, query.values.shape[1], problem.n_children)
             answers = (rows @ answer.estimate.reshape(-1)).reshape(query.values.shape)
-            carried.append((query.labels, answers - current.slack, answers + current.slack))
+            carried.append((query.labels, answers - current.slack, answers + current.slack, None))
 
 
 def multipliers(gradient, equal, above, slack):
@@ -222,10 +242,12 @@ def dual_active_set_answer(hessian, linear, equal, equal_to, above, above_by):
     return start + basis @ np.array(z)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_optimality_conditions_hold_on_the_unreduced_problem(seed):
+@pytest.mark.parametrize(
+    ("seed", "shared"), [(s, False) for s in range(200)] + [(s, True) for s in range(200)]
+)
+def test_optimality_conditions_hold_on_the_unreduced_problem(seed, shared):
     """Prices found by another method prove every pass optimal; strong convexity bounds the distance in persons."""
-    problem = random_family(seed)
+    problem = random_family(seed, shared=shared)
     for current, estimate, carried in passes_of(problem):
         x = estimate.reshape(-1)
         equal, equal_to, above, above_by = rows_of(problem, carried)
@@ -246,10 +268,12 @@ def distance_to_optimum(problem, current, x, equal, above, above_by, ridge):
     return np.linalg.norm(rest) / max(np.linalg.eigvalsh(hessian)[0], RIDGE * smallest)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_agrees_with_an_independent_solver(seed):
+@pytest.mark.parametrize(
+    ("seed", "shared"), [(s, False) for s in range(200)] + [(s, True) for s in range(100)]
+)
+def test_agrees_with_an_independent_solver(seed, shared):
     """The same counts to 1e-5 persons, and never a higher objective."""
-    problem = random_family(seed)
+    problem = random_family(seed, shared=shared)
     *_, (current, estimate, carried) = passes_of(problem)
     program = (*objective_of(problem, current), *rows_of(problem, carried))
     hessian, linear, equal, equal_to, above, above_by = program
@@ -355,26 +379,41 @@ def test_optimality_conditions_hold_in_rational_numbers(seed):
 
 
 @pytest.mark.parametrize("with_detailed", [True, False])
-def test_every_family_is_certified(with_detailed):
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_family_is_certified(with_detailed, shared):
     for seed in range(1000, 1300):
-        problem = random_family(seed, with_detailed)
+        problem = random_family(seed, with_detailed, shared)
         answer = solve_passes(problem, problem.allowed())
         assert answer.status.certified
         assert answer.residual_persons <= 1e-7
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10**6), with_detailed=st.booleans())
-def test_constraints_and_sums_survive_rounding(seed, with_detailed):
-    problem = random_family(seed, with_detailed)
+def test_the_rungs_in_numpy_agree_where_sums_of_children_are_bounded():
+    for seed in range(300, 340):
+        problem = random_family(seed, shared=True)
+        current = dataclasses.replace(
+            problem, passes=(EstimationPass(tuple(q.name for q in problem.measured)),)
+        )
+        compiled = solve_passes(current, current.allowed())
+        program, merging = reduce_pass(
+            current, current.allowed(), current.passes[0], constraint_bounds(current)
+        )
+        point, residual = polish(program, solve_interior(program)[0])
+        assert residual <= 1e-7
+        np.testing.assert_allclose(merging.expand(program.spread(point.x)), compiled.estimate, atol=1e-5)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), with_detailed=st.booleans(), shared=st.booleans())
+def test_constraints_and_sums_survive_rounding(seed, with_detailed, shared):
+    problem = random_family(seed, with_detailed, shared)
     counts = estimate_family(problem).counts
     assert counts.min(initial=0) >= 0
     if problem.parent_counts is not None:
         np.testing.assert_array_equal(counts.sum(axis=0), problem.parent_counts)
     for rows in problem.constraints:
-        sums = (matrix_of(rows.labels, rows.lower.shape[1], problem.n_children) @ counts.reshape(-1)).reshape(
-            rows.lower.shape
-        )
+        matrix = matrix_of(rows.labels, rows.lower.shape[1], problem.n_children, rows.group_of)
+        sums = (matrix @ counts.reshape(-1)).reshape(rows.lower.shape)
         assert ((sums >= rows.lower) & (sums <= rows.upper)).all()
 
 

@@ -163,7 +163,7 @@ def test_public_bounds_make_intervals_shorter(run):
 
 def test_a_plan_and_its_release_have_one_model(run, small_release):
     release, plan = open_release(run), load_plan(small_release)
-    planned, made = plan_model(plan, release.spine), release_model(release)
+    planned, made = plan_model(plan, release.hierarchies), release_model(release)
     questions = questions_of(made.algebra, plan.query("age*home"))
     both = [level_variances(tree_covariance(model), 2, questions) for model in (planned, made)]
     np.testing.assert_array_equal(*both)

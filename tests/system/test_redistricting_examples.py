@@ -3,6 +3,7 @@
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -10,18 +11,31 @@ from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plan import guarantee
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "redistricting"
-NAMES = ("national", "one_state", "puerto_rico")
+PERSONS = ("national", "national_spine", "one_state", "puerto_rico", "puerto_rico_spine")
+UNITS = ("national_units", "national_units_spine", "puerto_rico_units", "puerto_rico_units_spine")
+SPINE = {
+    "national_spine": "redistricting-persons-us",
+    "puerto_rico_spine": "redistricting-persons-state-rooted",
+    "national_units_spine": "redistricting-units-us",
+    "puerto_rico_units_spine": "redistricting-units-state-rooted",
+}
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_every_file_is_here():
+    assert {path.stem for path in EXAMPLES.glob("*.toml")} == {*PERSONS, *UNITS}
+
+
+@pytest.mark.parametrize("name", PERSONS)
 def test_the_settings_are_those_of_2020(name):
     plan = load_plan(EXAMPLES / f"{name}.toml")
     assert plan.declared == plan.strategy.total
     assert plan.delta == Fraction(1, 10**10)
     assert plan.schema.size == 2016
     assert [(item.query, item.geolevels) for item in plan.invariants] == [("total", ("State",))]
+    assert (None if plan.spine is None else plan.spine.preset) == SPINE.get(name)
     (bounds,) = plan.bounds
     assert (bounds.query, bounds.geolevel, bounds.missing_upper) == ("hhgq", "Block", 0)
     totals_first = {
@@ -29,7 +43,7 @@ def test_the_settings_are_those_of_2020(name):
         for geolevel, item in plan.estimation
         if item.passes[0] == ("total",) and len(item.passes) == 2
     }
-    from_state = {"State"} if name != "puerto_rico" else set()
+    from_state = {"State"} if "puerto_rico" not in name else set()
     assert totals_first == from_state | {"County", "Tract", "Block_Group"}
     for _, item in plan.estimation:
         assert item.slack == Fraction(1, 10)
@@ -40,25 +54,82 @@ def test_the_settings_are_those_of_2020(name):
         ]
 
 
-def test_the_national_file_runs_and_keeps_what_it_promises(tmp_path):
+@pytest.mark.parametrize("name", UNITS)
+def test_the_settings_of_units_are_those_of_2020(name):
+    plan = load_plan(EXAMPLES / f"{name}.toml")
+    assert plan.declared == plan.strategy.total == Fraction(11417641, 152349649)
+    assert plan.delta == Fraction(1, 10**10)
+    assert [(item.query, item.geolevels) for item in plan.invariants] == [("total", ("Block",))]
+    assert (None if plan.spine is None else plan.spine.preset) == SPINE.get(name)
+    assert {query for _, shares in plan.strategy.query_shares for query, _ in shares} == {"detailed"}
+    for _, item in plan.estimation:
+        assert item.rounding == (("total", "detailed"),)
+
+
+@pytest.fixture(scope="module")
+def country(tmp_path_factory):
+    """Persons, facilities and entities of two states with tribal areas in both, and their housing units."""
+    folder = tmp_path_factory.mktemp("country")
+    write_country(folder, blocks=90, schema="pl94-persons", seed=2)
+    counties = pl.read_parquet(folder / "geography.parquet")["geocode"].str.head(5).unique().sort()
+    state = pl.when(pl.col("geocode").str.head(5) == counties[0]).then(pl.lit("98")).otherwise(pl.lit("99"))
+    inside = (pl.int_range(pl.len()) % 30 >= 8) & (pl.int_range(pl.len()) % 30 < 19)
+    for path in folder.glob("*.parquet"):
+        frame = pl.read_parquet(path).with_columns(geocode=state + pl.col("geocode").str.slice(2))
+        if path.stem == "entities":
+            frame = frame.with_columns(tribal_area=pl.when(inside).then(pl.lit("area")))
+        frame.write_parquet(path)
+    blocks = pl.read_parquet(folder / "geography.parquet")["geocode"]
+    rng = np.random.default_rng(2)
+    units = [
+        (b, h, n) for b in blocks for h, n in zip(("vacant", "occupied"), rng.poisson((2, 15)), strict=True)
+    ]
+    pl.DataFrame(units, schema=["geocode", "h1", "count"], orient="row").write_parquet(
+        folder / "units.parquet"
+    )
+    return folder
+
+
+def run_example(name, country, tmp_path):
+    """Run an example on the country, or on the first of its states where the file has one state."""
     data = tmp_path / "data"
-    write_country(data, blocks=150, schema="pl94-persons", seed=2)
+    data.mkdir()
+    for path in country.glob("*.parquet"):
+        frame = pl.read_parquet(path)
+        if "national" not in name:
+            frame = frame.filter(pl.col("geocode").str.head(2) == "98")
+        frame.write_parquet(data / path.name)
+    if name in UNITS:
+        (data / "units.parquet").rename(data / "records.parquet")
     release = tmp_path / "release.toml"
-    text = (EXAMPLES / "national.toml").read_text()
-    assert text.count("../../releases/redistricting-data") == 3
-    release.write_text(text.replace("../../releases/redistricting-data", data.as_posix()))
-    outcome = run_release(load_plan(release), tmp_path / "out", test_key=insecure_key("national"))
-    records = pl.read_parquet(data / "records.parquet")
+    text = (EXAMPLES / f"{name}.toml").read_text()
+    for folder in ("redistricting-data", "redistricting-units"):
+        text = text.replace(f"../../releases/{folder}", data.as_posix())
+    assert "../.." not in text
+    release.write_text(text)
+    return data, run_release(load_plan(release), tmp_path / "out", test_key=insecure_key(name))
+
+
+def sums(frame: pl.DataFrame, digits: int) -> dict[str, int]:
+    by_area = frame.group_by(pl.col("geocode").str.head(digits)).agg(pl.col("count").sum())
+    return {code: count for code, count in by_area.iter_rows() if count}
+
+
+@pytest.fixture
+def bounded_epsilon(monkeypatch):
+    """The exact epsilon of a bypassed spine with the shares of 2020 takes ten seconds, and other tests compute such."""
+    monkeypatch.setattr(guarantee, "MOST_KINDS", 1)
+
+
+@pytest.mark.usefixtures("bounded_epsilon")
+@pytest.mark.parametrize("name", [name for name in PERSONS if name != "one_state"])
+def test_a_file_of_persons_runs_and_keeps_what_it_promises(name, country, tmp_path):
+    data, outcome = run_example(name, country, tmp_path)
     facilities = pl.read_parquet(data / "facilities.parquet").with_columns(pl.col("hhgq").cast(pl.String))
     blocks = pl.read_parquet(outcome.path / "histogram" / "Block.parquet").with_columns(
         pl.col("hhgq", "votingage").cast(pl.String)
     )
-
-    def states(frame: pl.DataFrame) -> list[tuple[str, int]]:
-        by_state = frame.group_by(pl.col("geocode").str.head(2)).agg(pl.col("count").sum())
-        return sorted(by_state.rows())
-
-    assert states(blocks) == states(records)
+    assert sums(blocks, 2) == sums(pl.read_parquet(data / "records.parquet"), 2)
     assert blocks.filter(hhgq="nursing", votingage="under_18").is_empty()
     people = blocks.group_by("geocode", "hhgq").agg(pl.col("count").sum())
     assert people.join(facilities, on=["geocode", "hhgq"], how="anti").is_empty()
@@ -66,4 +137,20 @@ def test_the_national_file_runs_and_keeps_what_it_promises(tmp_path):
         pl.col("count").fill_null(0)
     )
     assert (both["count"] >= both["lower"]).all()
-    assert (both["lower"] > 0).any()
+    assert (both["lower"] > 0).any() or "national" not in name
+    states = set(pl.read_parquet(outcome.path / "geography.parquet")["State"])
+    if name == "national_spine":
+        assert states == {"98+AIAN", "98-AIAN", "99+AIAN", "99-AIAN"}
+        name_of_check = "invariant total holds at US and every sum of State geounits that makes one State"
+        assert name_of_check in outcome.manifest.checks
+        assert outcome.manifest.body["solver"]["State"]["rounding"] == {"network_flow": 1}
+
+
+@pytest.mark.usefixtures("bounded_epsilon")
+@pytest.mark.parametrize("name", UNITS)
+def test_a_file_of_units_runs_and_keeps_what_it_promises(name, country, tmp_path):
+    data, outcome = run_example(name, country, tmp_path)
+    blocks = pl.read_parquet(outcome.path / "histogram" / "Block.parquet")
+    assert sums(blocks, 15) == sums(pl.read_parquet(data / "records.parquet"), 15)
+    states = set(pl.read_parquet(outcome.path / "geography.parquet")["State"])
+    assert any("AIAN" in state for state in states) == (name == "national_units_spine")

@@ -14,6 +14,7 @@ from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plan.release import ReleasePlan
@@ -108,7 +109,7 @@ def test_stored_measurements_are_those_the_estimate_used(outcome, small_release)
 def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     """Estimating from the measurement files gives the counts that were published with them."""
     spine = read_spine(plan.geography)
-    constraints = compile_constraints(plan, spine, read_histograms(plan, spine))
+    constraints = compile_constraints(plan, plain_hierarchies(spine), read_histograms(plan, spine))
     stored, allocation = StoredMeasurements(out, spine), allocation_of(plan.strategy, spine)
     above = None
     for level, geolevel in enumerate(spine.geolevels):

@@ -29,6 +29,7 @@ from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.release.geography import read_geography, read_shares
+from tallyveil.release.geography import read_hierarchies as read_release_hierarchies
 from tallyveil.release.histograms import read_histogram
 from tallyveil.report import write_report
 
@@ -158,7 +159,7 @@ def test_every_family_is_estimated_with_the_variances_of_its_children(edit, rele
     plan = load_plan(edit("[outputs]\n", f'[outputs]\nmeasurements = "{kept}"\n'))
     out = run_release(plan, tmp_path / "out", test_key=KEY).path
     spine = read_geography(out)
-    constraints = compile_constraints(plan, spine, read_histograms(plan, spine))
+    constraints = compile_constraints(plan, read_release_hierarchies(out), read_histograms(plan, spine))
     source = StoredMeasurements(out, spine, read_shares(out, spine))
     distinct = 0
     for level in range(3):
@@ -328,7 +329,7 @@ def test_intervals_follow_from_all_geounits_own_variances(release, outcome):
 
 def test_the_finished_release_and_its_plan_have_one_model(release, outcome):
     opened, made = open_release(outcome.path), read_hierarchies(load_plan(release))
-    one, two = release_model(opened), plan_model(load_plan(release), made.spine, made.shares)
+    one, two = release_model(opened), plan_model(load_plan(release), made)
     for a, b in zip(one.levels, two.levels, strict=True):
         np.testing.assert_array_equal(a.precisions, b.precisions)
     plan = load_plan(release)

@@ -290,10 +290,14 @@ def test_an_unknown_key_of_a_step_is_shown_with_those_known(spine_release):
 
 
 def test_a_cut_geolevel_with_an_invariant_is_told_how_to_be_mended(spine_release):
+    """The regions' parts are siblings; those of the towns lie in different parts of the regions."""
     text = (
         spine_release.read_text().replace('parts = "Region_Part"\n', "").replace('Region_Part = "1/8"\n', "")
     )
-    spine_release.write_text(text.replace('Region = "1/8"', 'Region = "1/4"'))
+    text = text.replace('Region = "1/8"', 'Region = "1/4"')
+    spine_release.write_text(text)
+    assert read_hierarchies(load_plan(spine_release)).replaced_names == ("Region", "Town")
+    spine_release.write_text(text.replace('geolevels = ["Region"]\n\n', 'geolevels = ["Town"]\n\n'))
     with pytest.raises(GeographyError, match="Geolevels kept whole: Block") as caught:
         read_hierarchies(load_plan(spine_release))
     assert caught.value.code == "not-on-spine"

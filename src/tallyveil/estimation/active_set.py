@@ -6,7 +6,8 @@ the kernel iterates, and it makes no difference between rough and exact steps or
 two visit different faces and end at the same optimum.
 
 A face says which variables are at zero and which rows bind. On a face the optimum solves linear equations: one small
-dense system for each child. The prices of the parent's cell sums couple these systems through a Schur complement.
+dense system for each block, which is a child, or all children that rows bind together. The prices of the parent's cell
+sums couple these systems through a Schur complement.
 Signs that come out wrong are swapped and the face is solved again, until nothing is wrong.
 
 Rows may repeat one another or meet in one point, so that a face's equations may be dependent. Each binding row and
@@ -44,7 +45,7 @@ class _Face:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One child's inverse on the face. Its unknowns are its free variables, then its binding rows."""
+    """One block's inverse on the face. Its unknowns are its free variables, then its binding rows."""
 
     variables: Integers
     rows: Integers
@@ -53,7 +54,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Factors:
-    """All children's inverses and the inverse of the Schur complement for the cell prices."""
+    """All blocks' inverses and the inverse of the Schur complement for the cell prices."""
 
     blocks: tuple[_Block, ...]
     schur: Floats | None
@@ -140,7 +141,7 @@ def _guess(program: BlockProgram, point: Point) -> _Face:
     rows = program.rows
     activity = rows.matrix @ point.x
     price = point.row_price / row_scale(program)
-    side = np.zeros(rows.child.size, dtype=np.int64)
+    side = np.zeros(rows.block.size, dtype=np.int64)
     side[price > np.abs(activity - rows.lower)] = -1
     side[-price > np.abs(rows.upper - activity)] = 1
     side[rows.equality] = 2
@@ -160,7 +161,7 @@ def _swap(
     short, over = rows.lower + shift - activity, activity - shift - rows.upper
     # a binding row keeps its side within the tolerance, a loose one changes only beyond it
     margin = np.where(face.side != 0, -tolerance * compliance, tolerance)
-    side = np.zeros(rows.child.size, dtype=np.int64)
+    side = np.zeros(rows.block.size, dtype=np.int64)
     side[short > margin] = -1
     side[over > margin] = 1
     side[rows.equality] = 2
@@ -208,19 +209,20 @@ def _step(program: BlockProgram, face: _Face, factors: _Factors, centre: Point) 
 
 
 def _factor(program: BlockProgram, face: _Face, compliance: float) -> _Factors | None:
-    """Invert every child's system and the Schur complement; None where one is singular."""
+    """Invert every block's system and the Schur complement; None where one is singular."""
     n_cells = program.allowed.shape[1]
     schur = None if program.sums is None else np.zeros((n_cells, n_cells))
-    variables = _by_child(np.flatnonzero(face.free), program.child, program.allowed.shape[0])
-    rows = _by_child(np.flatnonzero(face.side != 0), program.rows.child, program.allowed.shape[0])
+    n_blocks = int(program.block.max()) + 1
+    variables = _by_block(np.flatnonzero(face.free), program.block[program.child], n_blocks)
+    rows = _by_block(np.flatnonzero(face.side != 0), program.rows.block, n_blocks)
     blocks = []
-    for child, (own, binding) in enumerate(zip(variables, rows, strict=True)):
-        inverse = _invert_block(program, child, own, binding, compliance)
+    for own, binding in zip(variables, rows, strict=True):
+        inverse = _invert_block(program, own, binding, compliance)
         if inverse is None:
             return None
         if schur is not None:
             cells = program.cell[own]
-            schur[cells[:, None], cells] += inverse[: own.size, : own.size]
+            np.add.at(schur, (cells[:, None], cells), inverse[: own.size, : own.size])
         blocks.append(_Block(own, binding, inverse))
     if schur is None:
         return _Factors(tuple(blocks), None)
@@ -230,21 +232,22 @@ def _factor(program: BlockProgram, face: _Face, compliance: float) -> _Factors |
     return None if inverse is None else _Factors(tuple(blocks), inverse)
 
 
-def _by_child(items: Integers, child: Integers, n_children: int) -> list[Integers]:
-    """Split indices, sorted by child where they are variables, into one array a child."""
-    owner = child[items]
+def _by_block(items: Integers, block: Integers, n_blocks: int) -> list[Integers]:
+    """Split indices into one array a block."""
+    owner = block[items]
     order = np.argsort(owner, kind="stable")
-    return np.split(items[order], np.searchsorted(owner[order], np.arange(1, n_children)))
+    return np.split(items[order], np.searchsorted(owner[order], np.arange(1, n_blocks)))
 
 
 def _invert_block(
-    program: BlockProgram, child: int, own: Integers, binding: Integers, compliance: float
+    program: BlockProgram, own: Integers, binding: Integers, compliance: float
 ) -> Floats | None:
-    """Inverse of [[H, A'], [A, -compliance]] on one child's free variables and binding rows."""
-    cells = program.cell[own]
+    """Inverse of [[H, A'], [A, -compliance]] on one block's free variables and binding rows."""
+    cells, child = program.cell[own], program.child[own]
     n = own.size
     system = np.empty((n + binding.size, n + binding.size))
-    system[:n, :n] = program.hessian[program.kind[child], cells[:, None], cells]
+    same = child[:, None] == child
+    system[:n, :n] = np.where(same, program.hessian[program.kind[child][:, None], cells[:, None], cells], 0.0)
     if binding.size:
         dense = _dense_rows(program, binding, own)
         system[:n, n:] = dense.T
@@ -254,7 +257,7 @@ def _invert_block(
 
 
 def _dense_rows(program: BlockProgram, binding: Integers, own: Integers) -> Floats:
-    """Binding rows of one child over its free variables."""
+    """Binding rows of one block over its free variables."""
     matrix = program.rows.matrix
     dense = np.zeros((binding.size, own.size))
     for i, row in enumerate(binding):
@@ -295,7 +298,7 @@ def _correction(program: BlockProgram, factors: _Factors, errors: _Errors) -> Po
     if factors.schur is not None:
         short = errors.missing_cells.copy()
         for block, part in zip(factors.blocks, parts, strict=True):
-            short[program.cell[block.variables]] -= part[: block.variables.size]
+            np.subtract.at(short, program.cell[block.variables], part[: block.variables.size])
         cell_price = factors.schur @ short
     x, row_price = np.zeros(program.n_variables), np.zeros(errors.missing_rows.size)
     for block, part in zip(factors.blocks, parts, strict=True):

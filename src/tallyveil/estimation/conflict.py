@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 from scipy import sparse
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Floats
 from tallyveil.estimation.highs import linear_program, quiet_solver
 from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
 
@@ -22,13 +22,16 @@ SHOWN_CHILDREN = 8
 
 @dataclass(frozen=True, slots=True)
 class _Elastic:
-    """Rows of the elastic program; the first are cell sums, which are never relaxed."""
+    """Rows of the elastic program; the first are cell sums, which are never relaxed and have no owners.
+
+    `owner` has the children whose cells a row sums.
+    """
 
     matrix: sparse.csc_matrix
     lower: Floats
     upper: Floats
     name: tuple[str, ...]
-    owner: Integers
+    owner: tuple[tuple[int, ...], ...]
 
 
 def explain_conflict(problem: FamilyProblem) -> str | None:
@@ -44,8 +47,8 @@ def explain_conflict(problem: FamilyProblem) -> str | None:
         return None
     found: dict[str, list[str]] = {}
     for i in np.flatnonzero(np.abs(prices) > 1e-6):
-        if rows.owner[i] >= 0:
-            found.setdefault(rows.name[i], []).append(problem.children[rows.owner[i]])
+        if rows.owner[i]:
+            found.setdefault(rows.name[i], []).extend(problem.children[c] for c in rows.owner[i])
     parts = [f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(found.items())]
     n_sums = 0 if problem.parent_counts is None else problem.n_cells
     with_parent = " with the parent's published counts" if (np.abs(prices[:n_sums]) > 1e-6).any() else ""
@@ -67,7 +70,7 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
     variable = np.arange(n_children * n_cells).reshape(n_children, n_cells)
     rows, columns, lower, upper = [], [], [], []
     names: list[str] = []
-    owner: list[Integers] = []
+    owner: list[tuple[int, ...]] = []
     n_rows = 0
     if problem.parent_counts is not None:
         rows.append(np.tile(np.arange(n_cells), n_children))
@@ -75,30 +78,32 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
         lower.append(problem.parent_counts.astype(np.float64))
         upper.append(lower[0])
         names += ["parent"] * n_cells
-        owner.append(np.full(n_cells, -1, dtype=np.int64))
+        owner += [()] * n_cells
         n_rows = n_cells
     for one in problem.constraints:
         used = np.flatnonzero(one.labels >= 0)
         width = one.lower.shape[1]
-        number = n_rows + np.arange(n_children * width).reshape(n_children, width)
-        rows.append(number[:, one.labels[used]].reshape(-1))
+        n_groups = one.lower.shape[0]
+        number = n_rows + np.arange(n_groups * width).reshape(n_groups, width)
+        rows.append(number[one.group_of][:, one.labels[used]].reshape(-1))
         columns.append(variable[:, used].reshape(-1))
         lower.append(one.lower.reshape(-1).astype(np.float64))
         limit = one.upper.reshape(-1).astype(np.float64)
         limit[one.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
         upper.append(limit)
-        names += [one.name] * (n_children * width)
-        owner.append(np.repeat(np.arange(n_children), width))
-        n_rows += n_children * width
+        names += [one.name] * (n_groups * width)
+        together = [tuple(np.flatnonzero(one.group_of == group).tolist()) for group in range(n_groups)]
+        owner += [children for children in together for _ in range(width)]
+        n_rows += n_groups * width
     row, column = np.concatenate(rows), np.concatenate(columns)
     matrix = sparse.csc_matrix((np.ones(row.size), (row, column)), shape=(n_rows, n_children * n_cells))
-    return _Elastic(matrix, np.concatenate(lower), np.concatenate(upper), tuple(names), np.concatenate(owner))
+    return _Elastic(matrix, np.concatenate(lower), np.concatenate(upper), tuple(names), tuple(owner))
 
 
 def _prices(rows: _Elastic) -> Floats | None:
     """Prices of the rows at the least total violation, or None when there is none."""
     n_rows, n = rows.matrix.shape
-    elastic = np.flatnonzero(rows.owner >= 0)
+    elastic = np.array([i for i, children in enumerate(rows.owner) if children], dtype=np.int64)
     short = sparse.eye(n_rows, format="csc")[:, elastic]
     matrix = sparse.hstack([rows.matrix, short, -short], format="csc")
     cost = np.concatenate([np.zeros(n), np.ones(2 * elastic.size)])

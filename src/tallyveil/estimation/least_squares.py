@@ -166,7 +166,7 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) 
         query = problem.query(name)
         answers = _answers(query.labels, query.values.shape[1], estimate)
         slack = max(current.slack, _blur(answers))
-        carried.append(Bounds(query.labels, answers - slack, answers + slack))
+        carried.append(Bounds(query.labels, answers - slack, answers + slack, np.arange(len(answers))))
     return tuple(carried)
 
 
@@ -184,7 +184,7 @@ def _narrow(allowed: Bools, carried: tuple[Bounds, ...]) -> Bools:
     allowed = allowed.copy()
     for one in carried:
         used = one.labels >= 0
-        allowed[:, used] &= one.upper[:, one.labels[used]] > ZERO_PERSONS
+        allowed[:, used] &= (one.upper[:, one.labels[used]] > ZERO_PERSONS)[one.groups]
     return allowed
 
 

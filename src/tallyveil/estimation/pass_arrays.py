@@ -37,6 +37,9 @@ def pass_arrays(
         ),
         bound_labels=np.array([one.labels for one in bounds], dtype=np.int32).reshape(len(bounds), n_cells),
         bound_widths=np.array([one.lower.shape[1] for one in bounds], dtype=np.int64),
+        bound_groups=np.array([one.groups for one in bounds], dtype=np.int64).reshape(
+            len(bounds), problem.n_children
+        ),
         lower=np.concatenate([np.zeros(0), *(one.lower.reshape(-1) for one in bounds)]),
         upper=np.concatenate([np.zeros(0), *(one.upper.reshape(-1) for one in bounds)]),
     )

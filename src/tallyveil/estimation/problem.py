@@ -54,19 +54,25 @@ class MeasuredQuery:
 
 @dataclass(frozen=True, slots=True)
 class LinearConstraint:
-    """Exact bounds on sums of cells, by child; an equality where both bounds agree.
+    """Exact bounds on sums of cells, by group of children; an equality where both bounds agree.
+
+    Most constraints are on single children: then every child is a group. A constraint on the two parts of a State has
+    both in one group, and bounds what they hold together.
 
     Attributes:
         name: Name of the constraint, as declared.
         labels: Row of each support cell, int32 of shape (s,); -1: the cell is in no row.
-        lower: Smallest allowed sum in persons, int64 of shape (C, k).
-        upper: Largest allowed sum, of the same shape. UNBOUNDED: no upper bound; 0: the child cannot have the cells.
+        lower: Smallest allowed sum in persons, int64 of shape (groups, k).
+        upper: Largest allowed sum, of the same shape. UNBOUNDED: no upper bound; 0: the group cannot have the cells.
+        groups: Group of each child, int64 of shape (C,), numbered from 0 as they first appear; None makes every child
+            a group.
     """
 
     name: str
     labels: Int32s
     lower: Integers
     upper: Integers
+    groups: Integers | None = None
 
     def __post_init__(self) -> None:
         where = f"constraint '{self.name}'"
@@ -78,6 +84,19 @@ class LinearConstraint:
                 f"{where}: lower has shape {self.lower.shape}, upper {self.upper.shape}; want one shape"
             )
         _check_labels(self.labels, self.lower.shape[1], where)
+        if self.groups is not None:
+            _store(self, "groups", self.groups, np.int64, 1, where)
+            _check_groups(self.groups, self.lower.shape[0], where)
+
+    @property
+    def shared(self) -> bool:
+        """Whether some bound is on the sum of several children."""
+        return self.groups is not None and self.groups.size != self.lower.shape[0]
+
+    @property
+    def group_of(self) -> Integers:
+        """Group of each child, shape (C,)."""
+        return np.arange(self.lower.shape[0]) if self.groups is None else self.groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +145,10 @@ class FamilyProblem:
     Attributes:
         geocode: Geocode of the parent (of the root itself, at a root).
         geolevel: Geolevel of that geounit.
-        children: Geocodes of the children, C of them.
+        children: Geocodes of the children, C of them. At a root they are the root itself, or several roots that
+            constraints bind together.
         support: Cell numbers where the parent may be above zero, int64 of shape (s,).
-        parent_counts: The parent's counts, int64 of shape (s,); None at a root (then C is 1).
+        parent_counts: The parent's counts, int64 of shape (s,); None at a root.
         measured: Noisy measurements of the children.
         constraints: Exact bounds the children must keep.
         passes: Least-squares solves, in order; every measured query belongs to at least one.
@@ -183,14 +203,16 @@ class FamilyProblem:
         for constraint in self.constraints:
             if constraint.upper.size and (constraint.upper <= 0).any():
                 used = constraint.labels >= 0
-                allowed[:, used] &= constraint.upper[:, constraint.labels[used]] > 0
+                possible = constraint.upper[:, constraint.labels[used]] > 0
+                allowed[:, used] &= possible[constraint.group_of]
         return allowed
 
     def _check_shapes(self) -> None:
         n_children, n_cells = self.n_children, self.n_cells
         if n_children == 0:
             raise SchemaError(f"{self.where}: a family needs at least one child, got none")
-        if self.parent_counts is None and n_children != 1:
+        bound_together = any(rows.groups is not None for rows in self.constraints)
+        if self.parent_counts is None and n_children != 1 and not bound_together:
             raise SchemaError(f"{self.where}: a root is its own only child, got {n_children} children")
         if self.parent_counts is not None and self.parent_counts.shape != (n_cells,):
             raise SchemaError(f"{self.where}: parent_counts and support differ in length")
@@ -202,7 +224,7 @@ class FamilyProblem:
             )
         for rows in self.constraints:
             _check_family(
-                rows.labels, rows.lower, n_children, n_cells, f"{self.where}: constraint '{rows.name}'"
+                rows.labels, rows.group_of, n_children, n_cells, f"{self.where}: constraint '{rows.name}'"
             )
         for stage in self.rounding:
             for name, labels in stage.labels:
@@ -226,8 +248,9 @@ class FamilyProblem:
         for rows in self.constraints:
             crossed = np.flatnonzero(((rows.lower > rows.upper) | (rows.upper < 0)).any(axis=1))
             if crossed.size:
+                first = int(np.argmax(rows.group_of == crossed[0]))
                 raise ConstraintError(
-                    f"{self.where}: constraint '{rows.name}' bounds '{self.children[crossed[0]]}' by an empty "
+                    f"{self.where}: constraint '{rows.name}' bounds '{self.children[first]}' by an empty "
                     "interval of counts; want a lower bound at or below the upper one, and that not negative"
                 )
 
@@ -243,6 +266,15 @@ def _check_labels(labels: Int32s, n_answers: int, where: str) -> None:
     if labels.size and (labels.min() < -1 or labels.max() >= n_answers):
         raise SchemaError(
             f"{where}: labels must lie in -1..{n_answers - 1}, got {labels.min()}..{labels.max()}"
+        )
+
+
+def _check_groups(groups: Integers, n_groups: int, where: str) -> None:
+    first = np.unique(groups, return_index=True)[1]
+    if first.size != n_groups or not np.array_equal(groups[np.sort(first)], np.arange(n_groups)):
+        raise SchemaError(
+            f"{where}: want every one of the {n_groups} groups that have bounds, numbered from 0 as they first appear "
+            "among the children"
         )
 
 

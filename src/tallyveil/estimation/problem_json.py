@@ -40,6 +40,7 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
                 "labels": one.labels.tolist(),
                 "lower": one.lower.tolist(),
                 "upper": one.upper.tolist(),
+                **({} if one.groups is None else {"groups": one.groups.tolist()}),
             }
             for one in problem.constraints
         ],
@@ -79,8 +80,9 @@ def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
             LinearConstraint(
                 one["name"],
                 _labels(one["labels"]),
-                _rows(one["lower"], n_children),
-                _rows(one["upper"], n_children),
+                _rows(one["lower"], len(one["lower"])),
+                _rows(one["upper"], len(one["upper"])),
+                np.array(one["groups"], dtype=np.int64) if "groups" in one else None,
             )
             for one in mapping["constraints"]
         ),

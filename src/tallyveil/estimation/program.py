@@ -40,16 +40,16 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """Linear rows, each of one child.
+    """Linear rows, each of children in one block.
 
     Attributes:
-        child: Child of each row, shape (r,).
+        block: Block of each row, shape (r,).
         lower: Lower bounds, -inf for none.
         upper: Upper bounds, inf for none; an equality where both agree.
         matrix: 0/1 matrix over the variables, shape (r, n).
     """
 
-    child: Integers
+    block: Integers
     lower: Floats
     upper: Floats
     matrix: sparse.csr_matrix
@@ -69,6 +69,7 @@ class BlockProgram:
         sums: Parent's count of every cell, or None at a root.
         partitions: Measured queries; they make H and b.
         kind: Kind of each child, shape (C,).
+        block: Block of each child, shape (C,): children that share a row are in one block. Usually each is alone.
         ridge: Added to the diagonals, shape (kinds, g); zero where an H is definite without it.
         hessian: H of each kind, shape (kinds, g, g).
         linear: b, shape (C, g).
@@ -83,6 +84,7 @@ class BlockProgram:
     sums: Floats | None
     partitions: tuple[Partition, ...]
     kind: Integers
+    block: Integers
     ridge: Floats
     hessian: Floats
     linear: Floats
@@ -172,7 +174,7 @@ def reduced_cost(program: BlockProgram, point: Point) -> Floats:
     gradient = (product - program.linear)[program.child, program.cell]
     if program.sums is not None:
         gradient = gradient - point.cell_price[program.cell]
-    if program.rows.child.size:
+    if program.rows.block.size:
         gradient = gradient - point.row_price @ program.rows.matrix
     return np.asarray(gradient)
 
@@ -197,7 +199,7 @@ def residual_persons(program: BlockProgram, point: Point) -> float:
     if program.sums is not None:
         sums = np.bincount(program.cell, weights=point.x, minlength=program.sums.size)
         worst = max(worst, float(np.abs(sums - program.sums).max()))
-    if program.rows.child.size:
+    if program.rows.block.size:
         activity = program.rows.matrix @ point.x
         moved = np.clip(
             activity - point.row_price / row_scale(program), program.rows.lower, program.rows.upper

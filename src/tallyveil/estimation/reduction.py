@@ -18,10 +18,11 @@ ill-conditioned to certify.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.estimation.problem import UNBOUNDED, EstimationPass, FamilyProblem
@@ -33,17 +34,19 @@ __all__ = ["RIDGE", "Bounds", "Merging", "constraint_bounds", "reduce_pass"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds on sums of cells, by child; a constraint or a carried query.
+    """Bounds on sums of cells, by group of children; a constraint or a carried query.
 
     Attributes:
         labels: Row of each cell, -1: none.
-        lower: Shape (C, k), -inf: none.
-        upper: Shape (C, k), inf: none.
+        lower: Shape (groups, k), -inf: none.
+        upper: Shape (groups, k), inf: none.
+        groups: Group of each child, shape (C,).
     """
 
     labels: Int32s | Integers
     lower: Floats
     upper: Floats
+    groups: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
         lower = np.where(rows.lower <= 0, -np.inf, rows.lower.astype(np.float64))
         # an upper bound of zero forbids the cells, so that no row is needed
         upper = np.where((rows.upper >= UNBOUNDED) | (rows.upper <= 0), np.inf, rows.upper.astype(np.float64))
-        found.append(Bounds(rows.labels, lower, upper))
+        found.append(Bounds(rows.labels, lower, upper, rows.group_of))
     return tuple(found)
 
 
@@ -100,7 +103,7 @@ def reduce_pass(
     weight: Floats = np.bincount(merging.group, weights=inhabitants, minlength=first.size).astype(np.float64)
     sums = None if problem.parent_counts is None else weight
     partitions = _partitions([(q.labels[first], q.weights, q.values) for q in queries])
-    merged_bounds = [Bounds(one.labels[first], one.lower, one.upper) for one in bounds]
+    merged_bounds = [replace(one, labels=one.labels[first]) for one in bounds]
     relative = weight / inhabitants.mean()
     return _program(allowed[:, first], sums, relative, partitions, merged_bounds), merging
 
@@ -124,15 +127,17 @@ def _program(
     ridge = np.stack([_ridge(partitions, own, weight, weights) for own in weights])
     hessian[:, np.arange(weight.size), np.arange(weight.size)] += ridge
     child, cell = np.nonzero(allowed)
+    block = _blocks(bounds, allowed.shape[0])
     return BlockProgram(
         allowed=allowed,
         sums=sums,
         partitions=partitions,
         kind=kind,
+        block=block,
         ridge=ridge,
         hessian=hessian,
         linear=_linear(partitions, allowed.shape),
-        rows=_rows(allowed, sums, child, cell, bounds),
+        rows=_rows(allowed, sums, child, cell, bounds, block),
         child=child,
         cell=cell,
         centre=np.zeros(child.size),
@@ -264,23 +269,42 @@ def _determined(partitions: Sequence[Partition], n_cells: int) -> bool:
     return True
 
 
+def _blocks(bounds: Sequence[Bounds], n_children: int) -> Integers:
+    """Block of each child, shape (C,): children that share a row are in one block."""
+    pairs = [np.zeros((2, 0), dtype=np.int64)]
+    for one in bounds:
+        first = np.unique(one.groups, return_index=True)[1]
+        pairs.append(np.stack([np.arange(n_children), first[one.groups]]))
+    rows, columns = np.concatenate(pairs, axis=1)
+    graph = sparse.coo_matrix((np.ones(rows.size), (rows, columns)), shape=(n_children, n_children))
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
+
+
 def _rows(
-    allowed: Bools, sums: Floats | None, child: Integers, cell: Integers, bounds: Sequence[Bounds]
+    allowed: Bools,
+    sums: Floats | None,
+    child: Integers,
+    cell: Integers,
+    bounds: Sequence[Bounds],
+    block: Integers,
 ) -> RowSet:
     """All rows that can bind, flattened."""
     variable = np.full(allowed.shape, -1, dtype=np.int64)
     variable[child, cell] = np.arange(child.size)
     blocks = [_block(allowed, sums, variable, one) for one in bounds]
-    children = [block[0] for block in blocks]
-    start = np.cumsum([0, *(block[0].size for block in blocks)])
+    of_row = [
+        block[np.unique(one.groups, return_index=True)[1][found[0]]]
+        for one, found in zip(bounds, blocks, strict=True)
+    ]
+    start = np.cumsum([0, *(one[0].size for one in blocks)])
     row = np.concatenate([np.zeros(0, np.int64), *(b[3] + start[i] for i, b in enumerate(blocks))])
-    column = np.concatenate([np.zeros(0, np.int64), *(block[4] for block in blocks)])
+    column = np.concatenate([np.zeros(0, np.int64), *(one[4] for one in blocks)])
     matrix = sparse.csr_matrix((np.ones(row.size), (row, column)), shape=(int(start[-1]), child.size))
     none = np.zeros(0)
     return RowSet(
-        child=np.concatenate([np.zeros(0, np.int64), *children]),
-        lower=np.concatenate([none, *(block[1] for block in blocks)]),
-        upper=np.concatenate([none, *(block[2] for block in blocks)]),
+        block=np.concatenate([np.zeros(0, np.int64), *of_row]),
+        lower=np.concatenate([none, *(one[1] for one in blocks)]),
+        upper=np.concatenate([none, *(one[2] for one in blocks)]),
         matrix=matrix,
     )
 
@@ -288,21 +312,23 @@ def _rows(
 def _block(
     allowed: Bools, sums: Floats | None, variable: Integers, one: Bounds
 ) -> tuple[Integers, Floats, Floats, Integers, Integers]:
-    """(child, lower, upper) of the rows of one bound that can bind, and their (row, variable) entries."""
-    n_children, n_answers = one.lower.shape
+    """(group, lower, upper) of the rows of one bound that can bind, and their (row, variable) entries."""
+    n_groups, n_answers = one.lower.shape
     used = np.flatnonzero(one.labels >= 0)
-    capacity = np.full((n_children, n_answers), np.inf)
+    capacity = np.full((n_groups, n_answers), np.inf)
     if sums is not None:
-        where = np.arange(n_children)[:, None] * n_answers + one.labels[used]
-        weights = (allowed[:, used] * sums[used]).reshape(-1)
-        capacity = np.bincount(where.reshape(-1), weights=weights, minlength=n_children * n_answers)
-        capacity = capacity.reshape(n_children, n_answers)
+        reachable = np.zeros((n_groups, allowed.shape[1]), dtype=np.bool_)
+        np.logical_or.at(reachable, one.groups, allowed)
+        where = np.arange(n_groups)[:, None] * n_answers + one.labels[used]
+        weights = (reachable[:, used] * sums[used]).reshape(-1)
+        capacity = np.bincount(where.reshape(-1), weights=weights, minlength=n_groups * n_answers)
+        capacity = capacity.reshape(n_groups, n_answers)
     upper = np.where(one.upper >= capacity, np.inf, one.upper)
     # an equality that fills its capacity keeps its lower side, which is what binds
     lower = np.where(one.lower <= 0, -np.inf, one.lower)
     keep = np.isfinite(lower) | np.isfinite(upper)
-    number = np.full((n_children, n_answers), -1, dtype=np.int64)
+    number = np.full((n_groups, n_answers), -1, dtype=np.int64)
     number[keep] = np.arange(int(keep.sum()))
-    row = np.where(variable[:, used] >= 0, number[:, one.labels[used]], -1)
+    row = np.where(variable[:, used] >= 0, number[one.groups][:, one.labels[used]], -1)
     entries = row >= 0
     return np.nonzero(keep)[0], lower[keep], upper[keep], row[entries], variable[:, used][entries]

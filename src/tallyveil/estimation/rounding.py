@@ -200,7 +200,7 @@ def unmet_constraints(problem: FamilyProblem, counts: Integers) -> list[str]:
     for rows in problem.constraints:
         answers = np.zeros(rows.lower.shape, dtype=np.int64)
         sums = _answers(rows.labels, counts)
-        answers[:, : sums.shape[1]] = sums
+        np.add.at(answers[:, : sums.shape[1]], rows.group_of, sums)
         if (answers < rows.lower).any() or (answers > rows.upper).any():
             unmet.append(rows.name)
     return unmet

@@ -37,7 +37,10 @@ class FlowFailure(Enum):
     """Why there is no answer."""
 
     INFEASIBLE = "no neighbouring whole numbers satisfy the constraints"
-    NOT_APPLICABLE = "the sets are not nested, or the numbers too large for the flow's whole numbers"
+    NOT_APPLICABLE = (
+        "the sets are not nested, groups of children differ or have a set of a child around theirs, or the numbers are "
+        "too large for the flow's whole numbers"
+    )
 
 
 def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFailure:
@@ -51,6 +54,9 @@ def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFai
     Raises:
         SolverError: the proof or the check failed.
     """
+    groupings = {rows.group_of.tobytes() for rows in problem.constraints if rows.shared}
+    if len(groupings) > 1:
+        return FlowFailure.NOT_APPLICABLE
     family = _arrays(problem, snapped)
     status, up = round_by_flow(*family)
     if status == INFEASIBLE:
@@ -75,6 +81,7 @@ def _arrays(
     stage = [k for k, one in enumerate(problem.rounding) for _ in one.labels]
     widths = [rows.lower.shape[1] for rows in problem.constraints]
     none = np.zeros((problem.n_children, 0), dtype=np.int64)
+    shared = [rows for rows in problem.constraints if rows.shared]
     parent = problem.parent_counts
     return (
         np.stack([*queries, *(rows.labels for rows in problem.constraints)]),
@@ -82,8 +89,14 @@ def _arrays(
         np.array([one.target == "nearest" for one in problem.rounding]),
         Bounds(
             np.cumsum([0] * (len(queries) + 1) + widths),
-            np.concatenate([none, *(rows.lower for rows in problem.constraints)], axis=1),
-            np.concatenate([none, *(rows.upper for rows in problem.constraints)], axis=1),
+            np.concatenate(
+                [none, *(_a_row_a_child(problem, rows.lower) for rows in problem.constraints)], axis=1
+            ),
+            np.concatenate(
+                [none, *(_a_row_a_child(problem, rows.upper) for rows in problem.constraints)], axis=1
+            ),
+            np.array([False] * len(queries) + [rows.shared for rows in problem.constraints]),
+            (shared[0].group_of if shared else np.arange(problem.n_children)).copy(),
         ),
         Entries(
             np.searchsorted(snapped.child, np.arange(problem.n_children + 1)),
@@ -93,3 +106,9 @@ def _arrays(
         ),
         np.zeros(0, dtype=np.int64) if parent is None else parent.copy(),
     )
+
+
+def _a_row_a_child(problem: FamilyProblem, bounds: Integers) -> Integers:
+    """Bounds of groups, with rows of zeros after them to as many rows as there are children."""
+    missing = problem.n_children - bounds.shape[0]
+    return bounds if missing == 0 else np.pad(bounds, ((0, missing), (0, 0)))

@@ -133,7 +133,8 @@ def _bounded_sums(
         total = problem.parent_counts[sums.label]
         found.append((sums, total, total))
     for rows in problem.constraints:
-        sums = _group(snapped, snapped.child, rows.labels[snapped.cell].astype(np.int64))
+        group = rows.group_of[snapped.child]
+        sums = _group(snapped, group, rows.labels[snapped.cell].astype(np.int64))
         found.append((sums, rows.lower[sums.child, sums.label], rows.upper[sums.child, sums.label]))
     for one in fixings:
         sums = _group(snapped, snapped.child, one.labels[snapped.cell].astype(np.int64))
@@ -143,7 +144,7 @@ def _bounded_sums(
 
 
 def _group(snapped: Snapped, child: Integers, label: Integers) -> _Sums:
-    """Sums of y by (child, label)."""
+    """Sums of y by (child, label); a group of children may stand for the child."""
     width = int(label.max(initial=-1)) + 1
     used = label >= 0
     member = np.full(label.size, -1, dtype=np.int64)

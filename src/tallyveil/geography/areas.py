@@ -99,27 +99,6 @@ class Hierarchies:
             code="unknown-entity",
         )
 
-    def require_whole(self, geolevel: str, what: str) -> None:
-        """Refuse a geolevel of the original that is not whole on the spine.
-
-        Args:
-            geolevel: Name of the geolevel.
-            what: What the user states for it, for the message.
-
-        Raises:
-            GeographyError: some geounit of the geolevel is not a geounit of the spine.
-        """
-        if geolevel in self.spine.geolevels and geolevel not in self.replaced_names:
-            return
-        whole = [self.spine.geolevels[level] for level in self.known_levels]
-        kept = [name for name in self.original.geolevels if name in whole]
-        raise GeographyError(
-            f"{what} is stated for {geolevel}, whose geounits the steps of the spine divide or replace, so it could "
-            f"not be made to hold. Geolevels kept whole: {', '.join(kept)}. State it for one of them, or let the "
-            f"spine keep {geolevel}: a branch with `parts` leaves its geolevel whole.",
-            code="not-on-spine",
-        )
-
 
 def plain_hierarchies(spine: Spine, families: Sequence[EntityFamily] = ()) -> Hierarchies:
     """A spine that no step has changed, with families of entities on it."""
@@ -154,9 +133,15 @@ def replaced_areas(original: Spine, made: OptimisedSpine) -> tuple[EntityFamily,
     )
 
 
-def area_spine(family: EntityFamily) -> Spine:
-    """A family's entities as the only geolevel of a spine, so that they can be tabulated like geounits."""
+def area_spine(family: EntityFamily, order: Integers | None = None) -> Spine:
+    """A family's entities as the only geolevel of a spine, so that they can be tabulated like geounits.
+
+    Args:
+        family: The entities.
+        order: Their numbers in the order wanted; None for the order of their names.
+    """
     codes = pl.Series(family.codes, dtype=pl.String)
+    codes = codes if order is None else codes.gather(order)
     return Spine((family.name,), (geocodes_of(codes, family.name),), ())
 
 

@@ -17,7 +17,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `vectors` | numpy's slices and sorting (specification) |
 | `family.answers` | specifications in the module; none for `number_answers`, which the others use |
 | `family.certificate` | `estimation.program` and a function in the module (specifications) |
-| `family.reduction`, `family.merging`, `family.ridge` | `estimation.reduction` (specification) |
+| `family.reduction`, `family.merging`, `family.ridge`, `family.groups` | `estimation.reduction` (specification) |
 | `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
 | `family.polish`, `family.walk`, `family.swap` | `estimation.active_set` (oracle) |
 | `family.face`, `family.conjugate` | the face's equations as one dense system, in the tests (oracle) |
@@ -26,7 +26,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `rounding.flow` | all roundings of small families, in the module (oracle) |
 | `rounding.network_simplex` | shortest augmenting paths, in the module (oracle) |
 | `rounding.laminar_forest` | sets of Python, in the module (oracle) |
-| `rounding.network`, `rounding.start`, `rounding.spanning_tree` | only through the two above |
+| `rounding.network`, `rounding.groups`, `rounding.start`, `rounding.spanning_tree` | only through the others |
 | `tree.sweep`, `tree.transform`, `tree.regions` | specifications in the module, up to rounding errors |
 | `tree.off_spine_distance`, `tree.variance` | specifications in the module |
 | `tree.sibling_merging`, `tree.regrouping` | specifications in the module, which compute every trial from scratch |

@@ -27,7 +27,7 @@ def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         tables of a release file that give these shares to other queries; it is None if no share can be moved.
     """
     strategy = strategy_of_plan(plan)
-    invariants = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
+    invariants = _on_whole_geounits(plan)
     saving = find_saving(strategy, schema_from_mapping(plan["schema"]), invariants)
     if saving is None:
         return None
@@ -53,7 +53,8 @@ def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 def spine_advice(plan: ReleasePlan) -> str | None:
     """The production spine that fits a production strategy, if the plan uses the geography as it is; otherwise None.
 
-    The result is also None if constraints of the plan name geolevels that the spine would divide or replace.
+    The result is also None if constraints of the plan name geolevels whose geounits would not be sums of siblings on
+    that spine.
     """
     if plan.spine is not None and (plan.spine.steps or plan.spine.regroup is not None):
         return None
@@ -82,13 +83,48 @@ def _stated_geolevels(plan: ReleasePlan) -> set[str]:
 
 
 def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[str]:
-    """Geolevels whose geounits the steps divide or replace."""
+    """Geolevels whose geounits are not sums of siblings after the steps: replaced ones and those below a cut."""
     changed: set[str] = set()
     for step in steps:
         cut = isinstance(step, Branch | CutByEntities)
         place = geolevels.index(step.geolevel)
-        changed |= set(geolevels[place:] if cut else geolevels[place : place + 1])
+        changed |= set(geolevels[place + 1 :] if cut else geolevels[place : place + 1])
     return changed
+
+
+def _on_whole_geounits(plan: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The invariants of a plan, at geolevels whose geounits stay whole.
+
+    An invariant of a geolevel that the steps of the spine may cut tells the answers of whole geounits above that
+    geolevel only. Which geounits are cut is known when the geography is read; here every one of them may be.
+    """
+    may_be_cut = _cut_geolevels(plan)
+    found: list[tuple[str, list[str]]] = []
+    for item in plan["invariants"]:
+        names = list(item["geolevels"])
+        if may_be_cut.intersection(names):
+            whole = [name for name in plan["geolevels"] if name not in may_be_cut]
+            first = min(plan["geolevels"].index(name) for name in may_be_cut if name in plan["geolevels"])
+            above = [name for name in whole if plan["geolevels"].index(name) < first]
+            names = [name for name in names if name not in may_be_cut] + above[-1:]
+        found += [(item["query"], names)] if names else []
+    return found
+
+
+def _cut_geolevels(plan: Mapping[str, Any]) -> set[str]:
+    """Geolevels of the geography that the steps of a plan's spine may cut or replace; the finest is never cut."""
+    spine = plan.get("spine") or {"from": [], "steps": []}
+    cut: set[str] = set()
+    for step in spine["steps"]:
+        names, place = spine["from"], 1
+        if step["geolevel"] in names:
+            place = names.index(step["geolevel"])
+        if step["kind"] in ("branch", "cut_by_entities"):
+            kept = step.get("parts") is not None or step.get("keep") is True
+            cut.update(names[place + kept : -1])
+        elif step["geolevel"] in names:
+            cut.add(step["geolevel"])
+    return cut
 
 
 def _sentences(saving: Saving, unit: str) -> list[str]:

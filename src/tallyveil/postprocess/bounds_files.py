@@ -15,9 +15,9 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.geography.spine import Spine
-from tallyveil.intervals.model import Zeros
-from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, filled, summed_upward
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.stated import StatedGeounits, stated_geounits
+from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, constraint_table, filled
 from tallyveil.release.columns import enum_column, read_located
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_parquet_chunks
@@ -37,7 +37,7 @@ def write_bounds(
     number: int,
     bounds: Mapping[str, Any],
     table: ConstraintTable,
-    spine: Spine,
+    stated: StatedGeounits,
     metadata: Mapping[str, str],
 ) -> None:
     """Write those bounds that differ from the bounds of an answer without a row.
@@ -47,23 +47,23 @@ def write_bounds(
         number: Place of the bounds in the plan.
         bounds: The entry of `plan.json`.
         table: The compiled bounds.
-        spine: The hierarchy.
+        stated: The geounits that the bounds are stated for.
         metadata: Tags of the file.
     Raises:
         StoreError: the file cannot be written.
     Privacy: bounds are public by declaration; nothing here is computed from records.
     """
-    level, missing = spine.level_index(bounds["geolevel"]), _missing_upper(bounds)
+    level, missing = len(table.lower) - 1, _missing_upper(bounds)
     labels = table.query.labels()
 
     def frames() -> Iterator[pl.DataFrame]:
-        for start in range(0, spine.n_geounits(level), GEOUNITS_AT_ONCE):
+        for start in range(0, stated.n_geounits, GEOUNITS_AT_ONCE):
             lower, upper = table.bounds_of(level, start, start + GEOUNITS_AT_ONCE)
             rows, answers = np.nonzero((lower != 0) | (upper != missing))
             high = pl.Series("upper", upper[rows, answers])
             yield pl.DataFrame(
                 {
-                    "geocode": spine.geocodes[level].text.gather(start + rows),
+                    "geocode": stated.areas.geocodes[stated.place].text.gather(start + rows),
                     "answer": enum_column("answer", labels, answers),
                     "lower": lower[rows, answers],
                     "upper": high.set(high >= UNBOUNDED, None),
@@ -74,35 +74,31 @@ def write_bounds(
     write_parquet_chunks(bounds_path(root, number), frames(), tags)
 
 
-def read_zeros(root: Path, number: int, bounds: Mapping[str, Any], schema: Schema, spine: Spine) -> Zeros:
-    """The answers that published bounds keep at zero.
+def read_bounds(
+    root: Path, number: int, bounds: Mapping[str, Any], schema: Schema, hierarchies: Hierarchies
+) -> ConstraintTable:
+    """Published bounds as they were compiled, at every geolevel.
 
     Args:
         root: Release folder.
         number: Place of the bounds in the plan.
         bounds: The entry of `plan.json`.
         schema: The universe.
-        spine: The hierarchy.
+        hierarchies: The spine that is measured, and the areas beside it.
     Raises:
         StoreError: the file is missing, unreadable, or of another geography.
     """
-    query, level = schema.query(bounds["query"]), spine.level_index(bounds["geolevel"])
-    rows, answers, _, upper = _read(bounds_path(root, number), query, spine, level)
-    zero = np.full((spine.n_geounits(level), query.size), bounds["missing_upper"] == 0)
-    zero[rows, answers] = upper == 0
-    return Zeros(query, bounds["geolevel"], zero)
+    query, stated = schema.query(bounds["query"]), stated_bounds(hierarchies, bounds)
+    rows, answers, low, high = _read(bounds_path(root, number), query, stated)
+    lower = filled(stated.n_geounits, query, rows, answers, low, 0)
+    upper = filled(stated.n_geounits, query, rows, answers, high, _missing_upper(bounds))
+    return constraint_table(bounds["name"], query, (lower, upper), stated, hierarchies.spine)
 
 
-def read_bounds(
-    root: Path, number: int, bounds: Mapping[str, Any], schema: Schema, spine: Spine
-) -> ConstraintTable:
-    """Read published bounds at every geolevel. Arguments and errors are those of `read_zeros`."""
-    query, level = schema.query(bounds["query"]), spine.level_index(bounds["geolevel"])
-    rows, answers, low, high = _read(bounds_path(root, number), query, spine, level)
-    n_geounits, missing = spine.n_geounits(level), _missing_upper(bounds)
-    lower = summed_upward(filled(n_geounits, query, rows, answers, low, 0), level, spine)
-    upper = summed_upward(filled(n_geounits, query, rows, answers, high, missing), level, spine)
-    return ConstraintTable(bounds["name"], query, lower, upper)
+def stated_bounds(hierarchies: Hierarchies, bounds: Mapping[str, Any]) -> StatedGeounits:
+    """Where the geounits of bounds are on the spine; `bounds` is their entry of `plan.json`."""
+    what = f"'{bounds['name']}', bounds on '{bounds['query']}',"
+    return stated_geounits(hierarchies, bounds["geolevel"], what)
 
 
 def _missing_upper(bounds: Mapping[str, Any]) -> int:
@@ -111,7 +107,7 @@ def _missing_upper(bounds: Mapping[str, Any]) -> int:
 
 
 def _read(
-    path: Path, query: QueryGroup, spine: Spine, level: int
+    path: Path, query: QueryGroup, stated: StatedGeounits
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Geounit, answer, lower and upper bound of every row."""
     if not path.is_file():
@@ -122,5 +118,7 @@ def _read(
             code="bounds-missing",
         )
     columns = ["lower", "upper"]
-    rows, answers, frame = read_located(path, query, spine, level, columns, "bounds", open_ended=["upper"])
+    rows, answers, frame = read_located(
+        path, query, stated.areas, stated.place, columns, "bounds", open_ended=["upper"]
+    )
     return rows, answers, frame["lower"].to_numpy(), frame["upper"].fill_null(UNBOUNDED).to_numpy()

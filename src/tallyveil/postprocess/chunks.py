@@ -17,6 +17,7 @@ from tallyveil.kernels.family.chunk import (
     COPIED,
     EMPTY,
     LEFT,
+    Chunk,
     Rules,
     estimate_chunk,
 )
@@ -109,13 +110,14 @@ def estimate_span(
     """
     wanted = builder.answers(span.first, span.last, above)
     values = builder.source.measure_families(wanted)
-    chunk = builder.chunk(span.first, span.last, above, wanted, values)
-    ended, chosen, residuals, offsets, cells, counts = estimate_chunk(rules, chunk)
+    if builder.binds_siblings:
+        found = _none_found(span.last - span.first, int(wanted.child_begin[-1] - wanted.child_begin[0]))
+    else:
+        found = _found(rules, builder.chunk(span.first, span.last, above, wanted, values))
     left = {
         int(f): estimate_or_keep(builder.family(span.first + int(f), above), unsolved)
-        for f in np.flatnonzero(ended == LEFT)
+        for f in np.flatnonzero(found.ended == LEFT)
     }
-    found = _Found(ended, chosen, residuals, np.diff(offsets), cells, counts)
     return _with_left(span, found, left, wanted.child_begin, above), wanted, values
 
 
@@ -129,6 +131,23 @@ class _Found:
     lengths: Integers
     cells: np.ndarray
     counts: Integers
+
+
+def _found(rules: Rules, chunk: Chunk) -> _Found:
+    ended, chosen, residuals, offsets, cells, counts = estimate_chunk(rules, chunk)
+    return _Found(ended, chosen, residuals, np.diff(offsets), cells, counts)
+
+
+def _none_found(n_families: int, n_children: int) -> _Found:
+    """All families left: the loop over families takes no constraints on sums of siblings."""
+    return _Found(
+        np.full(n_families, LEFT, dtype=np.int64),
+        np.zeros(n_families, dtype=np.bool_),
+        np.zeros(n_families),
+        np.zeros(n_children, dtype=np.int64),
+        np.zeros(0, dtype=np.int32),
+        np.zeros(0, dtype=np.int64),
+    )
 
 
 def _with_left(

@@ -4,18 +4,17 @@ No record is read here: bounds come from public files, and callers pass the valu
 """
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
+from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
+from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.intervals.model import Zeros
 from tallyveil.plan.constraints import Bounds
 from tallyveil.plan.release import ReleasePlan
@@ -23,7 +22,6 @@ from tallyveil.storage.read import read_table
 from tallyveil.universe.counts import row_ranges
 from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 GEOUNITS_AT_ONCE = 1 << 17
 
@@ -39,12 +37,18 @@ class ConstraintTable:
             bounds of the geolevel fit, else int64 (`narrow_limits`). Read it with `bounds_of`.
         upper: Arrays like those of `lower`. Where there is no bound, the value is the largest int32, or `UNBOUNDED` in
             int64. For an invariant it equals `lower`.
+        groups: If the bounds of the last geolevel are on sums of siblings, as for States that the spine divides: the
+            row of bounds that each of its geounits belongs to. Rows are numbered as they first appear. None if each
+            geounit has a row of its own.
+        stated: The geolevel of the geography whose geounits the groups are; None if there are no groups.
     """
 
     name: str
     query: QueryGroup
     lower: tuple[NarrowArray, ...]
     upper: tuple[NarrowArray, ...]
+    groups: Integers | None = None
+    stated: str | None = None
 
     def __post_init__(self) -> None:
         # The two bounds of an invariant are the same array, which is stored once.
@@ -53,7 +57,10 @@ class ConstraintTable:
             object.__setattr__(self, side, tuple(narrowed[id(array)] for array in getattr(self, side)))
 
     def bounds_of(self, level: int, start: int, stop: int) -> tuple[Integers, Integers]:
-        """Lower and upper bounds of geounits start..stop as int64, with `UNBOUNDED` where there is none."""
+        """Rows start..stop of lower and upper bounds as int64, with `UNBOUNDED` where there is none.
+
+        A row is that of a geounit or, at the last geolevel of a table with groups, that of a group.
+        """
         return widen_limits(self.lower[level][start:stop]), widen_limits(self.upper[level][start:stop])
 
     def digest(self) -> bytes:
@@ -62,16 +69,31 @@ class ConstraintTable:
         for array in (*self.lower, *self.upper):
             for start in range(0, len(array), GEOUNITS_AT_ONCE):
                 digest.update(widen_limits(array[start : start + GEOUNITS_AT_ONCE]).astype("<i8").tobytes())
+        if self.groups is not None:
+            digest.update(b"groups" + self.groups.astype("<i8").tobytes())
         return digest.digest()
 
     def reaches(self, level: int) -> bool:
         """Whether the constraint holds at geolevel number `level`."""
         return level < len(self.lower)
 
+    def groups_at(self, level: int) -> Integers | None:
+        """The row of bounds of each geounit of a geolevel; None where each has its own."""
+        return self.groups if level == len(self.lower) - 1 else None
+
     def on_support(self, level: int, start: int, stop: int, support: Integers) -> LinearConstraint:
-        """The constraint for geounits start..stop, with only the answers that matter on a support."""
+        """The constraint for geounits start..stop, with only the answers that matter on a support.
+
+        A group that has one of the geounits has no others.
+        """
         found = self.query.answers_of(support)
-        lower, upper = self.bounds_of(level, start, stop)
+        groups = self.groups_at(level)
+        if groups is None:
+            lower, upper = self.bounds_of(level, start, stop)
+        else:
+            groups = groups[start:stop] - groups[start]
+            first = int(self.groups[start]) if self.groups is not None else start
+            lower, upper = self.bounds_of(level, first, first + int(groups.max()) + 1)
         present = np.zeros(self.query.size, dtype=bool)
         present[found[found >= 0]] = True
         # An answer without a cell on the support is zero. It matters only if its lower bound is above zero.
@@ -79,89 +101,34 @@ class ConstraintTable:
         kept = np.flatnonzero(present)
         column = np.full(self.query.size + 1, -1, dtype=np.int32)
         column[kept] = np.arange(len(kept), dtype=np.int32)
-        return LinearConstraint(self.name, column[found], lower[:, kept], upper[:, kept])
+        return LinearConstraint(self.name, column[found], lower[:, kept], upper[:, kept], groups)
 
 
-def public_zeros(plan: ReleasePlan, spine: Spine) -> tuple[Zeros, ...]:
+def public_zeros(plan: ReleasePlan, hierarchies: Hierarchies) -> tuple[Zeros, ...]:
     """Answers that a plan's public bounds keep at zero, for exact variances before any data is opened.
 
     Raises:
         ConstraintError: a bounds table does not fit the geography or the query.
     """
-    tables = [bounds_table(plan, item, spine) for item in plan.bounds]
-    return tuple(
-        Zeros(table.query, item.geolevel, table.upper[-1] == 0)
-        for item, table in zip(plan.bounds, tables, strict=True)
-    )
+    return tuple(zeros_of(bounds_table(plan, item, hierarchies), hierarchies.spine) for item in plan.bounds)
 
 
-def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Schema) -> None:
-    """Refuse constraints that contradict each other at some geounit, before anything is spent.
-
-    Two kinds of contradictions are found: answers that must have people although all their cells must be empty, and
-    pairs of constraints of which one requires more people than the other allows, in one answer or in total. The
-    estimator finds other contradictions, family by family.
-
-    Raises:
-        ConstraintError: names the geounit and both constraints.
-    """
-    cells = np.arange(schema.size, dtype=np.int64)
-    cells = cells[schema.possible(cells)]
-    for table in tables:
-        reachable = np.zeros(table.query.size, dtype=bool)
-        answers = table.query.answers_of(cells)
-        reachable[answers[answers >= 0]] = True
-        if reachable.all():
-            continue
-        for level, lower in enumerate(table.lower):
-            conflict = np.any(lower[:, ~reachable] > 0, axis=1)
-            _refuse(conflict, spine, level, table.name, "the structural zeros")
-    for one, other in permutations(tables, 2):
-        covers = bool((other.query.answers_of(cells) >= 0).all())
-        if not covers and one.query != other.query:
-            continue
-        for level in range(min(len(one.lower), len(other.lower))):
-            starts = range(0, spine.n_geounits(level), GEOUNITS_AT_ONCE)
-            found = [_conflicts(one, other, level, start, covers) for start in starts]
-            _refuse(np.concatenate(found), spine, level, one.name, other.name)
+def zeros_of(table: ConstraintTable, spine: Spine) -> Zeros:
+    """Answers that bounds keep at zero; where a sum is zero, all its parts are."""
+    level = len(table.upper) - 1
+    zero = table.upper[-1] == 0
+    return Zeros(table.query, spine.geolevels[level], zero if table.groups is None else zero[table.groups])
 
 
-def _conflicts(
-    one: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
-) -> NDArray[np.bool_]:
-    """Whether `one` requires more people than `other` allows, in each of some geounits from `start` on."""
-    stop = start + GEOUNITS_AT_ONCE
-    lower, upper = one.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
-    conflict = np.zeros(len(lower), dtype=np.bool_)
-    if one.query == other.query:
-        conflict |= np.any(lower > upper, axis=1)
-    if covers:
-        bounded = np.all(upper < UNBOUNDED, axis=1)
-        most = np.where(upper < UNBOUNDED, upper, 0).sum(axis=1)
-        conflict |= bounded & (lower.sum(axis=1) > most)
-    return conflict
-
-
-def _refuse(conflict: NDArray[np.bool_], spine: Spine, level: int, one: str, other: str) -> None:
-    if conflict.any():
-        geocode = spine.geocodes[level][int(np.argmax(conflict))]
-        raise ConstraintError(
-            f"{spine.geolevels[level]} '{geocode}': {one} and {other} contradict each other: the first asks for "
-            f"more than the second allows ({int(conflict.sum())} such geounit(s) at this geolevel). "
-            "Correct one of them. Nothing was spent.",
-            code="constraints-conflict",
-        )
-
-
-def bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> ConstraintTable:
+def bounds_table(plan: ReleasePlan, bounds: Bounds, hierarchies: Hierarchies) -> ConstraintTable:
     """Public bounds read from their file, summed upward to every coarser geolevel.
 
     Raises:
         ConstraintError: the table does not fit the geography or the query.
     """
     query = plan.query(bounds.query)
-    level = spine.level_index(bounds.geolevel)
-    rows, answers, lower_values, upper_values = _read_bounds(bounds, query, spine, level)
+    stated = stated_geounits(hierarchies, bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
+    rows, answers, lower_values, upper_values = _read_bounds(bounds, query, stated)
     if bool((lower_values > upper_values).any()):
         raise ConstraintError(
             f"the bounds '{bounds.name}' in {bounds.path} have a lower bound above its upper bound; "
@@ -169,11 +136,31 @@ def bounds_table(plan: ReleasePlan, bounds: Bounds, spine: Spine) -> ConstraintT
             code="bounds-crossed",
         )
     missing = UNBOUNDED if bounds.missing_upper is None else bounds.missing_upper
-    lower = filled(spine.n_geounits(level), query, rows, answers, lower_values, 0)
-    upper = filled(spine.n_geounits(level), query, rows, answers, upper_values, missing)
-    return ConstraintTable(
-        bounds.name, query, summed_upward(lower, level, spine), summed_upward(upper, level, spine)
-    )
+    lower = filled(stated.n_geounits, query, rows, answers, lower_values, 0)
+    upper = filled(stated.n_geounits, query, rows, answers, upper_values, missing)
+    return constraint_table(bounds.name, query, (lower, upper), stated, hierarchies.spine)
+
+
+def constraint_table(
+    name: str,
+    query: QueryGroup,
+    bounds: tuple[NarrowArray, NarrowArray],
+    stated: StatedGeounits,
+    spine: Spine,
+) -> ConstraintTable:
+    """Bounds of the geounits that a constraint is stated for, summed upward to every coarser geolevel.
+
+    Args:
+        name: Of the constraint.
+        query: The bounded query.
+        bounds: Lower and upper bounds of the stated geounits; the same array twice for an invariant.
+        stated: Where the geounits are on the spine.
+        spine: The spine that is measured.
+    """
+    lower = summed_upward(bounds[0], stated.level, spine, stated.groups)
+    upper = lower if bounds[1] is bounds[0] else summed_upward(bounds[1], stated.level, spine, stated.groups)
+    name_of_groups = None if stated.groups is None else stated.geolevel
+    return ConstraintTable(name, query, lower, upper, stated.groups, name_of_groups)
 
 
 def filled(
@@ -192,11 +179,11 @@ def filled(
 
 
 def _read_bounds(
-    bounds: Bounds, query: QueryGroup, spine: Spine, level: int
+    bounds: Bounds, query: QueryGroup, stated: StatedGeounits
 ) -> tuple[Integers, Integers, Integers, Integers]:
     names = query.factor_names
     table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
-    rows = spine.locate(level, table["geocode"].cast(pl.String))
+    rows = stated.areas.locate(stated.place, table["geocode"].cast(pl.String))
     if bool((rows < 0).any()):
         unknown = table["geocode"].filter(rows < 0)
         raise ConstraintError(
@@ -260,19 +247,25 @@ def _answers(table: pl.DataFrame, query: QueryGroup) -> Integers:
     return found["__answer"].to_numpy()
 
 
-def summed_upward(values: NarrowArray, level: int, spine: Spine) -> tuple[NarrowArray, ...]:
+def summed_upward(
+    values: NarrowArray, level: int, spine: Spine, groups: Integers | None = None
+) -> tuple[NarrowArray, ...]:
     """Sums over children at every geolevel from the root to `level`. A sum with an unbounded term is unbounded.
 
     Args:
-        values: Array of shape (n_geounits, n_answers) at `level`.
+        values: Array of shape (n_geounits, n_answers) at `level`, or of one row for each group of siblings.
         level: Number of the geolevel.
         spine: The hierarchy.
+        groups: Group of each geounit of `level`, see `ConstraintTable`.
     Returns:
         One array for each geolevel, root first.
     """
     sums = [narrow_limits(values)]
     for finer in range(level, 0, -1):
-        sums.append(_sum_children(sums[-1], spine.child_offsets[finer - 1]))
+        offsets = spine.child_offsets[finer - 1]
+        if finer == level and groups is not None:  # siblings stand together, and so do their groups
+            offsets = np.append(groups[offsets[:-1]], len(values))
+        sums.append(_sum_children(sums[-1], offsets))
     return tuple(reversed(sums))
 
 

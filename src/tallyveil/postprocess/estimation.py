@@ -21,7 +21,7 @@ from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.level import KeepMeasurements, LevelOutcome, estimate_level, n_families
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.unsolved import UNSOLVED
-from tallyveil.release.checks import check_release
+from tallyveil.release.checks import Bounded, check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.run.executor import Threads
 from tallyveil.run.observer import Observer
@@ -218,7 +218,10 @@ class Estimation:
                 self.plan.schema,
                 self.spine,
                 self.plan.tables,
-                [(table.name, table.query, table.lower, table.upper) for table in self.constraints],
+                [
+                    Bounded(table.name, table.query, table.lower, table.upper, table.groups, table.stated)
+                    for table in self.constraints
+                ],
                 microdata=self.plan.microdata,
                 areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
             )

@@ -103,7 +103,7 @@ def expected_deviations(
     spine = hierarchies.spine
     groups = [plan.query(name) for name in dict.fromkeys(queries or plan.tables)]
     threads = workers or usable_cores()
-    covariance = tree_covariance(plan_model(plan, spine, hierarchies.shares), workers=threads)
+    covariance = tree_covariance(plan_model(plan, hierarchies), workers=threads)
     asked = [(group, questions_of(covariance.algebra, group)) for group in groups]
     levels: list[AreaDeviations] = []
     for level in hierarchies.known_levels:

@@ -56,12 +56,37 @@ class FamilyBuilder:
         """Name of the children's geolevel."""
         return self.spine.geolevels[self.level]
 
-    def root(self, geounit: int) -> FamilyProblem:
-        """The problem of one root geounit: it has every possible cell, and no parent to sum to."""
+    def root(self, start: int, stop: int) -> FamilyProblem:
+        """The problem of the roots from `start` up to `stop`: every possible cell, and no parent to sum to."""
         schema = self.plan.schema
         cells = np.arange(schema.size, dtype=np.int64)
         support = cells[schema.possible(cells)]
-        return self._problem((0, geounit), geounit, geounit + 1, support, None)
+        return self._problem((0, start), start, stop, support, None)
+
+    @property
+    def root_families(self) -> list[tuple[int, int]]:
+        """The first root of each family of roots, and the one after its last.
+
+        A root is a family of its own, unless a constraint on a sum binds it to others; these stand side by side.
+        """
+        last = np.arange(self.spine.n_geounits(0))
+        for groups in self._groups:
+            first, count = np.unique(groups[::-1], return_index=True)
+            last = np.maximum(last, (len(groups) - 1 - count)[np.searchsorted(first, groups)])
+        reached = np.maximum.accumulate(last)
+        ends = np.flatnonzero(reached == np.arange(len(last))) + 1
+        return list(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
+
+    @property
+    def binds_siblings(self) -> bool:
+        """Whether a constraint is on sums of geounits of this geolevel."""
+        return bool(self._groups)
+
+    @property
+    def _groups(self) -> list[Integers]:
+        """Of each constraint on sums, the group of each geounit."""
+        found = (table.groups_at(self.level) for table in self.bounding)
+        return [groups for groups in found if groups is not None]
 
     def family(self, parent: int, counts: PublicCounts) -> FamilyProblem:
         """The problem of a parent's children, on the cells where the parent has people."""
@@ -117,7 +142,7 @@ class FamilyBuilder:
     def chunk(
         self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Integers
     ) -> Chunk:
-        """The families of parents first..last, with their measurements."""
+        """The families of parents first..last, with their measurements; for constraints on single geounits alone."""
         offsets, cells, persons = counts.slice(first, last)
         start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         none = np.zeros((stop - start, 0), dtype=np.int64)

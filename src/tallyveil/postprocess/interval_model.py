@@ -8,18 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Strategy
-from tallyveil.geography.shares import GeounitShares
+from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
 from tallyveil.plan.estimating import strategy_of_plan
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.stated import stated_plan
 from tallyveil.plan.subspace_query import drawn_items
-from tallyveil.postprocess.bounds_files import read_zeros
-from tallyveil.postprocess.constraints import public_zeros
+from tallyveil.postprocess.bounds_files import read_bounds
+from tallyveil.postprocess.constraints import public_zeros, zeros_of
+from tallyveil.postprocess.invariant_files import stated_invariant
 from tallyveil.postprocess.lattice_measurements import DrawnRows, drawn_queries
 from tallyveil.release.finished import LEDGER, MANIFEST, refuse_unfinished
-from tallyveil.release.geography import read_geography, read_shares
+from tallyveil.release.geography import read_hierarchies
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
@@ -36,17 +37,20 @@ class FinishedRelease:
         root: Its folder.
         manifest: Content of `manifest.json`.
         schema: The universe.
-        spine: The hierarchy.
+        hierarchies: The spine, and the areas off the spine.
         strategy: The measured queries and their budgets.
-        shares: Share of the budget of every geounit if geounits were bypassed; else None.
     """
 
     root: Path
     manifest: Manifest
     schema: Schema
-    spine: Spine
+    hierarchies: Hierarchies
     strategy: Strategy
-    shares: GeounitShares | None
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that was measured."""
+        return self.hierarchies.spine
 
     @property
     def plan(self) -> JsonObject:
@@ -83,11 +87,9 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     manifest = read(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan)
-    spine = read_geography(root)
-    stated.require_geolevels(root / MANIFEST, spine.geolevels)
-    return FinishedRelease(
-        root, manifest, stated.estimating.schema, spine, strategy_of_plan(plan), read_shares(root, spine)
-    )
+    hierarchies = read_hierarchies(root)
+    stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
+    return FinishedRelease(root, manifest, stated.estimating.schema, hierarchies, strategy_of_plan(plan))
 
 
 def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:
@@ -100,34 +102,35 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         StoreError: the public bounds are not in the folder.
         SchemaError, ConstraintError: the covariance blocks would be too large.
     """
-    plan, zeros = release.plan, []
+    plan, zeros, hierarchies = release.plan, [], release.hierarchies
     if with_bounds:
-        zeros = [
-            read_zeros(release.root, number, bounds, release.schema, release.spine)
+        tables = (
+            read_bounds(release.root, number, bounds, release.schema, hierarchies)
             for number, bounds in enumerate(plan["bounds"])
-        ]
+        )
+        zeros = [zeros_of(table, release.spine) for table in tables]
     stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
     return model_of_strategy(
         release.schema,
         release.spine,
         release.strategy,
-        shares=release.shares,
-        invariants=_by_geolevel(stated, release.spine),
+        shares=hierarchies.shares,
+        invariants=_by_geolevel(stated, hierarchies),
         zeros=zeros,
         besides=drawn_queries(release.schema, release.strategy, drawn_items(plan)),
     )
 
 
-def plan_model(plan: ReleasePlan, spine: Spine, shares: GeounitShares | None = None) -> TreeModel:
+def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
     """The model that the measurements of a plan will follow. Raises the same errors as `release_model`."""
     stated = [(item.query, item.geolevels) for item in plan.invariants]
     return model_of_strategy(
         plan.schema,
-        spine,
+        hierarchies.spine,
         plan.strategy,
-        shares=shares,
-        invariants=_by_geolevel(stated, spine),
-        zeros=public_zeros(plan, spine),
+        shares=hierarchies.shares,
+        invariants=_by_geolevel(stated, hierarchies),
+        zeros=public_zeros(plan, hierarchies),
         besides=drawn_queries(plan.schema, plan.strategy, plan.subspace),
     )
 
@@ -139,13 +142,20 @@ def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
     return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
 
 
-def _by_geolevel(stated: Sequence[tuple[str, Sequence[str]]], spine: Spine) -> Mapping[str, list[str]]:
-    """Each invariant at its finest geolevel. Its answers at coarser geolevels are sums of these."""
+def _by_geolevel(
+    stated: Sequence[tuple[str, Sequence[str]]], hierarchies: Hierarchies
+) -> Mapping[str, list[str]]:
+    """Each invariant at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of these.
+
+    Where an invariant is on sums of siblings, that is the geolevel above them, if there is one: the model has nothing
+    that binds siblings, so that it does without what the single sums tell.
+    """
     found: dict[str, list[str]] = {}
     for query, geolevels in stated:
-        finest = max(geolevels, key=spine.level_index)
-        if query not in found.setdefault(finest, []):
-            found[finest].append(query)
+        at = stated_invariant(hierarchies, query, geolevels)
+        level = at.level - (at.groups is not None)
+        if level >= 0 and query not in found.setdefault(hierarchies.spine.geolevels[level], []):
+            found[hierarchies.spine.geolevels[level]].append(query)
     return found
 
 

@@ -5,7 +5,7 @@ and `count`, at the finest geolevel of the invariant. Answers at coarser geoleve
 is 0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import StoreError
-from tallyveil.geography.spine import Spine
-from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, filled, summed_upward
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.stated import StatedGeounits, stated_geounits
+from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, constraint_table, filled
 from tallyveil.release.columns import enum_column, read_located
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_parquet_chunks
@@ -28,13 +29,19 @@ def invariant_name(query: str) -> str:
     return f"invariant {query}"
 
 
+def stated_invariant(hierarchies: Hierarchies, query: str, geolevels: Sequence[str]) -> StatedGeounits:
+    """Where an invariant's geounits are on the spine, at the finest of its geolevels; the others follow from it."""
+    found = [stated_geounits(hierarchies, name, f"the invariant on '{query}'") for name in geolevels]
+    return max(found, key=lambda stated: (stated.level, stated.n_geounits))
+
+
 def invariant_path(root: Path, number: int) -> Path:
     """File of the plan's invariant with this number, counted from 0."""
     return inside(root, INVARIANTS, f"{number:02d}.parquet")
 
 
 def write_invariant(
-    root: Path, number: int, table: ConstraintTable, spine: Spine, metadata: Mapping[str, str]
+    root: Path, number: int, table: ConstraintTable, stated: StatedGeounits, metadata: Mapping[str, str]
 ) -> None:
     """Write the answers above zero at the finest geolevel of an invariant.
 
@@ -42,7 +49,7 @@ def write_invariant(
         root: Release folder.
         number: Place of the invariant in the plan.
         table: The compiled invariant.
-        spine: The hierarchy.
+        stated: The geounits that it is stated for at its finest geolevel, see `stated_invariant`.
         metadata: Tags of the file.
     Raises:
         StoreError: the file cannot be written.
@@ -53,23 +60,23 @@ def write_invariant(
     labels = table.query.labels()
 
     def frames() -> Iterator[pl.DataFrame]:
-        for start in range(0, spine.n_geounits(level), GEOUNITS_AT_ONCE):
+        for start in range(0, stated.n_geounits, GEOUNITS_AT_ONCE):
             exact, _ = table.bounds_of(level, start, start + GEOUNITS_AT_ONCE)
             rows, answers = np.nonzero(exact)
             yield pl.DataFrame(
                 {
-                    "geocode": spine.geocodes[level].text.gather(start + rows),
+                    "geocode": stated.areas.geocodes[stated.place].text.gather(start + rows),
                     "answer": enum_column("answer", labels, answers),
                     "count": exact[rows, answers],
                 }
             )
 
-    tags = {**metadata, "query": table.query.name, "geolevel": spine.geolevels[level]}
+    tags = {**metadata, "query": table.query.name, "geolevel": stated.geolevel}
     write_parquet_chunks(invariant_path(root, number), frames(), tags)
 
 
 def read_invariant(
-    root: Path, number: int, invariant: Mapping[str, Any], schema: Schema, spine: Spine
+    root: Path, number: int, invariant: Mapping[str, Any], schema: Schema, hierarchies: Hierarchies
 ) -> ConstraintTable:
     """Read a published invariant at every geolevel.
 
@@ -78,7 +85,7 @@ def read_invariant(
         number: Place of the invariant in the plan.
         invariant: The entry of `plan.json`.
         schema: The universe.
-        spine: The hierarchy.
+        hierarchies: The spine that is measured, and the areas beside it.
     Raises:
         StoreError: the file is missing, unreadable, or of another geography.
     """
@@ -90,8 +97,7 @@ def read_invariant(
             code="measurements-missing",
         )
     query = schema.query(invariant["query"])
-    level = max(spine.level_index(geolevel) for geolevel in invariant["geolevels"])
-    rows, answers, frame = read_located(path, query, spine, level, ["count"], "invariant")
-    exact = frame["count"].to_numpy()
-    values = summed_upward(filled(spine.n_geounits(level), query, rows, answers, exact, 0), level, spine)
-    return ConstraintTable(invariant_name(query.name), query, values, values)
+    stated = stated_invariant(hierarchies, invariant["query"], invariant["geolevels"])
+    rows, answers, frame = read_located(path, query, stated.areas, stated.place, ["count"], "invariant")
+    exact = filled(stated.n_geounits, query, rows, answers, frame["count"].to_numpy(), 0)
+    return constraint_table(invariant_name(query.name), query, (exact, exact), stated, hierarchies.spine)

@@ -126,23 +126,23 @@ def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
 
 
 def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path | None) -> LevelOutcome:
-    """Estimate every root as a family of its own, on every possible cell."""
+    """Estimate every root as a family of its own, on every possible cell, unless constraints bind several together."""
     rows, cells, counts = [], [], []
     status: Counter[str] = Counter()
     methods: Counter[str] = Counter()
     widened, residual = 0, 0.0
-    for root in range(builder.spine.n_geounits(0)):
-        problem = builder.root(root)
+    for first, last in builder.root_families:
+        problem = builder.root(first, last)
         solution = estimate_or_keep(problem, unsolved)
         status[solution.status.value] += 1
         methods[solution.rounding.method.value] += 1
         widened += solution.rounding.widened
         residual = max(residual, solution.residual_persons)
-        _, column = np.nonzero(solution.counts)
-        rows.append(np.full(len(column), root))
+        root, column = np.nonzero(solution.counts)
+        rows.append(first + root)
         cells.append(problem.support[column])
-        counts.append(solution.counts[0, column])
-        observer.advanced(1)
+        counts.append(solution.counts[root, column])
+        observer.advanced(last - first)
     compressed = compress_rows(
         builder.spine.n_geounits(0), np.concatenate(rows), np.concatenate(cells), np.concatenate(counts)
     )

@@ -17,7 +17,7 @@ from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
-from tallyveil.release.geography import GEOGRAPHY, read_areas, read_geography, read_shares
+from tallyveil.release.geography import GEOGRAPHY, read_hierarchies
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
@@ -111,13 +111,11 @@ def open_measurements(root: Path) -> Measured:
 
 def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
     """The parts of the folder, held to each other; raises TallyveilError."""
-    spine = read_geography(root)
+    hierarchies = read_hierarchies(root)
+    spine, shares = hierarchies.spine, hierarchies.shares
     if spine.digest().hex() != manifest.body["inputs"].get("geography_sha256"):
         raise _bad_folder(root, f"{GEOGRAPHY} does not give the geography that the manifest names")
     plan.require_geolevels(root / MANIFEST, spine.geolevels)
-    shares = read_shares(root, spine)
-    replaced, families = read_areas(root, spine)
-    hierarchies = Hierarchies(spine, spine, families, replaced, shares)
     for name in plan.estimating.entities:
         hierarchies.family(name)
     allocation = allocation_of(plan.terms.strategy, spine, shares)
@@ -134,7 +132,7 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
         terms=plan.terms,
         hierarchies=hierarchies,
         allocation=allocation,
-        constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, spine),
+        constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, hierarchies),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,

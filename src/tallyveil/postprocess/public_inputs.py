@@ -8,11 +8,16 @@ from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plan.subspace_query import drawn_items
-from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, write_bounds
+from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.invariant_files import INVARIANTS, read_invariant, write_invariant
+from tallyveil.postprocess.invariant_files import (
+    INVARIANTS,
+    read_invariant,
+    stated_invariant,
+    write_invariant,
+)
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
-from tallyveil.release.geography import GEOGRAPHY, read_geography, write_geography
+from tallyveil.release.geography import GEOGRAPHY, read_hierarchies, write_geography
 from tallyveil.run.folder import PLAN
 from tallyveil.run.product import Run
 from tallyveil.storage.write import write_json
@@ -34,23 +39,24 @@ def write_public_inputs(
     Raises:
         StoreError: a file cannot be written.
     """
-    spine, root, tags = hierarchies.spine, run.path, run.tags
+    root, tags = run.path, run.tags
     first = len(plan["invariants"])
     bounds = constraints[first : first + len(plan["bounds"])]
 
     def write() -> None:
         write_json(root / PLAN, plan)
         write_geography(root, hierarchies, tags)
-        for number, table in enumerate(constraints[:first]):
-            write_invariant(root, number, table, spine, tags)
-        for number, (stated, table) in enumerate(zip(plan["bounds"], bounds, strict=True)):
-            write_bounds(root, number, stated, table, spine, tags)
+        for number, (item, table) in enumerate(zip(plan["invariants"], constraints[:first], strict=True)):
+            stated = stated_invariant(hierarchies, item["query"], item["geolevels"])
+            write_invariant(root, number, table, stated, tags)
+        for number, (item, table) in enumerate(zip(plan["bounds"], bounds, strict=True)):
+            write_bounds(root, number, item, table, stated_bounds(hierarchies, item), tags)
 
     run.make([PLAN, GEOGRAPHY, BOUNDS, INVARIANTS], write)
 
 
 def read_constraints(
-    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine
+    root: Path, plan: Mapping[str, Any], schema: Schema, hierarchies: Hierarchies
 ) -> tuple[ConstraintTable, ...]:
     """Read every constraint of a release from its folder: invariants, public bounds, then counts drawn on a lattice.
 
@@ -58,14 +64,14 @@ def read_constraints(
         root: Release folder.
         plan: Content of its `plan.json`.
         schema: The universe.
-        spine: The hierarchy.
+        hierarchies: The spine that is measured, and the areas beside it.
     Raises:
         StoreError: a file is missing, unreadable, or of another geography.
     """
-    invariants, bounds = enumerate(plan["invariants"]), enumerate(plan["bounds"])
+    invariants, bounds, spine = enumerate(plan["invariants"]), enumerate(plan["bounds"]), hierarchies.spine
     return (
-        *(read_invariant(root, number, item, schema, spine) for number, item in invariants),
-        *(read_bounds(root, number, item, schema, spine) for number, item in bounds),
+        *(read_invariant(root, number, item, schema, hierarchies) for number, item in invariants),
+        *(read_bounds(root, number, item, schema, hierarchies) for number, item in bounds),
         *(
             drawn_constraint(item, schema, spine, read_drawn(root, item, schema, spine))
             for item in drawn_items(plan)
@@ -84,8 +90,8 @@ def check_public_inputs(
         SolverError: the files differ from what was written; the folder must not be published.
         StoreError: a file is missing or damaged.
     """
-    found = read_geography(root)
-    same = found.digest() == spine.digest() and [
+    found = read_hierarchies(root)
+    same = found.spine.digest() == spine.digest() and [
         table.digest() for table in read_constraints(root, plan, schema, found)
     ] == [table.digest() for table in constraints]
     if not same:

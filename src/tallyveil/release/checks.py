@@ -5,12 +5,13 @@ Files are read geolevel by geolevel, finest last, and never more than two geolev
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.entities import EntityFamily
@@ -25,7 +26,33 @@ from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-Bounded = tuple[str, QueryGroup, Sequence[NDArray[Any]], Sequence[NDArray[Any]]]
+
+class Bounded(NamedTuple):
+    """An invariant, or bounds, that the published counts must keep.
+
+    Attributes:
+        name: For messages and the names of checks.
+        query: The bounded query.
+        lower: Bounds by geolevel from the root down, shape (rows, query.size); int64, or narrow (`narrow_limits`).
+        upper: Likewise.
+        groups: The row that each geounit of the last of these geolevels is summed into; None where each has its own.
+        stated: The geolevel of the geography whose geounits these sums are; None where there are no groups.
+    """
+
+    name: str
+    query: QueryGroup
+    lower: Sequence[NDArray[Any]]
+    upper: Sequence[NDArray[Any]]
+    groups: Integers | None = None
+    stated: str | None = None
+
+    def name_of_check(self, spine: Spine) -> str:
+        """What is checked, in words."""
+        n_whole = len(self.lower) - (self.groups is not None)
+        places = [", ".join(spine.geolevels[:n_whole])] if n_whole else []
+        if self.groups is not None:
+            places.append(f"every sum of {spine.geolevels[n_whole]} geounits that makes one {self.stated}")
+        return f"{self.name} holds at {' and '.join(places)}"
 
 
 def check_release(
@@ -45,8 +72,7 @@ def check_release(
         schema: The universe.
         spine: The hierarchy.
         tables: Names of the published queries.
-        constraints: (name, query, lower by geolevel, upper by geolevel) of every invariant and bound; bounds as
-            int64, or narrow (`narrow_limits`).
+        constraints: Every invariant and bound.
         microdata: Whether the release has microdata.
         areas: What tables are published of beside the spine's geolevels, on the spine; one with the name of a
             geolevel stands in its place.
@@ -65,9 +91,9 @@ def check_release(
         _require(_POSSIBLE, _are_possible(counts, schema))
         if above is not None:
             _require(_sum_name(spine, level), _adds_up(above, counts, spine, level, schema.size))
-        for name, query, lower, upper in bounded:
-            if level < len(lower):
-                _require(_bounds_name(name, lower, spine), _within(counts, query, lower[level], upper[level]))
+        for one in bounded:
+            if level < len(one.lower):
+                _require(one.name_of_check(spine), _within(counts, one, level))
         for group in groups if geolevel not in {area.name for area in areas} else ():
             _require(_table_name(group), _table_agrees(root, counts, group, spine))
         above = counts
@@ -77,7 +103,7 @@ def check_release(
             _require(_area_name(area, spine), _table_agrees(root, summed, group, own))
     names = [_NOT_NEGATIVE, _POSSIBLE]
     names += [_sum_name(spine, level) for level in range(1, spine.n_levels)]
-    names += [_bounds_name(name, lower, spine) for name, _, lower, _ in bounded]
+    names += [one.name_of_check(spine) for one in bounded]
     if microdata and above is not None:
         _require(_MICRODATA, _equal(read_microdata(root, schema, spine), above))
         names.append(_MICRODATA)
@@ -110,10 +136,6 @@ _MICRODATA = "microdata hold exactly the records of the finest counts"
 def _sum_name(spine: Spine, level: int) -> str:
     above, below = spine.geolevels[level - 1 : level + 1]
     return f"every {above} is the sum of its {below} geounits in every cell"
-
-
-def _bounds_name(name: str, lower: Sequence[NDArray[Any]], spine: Spine) -> str:
-    return f"{name} holds at {', '.join(spine.geolevels[: len(lower)])}"
 
 
 def _table_name(group: QueryGroup) -> str:
@@ -151,13 +173,22 @@ def _equal(one: PublicCounts, other: PublicCounts) -> bool:
     )
 
 
-def _within(counts: PublicCounts, query: QueryGroup, lower: NDArray[Any], upper: NDArray[Any]) -> bool:
+def _within(counts: PublicCounts, one: Bounded, level: int) -> bool:
+    """Whether counts of a geolevel keep a constraint."""
+    query, lower, upper = one.query, one.lower[level], one.upper[level]
+    groups = one.groups if level == len(one.lower) - 1 else None
+    sums = np.zeros((0 if groups is None else len(lower), query.size), dtype=np.int64)
     for start, stop in row_ranges(counts.offsets, ENTRIES_AT_ONCE // query.size + 1):
         answers = query.apply(*counts.rows(start, stop), stop - start)
-        low, high = widen_limits(lower[start:stop]), widen_limits(upper[start:stop])
-        if not bool(((answers >= low) & (answers <= high)).all()):
+        if groups is not None:
+            np.add.at(sums, groups[start:stop], answers)
+        elif not _between(answers, lower[start:stop], upper[start:stop]):
             return False
-    return True
+    return groups is None or _between(sums, lower, upper)
+
+
+def _between(answers: Integers, lower: NDArray[Any], upper: NDArray[Any]) -> bool:
+    return bool(((answers >= widen_limits(lower)) & (answers <= widen_limits(upper))).all())
 
 
 def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine) -> bool:

@@ -105,6 +105,17 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
     )
 
 
+def read_hierarchies(root: Path) -> Hierarchies:
+    """The spine of a release folder, and all areas beside it.
+
+    Raises:
+        GeographyError: the file's shares do not fit the spine.
+    """
+    spine = read_geography(root)
+    replaced, families = read_areas(root, spine)
+    return Hierarchies(spine, spine, families, replaced, read_shares(root, spine))
+
+
 def _geolevels(root: Path) -> tuple[str, ...]:
     """Columns of the file that are geolevels of the spine; all, where it does not say."""
     path = root / GEOGRAPHY

@@ -18,6 +18,7 @@ from tallyveil.geography import (
     spine_from_columns,
     spine_from_prefixes,
 )
+from tallyveil.geography.stated import stated_geounits
 
 LEVELS = ("State", "County", "Group", "Block")
 CODES = [f"{s}{c}{g}{b}" for s in "PQ" for c in "21" for g in range(3) for b in range(4)]
@@ -88,7 +89,7 @@ def test_a_geolevel_that_happens_to_stay_whole_is_not_replaced():
     made = optimise_spine(SPINE, whole, [Branch("tribe", "State", "T", parts="State_Part")])
     known = hierarchies_of(SPINE, made, whole)
     assert known.replaced == ()
-    known.require_whole("County", "the invariant")
+    assert stated_geounits(known, "County", "the invariant").groups is None
 
 
 def test_groups_that_are_the_old_geounits_under_other_geocodes_are_replaced():
@@ -126,10 +127,10 @@ def test_areas_are_tabulated_like_geounits():
 
 def test_what_is_stated_for_a_replaced_geolevel_is_refused():
     known = hierarchies_of(SPINE, optimise_spine(SPINE, FAMILIES, STEPS), FAMILIES)
-    known.require_whole("State", "the invariant on 'total'")
+    assert stated_geounits(known, "State", "the invariant on 'total'").groups is None
     for geolevel in ("County", "Group"):
         with pytest.raises(GeographyError, match="Geolevels kept whole: State, Block") as caught:
-            known.require_whole(geolevel, "the invariant on 'total'")
+            stated_geounits(known, geolevel, "the invariant on 'total'")
         assert caught.value.code == "not-on-spine"
 
 

@@ -30,6 +30,7 @@ from tallyveil.kernels.family.conjugate import Missing, correct
 from tallyveil.kernels.family.descent import (
     descend,
     new_state,
+    row_activity,
 )
 from tallyveil.kernels.family.face import Signs, list_face
 from tallyveil.kernels.family.polish import polish
@@ -63,6 +64,12 @@ def make_problem(seed, detailed=True, root=False, alike=True):
     groups = rng.integers(-1, 3, n_cells).astype(np.int32)
     sums = np.stack([truth[:, groups == k].sum(axis=1) for k in range(3)], axis=1)
     upper = np.where(rng.random(sums.shape) < 0.5, sums, UNBOUNDED)
+    constraints = [LinearConstraint("groups", groups, np.maximum(sums - 1, 0), upper)]
+    if seed % 4 == 1 and n_children > 2:  # the first and the last child together, and everybody else alone
+        together = np.append(np.arange(n_children - 1), 0)
+        both = sums[:-1].copy()
+        both[0] += sums[-1]
+        constraints.append(LinearConstraint("together", groups, both, both, together))
     return FamilyProblem(
         geocode="p",
         geolevel="tract",
@@ -70,7 +77,7 @@ def make_problem(seed, detailed=True, root=False, alike=True):
         support=np.arange(n_cells),
         parent_counts=None if root else truth.sum(axis=0),
         measured=measured,
-        constraints=(LinearConstraint("groups", groups, np.maximum(sums - 1, 0), upper),),
+        constraints=tuple(constraints),
         passes=(EstimationPass(tuple(name for name, _ in queries)),),
         rounding=(RoundingStage((("total", np.zeros(n_cells, np.int32)),)),),
     )
@@ -100,7 +107,7 @@ def random_point(program, seed):
     rng = np.random.default_rng(seed)
     x = np.where(program.allowed, rng.exponential(3.0, program.allowed.shape), 0.0)
     x[rng.random(x.shape) < 0.3] = 0.0
-    return x, rng.normal(size=program.sums.size), rng.normal(size=program.row_child.size)
+    return x, rng.normal(size=program.sums.size), rng.normal(size=program.row_group.size)
 
 
 def as_point(twin, x, cell_price, row_price):
@@ -127,8 +134,12 @@ def test_reduction(seed, detailed, root):
             partition.weights[:, None] * partition.values,
             rtol=1e-12,
         )
-    for name in ("child", "lower", "upper"):
+    for name in ("lower", "upper"):
         np.testing.assert_array_equal(getattr(program, f"row_{name}"), getattr(twin.rows, name))
+    x, _, _ = random_point(program, seed)
+    activity = np.empty(program.row_group.size)
+    row_activity(program, x, activity)
+    np.testing.assert_allclose(activity, twin.rows.matrix @ x[twin.child, twin.cell], rtol=1e-13)
     if not root:
         np.testing.assert_array_equal(program.sums, twin.sums)
 
@@ -156,7 +167,7 @@ def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     rng = np.random.default_rng([5, seed])
     free = program.allowed & (rng.random(program.allowed.shape) < 0.7)
     free[0] |= program.allowed[0]
-    side = np.where(rng.random(program.row_child.size) < 0.6, rng.choice([-1, 1], program.row_child.size), 0)
+    side = np.where(rng.random(program.row_group.size) < 0.6, rng.choice([-1, 1], program.row_group.size), 0)
     compliance = 2.0**-4
     whole = bool(program.ridge.max() > 0) or seed % 2 == 1
     ok, face = list_face(program, Signs(free, side), compliance, whole)

@@ -90,6 +90,7 @@ def test_names_of_any_kind_stay_valid_toml(edit):
 @pytest.mark.parametrize(
     ("name", "spine"),
     [
+        ("national", "redistricting-persons-us"),
         ("one_state", "redistricting-persons-state-rooted"),
         ("puerto_rico", "redistricting-persons-state-rooted"),
     ],
@@ -99,12 +100,23 @@ def test_production_shares_of_one_state_name_their_spine(name, spine):
 
 
 def test_a_spine_that_a_constraint_rules_out_is_not_advised(tmp_path):
-    """The national spine cuts States, which the invariant on their totals forbids."""
+    """The national spine cuts States into siblings, whose sums invariants may fix; a County's parts are no siblings."""
     path = tmp_path / "national.toml"
     path.write_text((EXAMPLES / "redistricting" / "national.toml").read_text())
-    assert spine_advice(load_plan(path)) is None
-    path.write_text(path.read_text().replace('geolevels = ["State"]', 'geolevels = ["US"]'))
     assert 'preset = "redistricting-persons-us"' in spine_advice(load_plan(path))
+    path.write_text(path.read_text().replace('geolevels = ["State"]', 'geolevels = ["County"]'))
+    assert spine_advice(load_plan(path)) is None
+
+
+def test_shares_of_parts_whose_sum_alone_is_exact_are_not_called_wasted(tmp_path):
+    path = tmp_path / "national.toml"
+    text = (EXAMPLES / "redistricting" / "national.toml").read_text()
+    path.write_text(text)
+    wasted = fixed_shares(load_plan(path).to_mapping())
+    assert [(item["geolevel"], item["query"]) for item in wasted["fixed"]] == [("State", "total")]
+    spine = '\n[spine]\nentities = "e.parquet"\npreset = "redistricting-persons-us"\n'
+    path.write_text(text + spine)
+    assert fixed_shares(load_plan(path).to_mapping()) is None
 
 
 def test_a_spine_of_its_own_or_shares_of_its_own_are_left_alone(tmp_path, small_release):

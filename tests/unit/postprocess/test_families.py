@@ -8,6 +8,7 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.families import FamilyBuilder
@@ -21,7 +22,7 @@ def builders(small_release):
     histograms = read_histograms(plan, spine)
     allocation = allocation_of(plan.strategy, spine)
     source = Measurer(histograms, plan.schema, allocation, NoiseSource(insecure_key("families")))
-    constraints = compile_constraints(plan, spine, histograms)
+    constraints = compile_constraints(plan, plain_hierarchies(spine), histograms)
 
     def build(level):
         geolevel = spine.geolevels[level]
@@ -41,7 +42,7 @@ def parents(builder, entries):
 
 def test_a_root_may_have_every_possible_cell(builders):
     builder = builders(0)
-    problem = builder.root(0)
+    problem = builder.root(0, 1)
     assert problem.parent_counts is None
     assert problem.n_children == 1
     assert problem.support.tolist() == [0, 2, 3, 4, 5]  # the young in barracks are a structural zero

@@ -94,7 +94,7 @@ def test_intervals_use_what_was_drawn(run, release_file):
     towns = pl.read_parquet(run / "intervals/Town/total/*.parquet")
     assert (towns["standard_error"] < np.sqrt(VARIANCE)).all()
     plan, release = load_plan(release_file), open_release(run)
-    planned = tree_covariance(plan_model(plan, release.spine))
+    planned = tree_covariance(plan_model(plan, release.hierarchies))
     total = questions_of(planned.algebra, plan.query("total"))
     np.testing.assert_allclose(
         np.sqrt(level_variances(planned, 1, total))[:, 0], towns["standard_error"], atol=1e-6
@@ -122,8 +122,8 @@ def test_lattice_laplace_noise_has_no_variances(edit):
     edit("[[bounds]]", TOTALS.replace('rho = "1/4"', 'epsilon = "1"'))
     edit('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_laplace"\nepsilon = "20"')
     plan = load_plan(edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "19"'))
-    from tallyveil.execution.topdown.inputs import read_spine
+    from tallyveil.execution.topdown.inputs import read_hierarchies
 
     with pytest.raises(ConfigError) as refused:
-        plan_model(plan, read_spine(plan.geography))
+        plan_model(plan, read_hierarchies(plan))
     assert refused.value.code == "interval-noise"

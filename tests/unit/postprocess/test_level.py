@@ -16,6 +16,7 @@ from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.kernels.family import chunk as family_chunk
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key
@@ -37,7 +38,7 @@ class Country:
         self.plan = load_plan(folder / "release.toml")
         self.spine = read_spine(self.plan.geography)
         self.histograms = read_histograms(self.plan, self.spine)
-        self.constraints = compile_constraints(self.plan, self.spine, self.histograms)
+        self.constraints = compile_constraints(self.plan, plain_hierarchies(self.spine), self.histograms)
         self.allocation = allocation_of(self.plan.strategy, self.spine)
         self.source = Measurer(
             self.histograms,

@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plan.subspace_query import SubspaceQuery, drawn_items
 from tallyveil.postprocess import bounds_files, invariant_files
-from tallyveil.postprocess.bounds_files import bounds_path, read_bounds, read_zeros, write_bounds
-from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
-from tallyveil.postprocess.invariant_files import invariant_path, read_invariant, write_invariant
+from tallyveil.postprocess.bounds_files import bounds_path, read_bounds, stated_bounds, write_bounds
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward, zeros_of
+from tallyveil.postprocess.invariant_files import (
+    invariant_path,
+    read_invariant,
+    stated_invariant,
+    write_invariant,
+)
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn, write_drawn
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.presets import load_preset
@@ -26,6 +32,7 @@ from tallyveil.universe.presets import load_preset
 SCHEMA = load_preset("race-age")
 GROUP = SCHEMA.query("voting_age")
 SPINE = spine_from_prefixes(["A1", "A2", "A3", "B1"], ("Region", "Block"), (1, 2))
+WHOLE = plain_hierarchies(SPINE)
 ONE = spine_from_prefixes(["A1"], ("Region", "Block"), (1, 2))
 BOUNDS = {"name": "caps", "query": "voting_age", "geolevel": "Block", "missing_upper": None}
 INVARIANT = {"query": "voting_age", "geolevels": ["Region", "Block"]}
@@ -33,6 +40,10 @@ DRAWN = SubspaceQuery("voting_age", "Block", Fraction(1))
 NUMBERS = st.one_of(
     st.just(0), st.integers(0, 5), st.sampled_from([2**31 - 2, 2**31 - 1, 2**31, LARGEST_COUNT])
 )
+
+
+def invariant_places(spine):
+    return stated_invariant(plain_hierarchies(spine), INVARIANT["query"], INVARIANT["geolevels"])
 
 
 def table_of(lower, upper, spine):
@@ -59,9 +70,10 @@ def test_bounds_are_read_as_they_were_written(tmp_path_factory, case, missing, a
     table = table_of(lower, upper, spine)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds_files, "GEOUNITS_AT_ONCE", at_once)
-        write_bounds(root, 3, stated, table, spine, {})
-    assert read_bounds(root, 3, stated, SCHEMA, spine).digest() == table.digest()
-    assert np.array_equal(read_zeros(root, 3, stated, SCHEMA, spine).answers, upper == 0)
+        write_bounds(root, 3, stated, table, stated_bounds(plain_hierarchies(spine), stated), {})
+    found = read_bounds(root, 3, stated, SCHEMA, plain_hierarchies(spine))
+    assert found.digest() == table.digest()
+    assert np.array_equal(zeros_of(found, spine).answers, upper == 0)
     rows = pl.read_parquet(bounds_path(root, 3)).height
     assert rows == int(((lower != 0) | (upper != (UNBOUNDED if missing is None else 0))).sum())
 
@@ -73,8 +85,8 @@ def test_invariants_are_read_as_they_were_written(tmp_path_factory, case, at_onc
     root, table = tmp_path_factory.mktemp("invariants"), table_of(exact, exact, spine)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(invariant_files, "GEOUNITS_AT_ONCE", at_once)
-        write_invariant(root, 0, table, spine, {})
-    found = read_invariant(root, 0, INVARIANT, SCHEMA, spine)
+        write_invariant(root, 0, table, invariant_places(spine), {})
+    found = read_invariant(root, 0, INVARIANT, SCHEMA, plain_hierarchies(spine))
     assert found.lower[1] is found.upper[1]
     assert [one.tolist() for one in found.lower] == [one.tolist() for one in table.lower]
     assert pl.read_parquet(invariant_path(root, 0)).height == np.count_nonzero(exact)
@@ -107,11 +119,11 @@ EXACT = np.array([[3, 0], [0, 2], [1, 1], [4, 0]])
 def written(kind, root):
     """Write one of the three kinds of file; its path, and what reads it."""
     if kind == "bounds":
-        write_bounds(root, 0, BOUNDS, table_of(EXACT, EXACT, SPINE), SPINE, {})
-        return bounds_path(root, 0), lambda: read_bounds(root, 0, BOUNDS, SCHEMA, SPINE)
+        write_bounds(root, 0, BOUNDS, table_of(EXACT, EXACT, SPINE), stated_bounds(WHOLE, BOUNDS), {})
+        return bounds_path(root, 0), lambda: read_bounds(root, 0, BOUNDS, SCHEMA, WHOLE)
     if kind == "invariant":
-        write_invariant(root, 0, table_of(EXACT, EXACT, SPINE), SPINE, {})
-        return invariant_path(root, 0), lambda: read_invariant(root, 0, INVARIANT, SCHEMA, SPINE)
+        write_invariant(root, 0, table_of(EXACT, EXACT, SPINE), invariant_places(SPINE), {})
+        return invariant_path(root, 0), lambda: read_invariant(root, 0, INVARIANT, SCHEMA, WHOLE)
     write_drawn(root, DRAWN, SCHEMA, SPINE, EXACT, {})
     path = next(root.rglob("*.parquet"))
     return path, lambda: read_drawn(root, DRAWN, SCHEMA, SPINE)

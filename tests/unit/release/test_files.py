@@ -8,7 +8,7 @@ from tallyveil.errors import SolverError, StoreError
 from tallyveil.geography import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.release import histograms, tables
-from tallyveil.release.checks import check_release
+from tallyveil.release.checks import Bounded, check_release
 from tallyveil.release.geography import read_geography, write_geography
 from tallyveil.universe.counts import PublicCounts, compress_rows, row_ranges
 from tallyveil.universe.limits import NO_LIMIT, narrow_limits
@@ -26,7 +26,7 @@ def counts_of(level, rows, cells, counts):
 
 BLOCKS = counts_of(1, [0, 0, 2, 3], [3, 9, 3, 15], [2, 5, 1, 4])
 REGIONS = counts_of(0, [0, 0, 1], [3, 9, 15], [3, 5, 4])
-INVARIANT = [("invariant total", TOTAL, [np.array([[8], [4]])], [np.array([[8], [4]])])]
+INVARIANT = [Bounded("invariant total", TOTAL, [np.array([[8], [4]])], [np.array([[8], [4]])])]
 
 
 @pytest.fixture
@@ -96,8 +96,18 @@ def test_every_broken_promise_is_seen(release, path, change, said):
         check(release)
 
 
+def test_a_sum_of_geounits_is_held_to_its_bounds(release):
+    both, name = np.array([0, 0]), "bounds holds at every sum of Region geounits that makes one Nation"
+    twelve, eleven = [np.array([[12]])], [np.array([[11]])]
+    assert name in check_release(
+        release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, twelve, twelve, both, "Nation")]
+    )
+    with pytest.raises(SolverError, match=name):
+        check_release(release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, eleven, eleven, both, "Nation")])
+
+
 def test_a_broken_invariant_is_seen(release):
-    wrong = [("invariant total", TOTAL, [np.array([[9], [4]])], [np.array([[9], [4]])])]
+    wrong = [Bounded("invariant total", TOTAL, [np.array([[9], [4]])], [np.array([[9], [4]])])]
     with pytest.raises(SolverError, match="invariant total"):
         check_release(release, SCHEMA, SPINE, ["total"], wrong)
 
@@ -152,9 +162,9 @@ def test_bounds_may_be_narrow_and_open(release):
     lower = [narrow_limits(np.array([[0], [4]]))]
     upper = [narrow_limits(np.array([[NO_LIMIT], [4]]))]
     assert lower[0].dtype == upper[0].dtype == np.int32
-    assert check_release(release, SCHEMA, SPINE, [], [("bounds", TOTAL, lower, upper)])
+    assert check_release(release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, lower, upper)])
     with pytest.raises(SolverError, match="bounds holds at Region"):
-        check_release(release, SCHEMA, SPINE, [], [("bounds", TOTAL, upper, upper)])
+        check_release(release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, upper, upper)])
 
 
 @pytest.mark.parametrize("change", [pl.lit("Z9").alias("geocode"), pl.lit("child").alias("voting_age")])

@@ -25,11 +25,13 @@ class TotalMeasures:
         strategy: What is measured. Its geolevels are those of the spine made by the steps.
         summed: For every measured query group, how many answers sum to the total (`totals_summed`).
         exact: Geolevels whose totals are published exactly.
+        exact_on_geography: The same on the geography as given, where the steps cut some of them; None for `exact`.
     """
 
     strategy: Strategy
     summed: Mapping[str, int]
     exact: tuple[str, ...] = ()
+    exact_on_geography: tuple[str, ...] | None = None
 
     def tell_totals(self) -> bool:
         """Whether any measured query determines a total."""
@@ -78,5 +80,6 @@ class TotalMeasures:
             geolevel_shares=tuple((name, share / whole) for name, share in kept),
             query_shares=tuple(item for item in self.strategy.query_shares if item[0] in names),
         )
-        exact = tuple(name for name in self.exact if name in original.geolevels)
+        known = self.exact if self.exact_on_geography is None else self.exact_on_geography
+        exact = tuple(name for name in known if name in original.geolevels)
         return TotalMeasures(scaled, self.summed, exact).on(original)

@@ -8,12 +8,14 @@ import polars as pl
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
+from tallyveil.errors import GeographyError
 from tallyveil.execution.topdown.spine_making import make_spine
 from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
 from tallyveil.geography.spine import Spine
+from tallyveil.geography.stated import stated_geounits
 from tallyveil.plan.inputs import GeographyInput, SpineInput
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.storage.read import collect, require_text, scan_table
@@ -39,12 +41,25 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
         return plain_hierarchies(original, families)
     spine, changes = make_spine(plan, original, families, read_other_entities(plan, original))
     made = hierarchies_of(original, spine, families, changes)
+    _refuse_constraints(plan, made)
+    return made
+
+
+def _refuse_constraints(plan: ReleasePlan, made: Hierarchies) -> None:
+    """Refuse constraints whose geounits are no sums of siblings on the spine that was made."""
+    for bounds in plan.bounds:
+        stated_geounits(made, bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
     for invariant in plan.invariants:
         for geolevel in invariant.geolevels:
-            made.require_whole(geolevel, f"the invariant on '{invariant.query}'")
-    for bounds in plan.bounds:
-        made.require_whole(bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
-    return made
+            stated = stated_geounits(made, geolevel, f"the invariant on '{invariant.query}'")
+            if stated.groups is not None and plan.subspace:
+                raise GeographyError(
+                    f"the invariant on '{invariant.query}' is stated for {geolevel}, whose geounits the steps of the "
+                    "spine cut. Counts of the integer-subspace mechanism ([[subspace]]) keep invariants of whole "
+                    "geounits only. Leave one of the two out, or let the spine keep the geolevel: a branch with "
+                    "`parts` leaves its geolevel whole.",
+                    code="not-on-spine",
+                )
 
 
 def read_allocation(plan: ReleasePlan) -> Allocation:

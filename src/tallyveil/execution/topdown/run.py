@@ -173,11 +173,11 @@ class _Release:
         with watch.stage("read records"):
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
-            constraints = compile_constraints(plan, spine, histograms)
+            constraints = compile_constraints(plan, hierarchies, histograms)
             if (
                 plan.intervals is not None
-            ):  # refuses structural zeros that the intervals could not take into account
-                plan_model(plan, spine)
+            ):  # refuses structural zeros that intervals could not take into account
+                plan_model(plan, hierarchies)
             subspace = prepare_subspace(plan, spine)
         with watch.stage(
             "compile kernels"

@@ -16,6 +16,7 @@ from numba import njit
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.family.descent import gradients, row_activity
+from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program
 
 CERTIFIED_PERSONS = 1e-7
@@ -33,11 +34,15 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
                 costs[c, i] -= cell_price[i]
     for row in range(row_price.size):
         if row_price[row] != 0.0:
-            own = costs[program.row_child[row]]
-            labels, label = program.bound_label[program.row_bound[row]], program.row_label[row]
-            for i in range(n_cells):
-                if labels[i] == label:
-                    own[i] -= row_price[row]
+            bound, group, label = program.row_bound[row], program.row_group[row], program.row_label[row]
+            labels, groups = program.bound_label[bound], program.bound_group[bound]
+            first, last = children_of(program, bound, group)
+            for c in range(first, last):
+                if groups[c] == group:
+                    own = costs[c]
+                    for i in range(n_cells):
+                        if labels[i] == label:
+                            own[i] -= row_price[row]
 
 
 @njit(nogil=True, cache=True)

@@ -1,7 +1,8 @@
 """Kernel that estimates many families in one call: every pass, the rounding and the checks, family by family.
 
 It does the work of `tallyveil.estimation.family.estimate_family` with the same kernels, and gives the same counts.
-Some families are left to that function: those that these kernels do not certify and those that have no solution. It
+Constraints are on single children here. Some families are left to that function: those with constraints on sums of
+children, those that these kernels do not certify and those that have no solution. It
 knows what to try next and how to report the failure. The kernel does not hold the interpreter's lock, so chunks run
 side by side.
 
@@ -19,6 +20,7 @@ from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
+from tallyveil.kernels.family.groups import each_alone
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
 from tallyveil.kernels.family.program import PassArrays
 from tallyveil.kernels.family.solver import solve_pass
@@ -169,7 +171,8 @@ def _estimate_family(
     set_to(stage, rules.stage)
     offset = np.zeros(labels.shape[0] + 1, np.int64)
     set_to(offset[n_rounding:], bounds.offset)
-    shifted = Bounds(offset, bounds.lower, bounds.upper)
+    none = np.zeros(labels.shape[0], np.bool_)
+    shifted = Bounds(offset, bounds.lower, bounds.upper, none, bounds.groups)
     entries, child = _snap(estimate, allowed)
     status, up = round_by_flow(labels, stage, rules.nearest, shifted, entries, parent)
     if status not in (OPTIMAL, SETTLED):
@@ -217,7 +220,8 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32
     for c in range(last - first):
         for k in range(n):
             lower[c, k], upper[c, k] = chunk.lower[first + c, kept[k]], chunk.upper[first + c, kept[k]]
-    return labels, Bounds(offset, lower, upper)
+    none, alone = np.zeros(n_bounds, np.bool_), np.arange(last - first)
+    return labels, Bounds(offset, lower, upper, none, alone)
 
 
 @internal
@@ -284,6 +288,7 @@ def _solve_passes(
             weights,
             labels,
             widths,
+            each_alone(widths.size, allowed.shape[0]),
             lower,
             upper,
         )

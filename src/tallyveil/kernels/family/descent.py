@@ -100,10 +100,10 @@ def new_state(program: Program) -> State:
     return State(
         x,
         np.zeros(n_cells),
-        np.zeros(program.row_child.size),
+        np.zeros(program.row_group.size),
         np.empty((n_children, n_cells) if dense else (0, 0)),
         np.empty((0, 0) if dense else program.targets.shape),
-        np.empty(program.row_child.size),
+        np.empty(program.row_group.size),
     )
 
 
@@ -160,10 +160,10 @@ def row_activity(program: Program, x: Floats, activity: Floats) -> None:
     if activity.size == 0:
         return
     for c in range(x.shape[0]):
-        if program.child_rows[c] == program.child_rows[c + 1]:
+        if not program.has_rows[c]:
             continue
         for b in range(program.bound_label.shape[0]):
-            place = program.bound_start[b] + c * program.bound_width[b]
+            place = program.bound_start[b] + program.bound_group[b, c] * program.bound_width[b]
             labels = program.bound_label[b]
             for i in range(x.shape[1]):
                 if x[c, i] != 0.0 and labels[i] >= 0:
@@ -230,6 +230,7 @@ def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, sti
     sums, has_sums, hessian, curvatures = program.sums, program.has_sums, program.hessian, program.curvature
     bound_label, bound_start = program.bound_label, program.bound_start
     bound_width, row_number = program.bound_width, program.row_number
+    bound_group, bound_members = program.bound_group, program.bound_members
     row_lower, row_upper = program.row_lower, program.row_upper
     x, cell_price, row_price, gradient, excess, activity = state
     starts, members, bound_starts, bounds = blocks
@@ -242,9 +243,13 @@ def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, sti
         if n == 0:
             continue
         first_bound, last_bound = bound_starts[i], bound_starts[i + 1]
-        curvature = curvatures[0, i] + stiffness * (last_bound - first_bound)
+        # a row that m children share resists their common move m times as much as a move of one of them
+        resisting = 0
+        for t in range(first_bound, last_bound):
+            resisting += bound_members[bounds[t]]
+        curvature = curvatures[0, i] + stiffness * resisting
         for z in range(per_slope.size):
-            per_slope[z] = 1.0 / (curvatures[z, i] + stiffness * (last_bound - first_bound))
+            per_slope[z] = 1.0 / (curvatures[z, i] + stiffness * resisting)
         for k in range(n):
             c = np.uint64(members[np.uint64(begin + k)])
             like = np.uint64(kind[c])
@@ -258,7 +263,8 @@ def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, sti
                         slope += excess[c, np.uint64(answer)]
             for t in range(first_bound, last_bound):
                 b = bounds[t]
-                row = row_number[bound_start[b] + members[begin + k] * bound_width[b] + bound_label[b, i]]
+                own = bound_start[b] + bound_group[b, c] * bound_width[b]
+                row = row_number[own + bound_label[b, i]]
                 if row >= 0:
                     slope -= _force(row_price, activity, row_lower, row_upper, row, stiffness)
             proposal[k] = x[c, i] - slope * per_slope[like]
@@ -290,7 +296,8 @@ def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, sti
                         excess[c, np.uint64(answer)] += weights[like, np.uint64(answer)] * change
             for t in range(first_bound, last_bound):
                 b = bounds[t]
-                row = row_number[bound_start[b] + members[begin + k] * bound_width[b] + bound_label[b, i]]
+                own = bound_start[b] + bound_group[b, c] * bound_width[b]
+                row = row_number[own + bound_label[b, i]]
                 if row >= 0:
                     activity[row] += change
     return largest
@@ -381,6 +388,6 @@ def _bounds_in_use(program: Program) -> Bools:
     for b in range(n_bounds):
         most = max(most, program.bound_width[b])
     used = np.zeros((n_bounds, most), np.bool_)
-    for r in range(program.row_child.size):
+    for r in range(program.row_group.size):
         used[program.row_bound[r], program.row_label[r]] = True
     return used

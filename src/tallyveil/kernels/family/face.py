@@ -22,6 +22,7 @@ from numba import njit
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program
 
 
@@ -134,12 +135,15 @@ def _members(
     m, n = 0, 0
     for row in range(side.size):
         if side[row] != 0:
-            c, label = program.row_child[row], program.row_label[row]
-            labels = program.bound_label[program.row_bound[row]]
-            for t in range(cells_of[c], cells_of[c + 1]):
-                if labels[cells[t]] == label:
-                    members[n] = t
-                    n += 1
+            bound, group, label = program.row_bound[row], program.row_group[row], program.row_label[row]
+            labels, groups = program.bound_label[bound], program.bound_group[bound]
+            first, last = children_of(program, bound, group)
+            for c in range(first, last):
+                if groups[c] == group:
+                    for t in range(cells_of[c], cells_of[c + 1]):
+                        if labels[cells[t]] == label:
+                            members[n] = t
+                            n += 1
             rows[m], row_begin[m + 1] = row, n
             m += 1
     return rows, row_begin, members[:n]
@@ -213,6 +217,8 @@ def _add_rows_of_diagonal(face: Face) -> None:
                 row[row_of[other]] -= shared * give_of[other]
                 if member_of[other] == member_of[e]:
                     row[row_of[other]] += give_of[e]
+                elif row_of[other] == row_of[e]:  # two children of one group: the pair stands for both orders
+                    row[row_of[other]] -= shared * give_of[other]
 
 
 @internal

@@ -5,17 +5,18 @@ have weight 1 / variance. Minimise the weighted squared distance to all answers,
 
     sum over children c of  1/2 x_c' H x_c - b_c' x_c,
 
-subject to x >= 0, to the children of every cell summing to the parent's count, and to rows: sums of one child's cells
-between bounds. H sums, over the answers, weight times the outer product of the answer's cells; b is the same sum of
-weight times measured value.
+subject to x >= 0, to the children of every cell summing to the parent's count, and to rows: sums of cells between
+bounds. A row sums cells of one child, or the same cells of several children, which are a group. H sums, over the
+answers, weight times the outer product of the answer's cells; b is the same sum of weight times measured value.
 
 Worked case: a child with two cells, whose total is measured as 7 with variance 1/2 and whose first cell as 4 with
 variance 1. Then H = [[3, 2], [2, 2]] and b = (18, 14), and without other constraints the minimum is x = (4, 3).
 
 The numpy form of the same program is `tallyveil.estimation.program.BlockProgram`.
 
-Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds.
-A partition is a set of answers that share no cell; its answers are numbered through all partitions.
+Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds,
+each with its own groups of children. A partition is a set of answers that share no cell; its answers are numbered
+through all partitions.
 """
 
 from typing import NamedTuple
@@ -46,8 +47,9 @@ class PassArrays(NamedTuple):
         values: Measured answers, query after query, child after child. [C * widths.sum()]
         weights: 1 / variance; 0: not measured. [queries, C]
         bound_labels: Row of each cell, -1: none. [b, s]
-        bound_widths: Rows of each bound in one child. [b]
-        lower: Bound after bound, child after child; -inf: none. [C * bound_widths.sum()]
+        bound_widths: Rows of each bound in one group. [b]
+        bound_groups: Group of each child, numbered from 0 as they first appear. [b, C]
+        lower: Bound after bound, group after group; -inf: none. [groups of a bound * its width, summed]
         upper: In the same order; inf: none.
     """
 
@@ -60,6 +62,7 @@ class PassArrays(NamedTuple):
     weights: Floats
     bound_labels: Int32s
     bound_widths: Integers
+    bound_groups: Integers
     lower: Floats
     upper: Floats
 
@@ -82,17 +85,18 @@ class Program(NamedTuple):
         scale: What converts a gradient to persons: the curvature, or SOFTEST times the largest of any kind. [K, g]
         hessian: H, or empty where there are too many cells, see DENSE_CELLS and MOST_ENTRIES. [K, g, g]
         linear: b, or empty where H is. [C, g]
-        row_child: [R]
+        row_group: Which group of children a row is of. [R]
         row_bound: Which bound a row comes from. [R]
         row_label: Which label of that bound it sums. [R]
         row_lower: -inf: none. [R]
         row_upper: inf: none. [R]
-        child_rows: Rows of each child are child_row[child_rows[c] : child_rows[c + 1]]. [C + 1]
-        child_row: [R]
+        has_rows: Whether any row sums cells of a child. [C]
         bound_label: [b, g]
         bound_start: Where a bound begins in `row_number`. [b]
         bound_width: [b]
-        row_number: Row of (bound, child, label), -1: it cannot bind. Place is start + child * width + label.
+        bound_group: Group of each child. [b, C]
+        bound_members: Children of the largest group. [b]
+        row_number: Row of (bound, group, label), -1: it cannot bind. Place is start + group * width + label.
         row_scale: Curvature that converts a row's price to persons: the smallest of `scale`.
         row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
     """
@@ -109,16 +113,17 @@ class Program(NamedTuple):
     scale: Floats
     hessian: Floats
     linear: Floats
-    row_child: Integers
+    row_group: Integers
     row_bound: Integers
     row_label: Integers
     row_lower: Floats
     row_upper: Floats
-    child_rows: Integers
-    child_row: Integers
+    has_rows: Bools
     bound_label: Integers
     bound_start: Integers
     bound_width: Integers
+    bound_group: Integers
+    bound_members: Integers
     row_number: Integers
     row_scale: float
     row_stiffness: float

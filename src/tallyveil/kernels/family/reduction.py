@@ -16,6 +16,7 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.family.groups import allowed_in_groups, capacities, group_sizes
 from tallyveil.kernels.family.merging import merge_cells
 from tallyveil.kernels.family.program import DENSE_CELLS, MOST_ENTRIES, SOFTEST, PassArrays, Program
 from tallyveil.kernels.family.ridge import fill_hessian, ridges
@@ -86,8 +87,9 @@ def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
         rows[5],
         rows[6],
         rows[7],
-        rows[8],
         one.bound_widths,
+        one.bound_groups,
+        rows[8],
         rows[9],
         *_least_and_middle(scale, kind),
     )
@@ -261,7 +263,7 @@ def _rows(
     Integers,
     Floats,
     Floats,
-    Integers,
+    Bools,
     Integers,
     Integers,
     Integers,
@@ -270,51 +272,47 @@ def _rows(
     """Rows that can bind; arrays as in `Program`, in its order."""
     n_children, n_bounds = allowed.shape[0], one.bound_labels.shape[0]
     most = one.lower.size
-    child, bound, label = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    group, bound, label = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     lower, upper = np.empty(most), np.empty(most)
     labels = np.empty((n_bounds, first.size), np.int64)
     start = np.empty(n_bounds, np.int64)
     number = np.full(most, -1, np.int64)
-    per_child = np.zeros(n_children + 1, np.int64)
+    has_rows, members = np.zeros(n_children, np.bool_), np.zeros(n_bounds, np.int64)
     n, place = 0, 0
     for b in range(n_bounds):
         start[b] = place
         width = one.bound_widths[b]
         for i in range(first.size):
             labels[b, i] = one.bound_labels[b, first[i]]
-        for c in range(n_children):
-            capacity = np.full(width, 0.0 if one.has_sums else np.inf)
-            if one.has_sums:
-                for i in range(first.size):
-                    if labels[b, i] >= 0 and allowed[c, i]:
-                        capacity[labels[b, i]] += sums[i]
+        own = one.bound_groups[b]
+        sizes = group_sizes(own)
+        reachable = allowed_in_groups(allowed, own, sizes)
+        busy = np.zeros(sizes.size, np.bool_)
+        for g in range(sizes.size):
+            members[b] = max(members[b], sizes[g])
+            capacity = capacities(labels[b], width, reachable[g], one.has_sums, sums)
             for k in range(width):
                 low = one.lower[place + k]
                 high = one.upper[place + k]
                 low = -np.inf if low <= 0 else low
                 high = np.inf if high >= capacity[k] else high
                 if low > -np.inf or high < np.inf:
-                    child[n], bound[n], label[n], lower[n], upper[n] = c, b, k, low, high
+                    group[n], bound[n], label[n], lower[n], upper[n] = g, b, k, low, high
                     number[place + k] = n
-                    per_child[c + 1] += 1
+                    busy[g] = True
                     n += 1
             place += width
-    for c in range(n_children):
-        per_child[c + 1] += per_child[c]
-    members = np.empty(n, np.int64)
-    filled = per_child[:-1].copy()
-    for r in range(n):
-        members[filled[child[r]]] = r
-        filled[child[r]] += 1
+        for c in range(n_children):
+            has_rows[c] |= busy[own[c]]
     return (
-        child[:n],
+        group[:n],
         bound[:n],
         label[:n],
         lower[:n],
         upper[:n],
-        per_child,
-        members,
+        has_rows,
         labels,
         start,
+        members,
         number,
     )

@@ -80,7 +80,7 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     stiffness = STIFFNESS * program.row_stiffness
     # sweeps cost less than large faces do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
-    done = DONE_WITH_ROWS if program.row_child.size > 0 else DONE_PERSONS
+    done = DONE_WITH_ROWS if program.row_group.size > 0 else DONE_PERSONS
     ridged = False
     for z in range(program.ridge.shape[0]):
         for i in range(program.ridge.shape[1]):

@@ -25,16 +25,21 @@ class Entries(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Bounds on the sums of persons by child and answer.
+    """Bounds on the sums of persons by child, or group of children, and answer.
 
     Attributes:
         offset: [m + 1], where the columns of each query begin; queries without bounds have none.
-        lower, upper: [C, columns]; 2^62 or more: no upper bound.
+        lower, upper: [C, columns]; 2^62 or more: no upper bound. In the columns of a shared query, row g is that of
+            group g, and the rows after the last group mean nothing.
+        shared: [m], whether a query's bounds are on sums over groups.
+        groups: [C], the group of each child, numbered from 0 on without gaps.
     """
 
     offset: Integers
     lower: Integers
     upper: Integers
+    shared: Bools
+    groups: Integers
 
 
 class Network(NamedTuple):

@@ -20,6 +20,7 @@ from numba import njit
 
 from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.groups import gates_of, groups_cross, groups_hold, unreachable_bounds_hold
 from tallyveil.kernels.rounding.laminar_forest import laminar_forest
 from tallyveil.kernels.rounding.network import Stages, aim, rounding_network
 from tallyveil.kernels.rounding.network_simplex import (
@@ -30,8 +31,8 @@ from tallyveil.kernels.rounding.network_simplex import (
 )
 
 CROSSED, UNPROVED, SETTLED = 16, 17, 18
-"""Outcomes beside those of the network simplex: sets that are not nested; a flow whose proof failed (a
-defect); nothing left to choose."""
+"""Outcomes beside those of the network simplex: sets that are not nested, or a set around a group's; a flow whose proof
+failed (a defect); nothing left to choose."""
 
 
 @njit(nogil=True, cache=True)
@@ -70,8 +71,13 @@ def round_by_flow(
     if left.size:
         for e in range(up.size):
             left[entries.cell[e]] -= entries.floor[e]
-    feasible, arc_of, net = rounding_network(forest, Stages(weight, nearest), bounds, entries, left, up)
-    if not feasible:
+    gates = gates_of(forest, weight, bounds, entries, left)
+    if groups_cross(forest, gates):
+        return CROSSED, up
+    feasible, arc_of, net = rounding_network(
+        forest, Stages(weight, nearest), bounds, gates, entries, left, up
+    )
+    if not (feasible and unreachable_bounds_hold(forest, bounds)):
         return INFEASIBLE, up
     status, flow, potentials = minimum_cost_flow(net)
     if status != OPTIMAL:
@@ -131,10 +137,11 @@ def attained(
             if stage[q] >= 0:
                 for k in range(width):
                     deviation[stage[q]] += abs(sums[k] * ONE - aim(parts[k], nearest[stage[q]]))
-            for column in range(bounds.offset[q], bounds.offset[q + 1]):
-                persons = sums[column - bounds.offset[q]] + floors[column - bounds.offset[q]]
-                good &= bounds.lower[c, column] <= persons <= bounds.upper[c, column]
-    return good, deviation
+            if not bounds.shared[q]:
+                for column in range(bounds.offset[q], bounds.offset[q + 1]):
+                    persons = sums[column - bounds.offset[q]] + floors[column - bounds.offset[q]]
+                    good &= bounds.lower[c, column] <= persons <= bounds.upper[c, column]
+    return good and groups_hold(labels, bounds, entries, up), deviation
 
 
 def round_by_flow_reference(
@@ -160,8 +167,10 @@ def round_by_flow_reference(
             good &= persons[:, entries.cell == i].sum(axis=1) == count
     gaps = np.zeros((2**n, nearest.size), dtype=np.int64)
     for q, own in enumerate(labels):
-        for c, k in np.ndindex(entries.start.size - 1, int(own.max(initial=-1)) + 1):
-            inside = (child == c) & (own[entries.cell] == k)
+        unit = bounds.groups if bounds.shared[q] else np.arange(entries.start.size - 1)
+        width = max(int(own.max(initial=-1)) + 1, int(bounds.offset[q + 1] - bounds.offset[q]))
+        for c, k in np.ndindex(int(unit.max(initial=-1)) + 1, width):
+            inside = (unit[child] == c) & (own[entries.cell] == k)
             if stage[q] >= 0:
                 target = int(entries.part[inside].sum())
                 goal = round(target / ONE) * ONE if nearest[stage[q]] else target

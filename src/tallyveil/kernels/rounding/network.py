@@ -10,6 +10,8 @@ A set needs no node of its own where its deviation is linear in what flows throu
 a target of zero and no bound that binds. Its cost is then added to the arcs that pass through it. Sets with the same
 open cells and the same target share a node. docs/proofs/rounding.md proves that all this keeps the optimum.
 
+Bounds on the sum of several children are nodes of their own between these sets and node 0 (`groups`).
+
 Worked case: the family of `tallyveil.kernels.rounding.flow`. Its leftover of one person can take two arcs, one to
 each child's total. Each total has one open cell, so it needs no node, and both arcs lead to node 0, at costs 1 - 2 *
 0.3 = 0.4 and 1 - 2 * 0.7 = -0.4.
@@ -23,6 +25,7 @@ from numba import njit
 from tallyveil.arrays import Bools, Integers
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
+from tallyveil.kernels.rounding.groups import Gates, add_gates, gates_of_child
 from tallyveil.kernels.rounding.laminar_forest import Forest
 from tallyveil.kernels.rounding.start import first_flow
 from tallyveil.kernels.vectors import set_rows
@@ -62,7 +65,8 @@ class _Sets(NamedTuple):
     live: open cells. target: in units above the floors. low, high: bounds in persons above the floors. weight:
     [K, sets], how many queries of a stage have the set as an answer. number: the set's node, or -1.
 
-    whole: sum of the floors. alias: the set above whose node this one shares, or -1.
+    whole: sum of the floors. alias: the set above whose node this one shares, or -1. gate: the node of the group
+    that stands directly above the set, or -1.
 
     Of the sets that are passed from this one, itself included, up to the first one with a node: onward, that
     node, or 0; toll, [K, sets], the sum of their costs; least and most, the bounds within 0 and 1 of those with a
@@ -81,6 +85,7 @@ class _Sets(NamedTuple):
     most: Integers
     whole: Integers
     alias: Integers
+    gate: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -95,7 +100,13 @@ def aim(target: int, nearest: bool) -> int:
 
 @inlined
 def rounding_network(
-    forest: Forest, stages: Stages, bounds: Bounds, entries: Entries, left: Integers, up: Integers
+    forest: Forest,
+    stages: Stages,
+    bounds: Bounds,
+    gates: Gates,
+    entries: Entries,
+    left: Integers,
+    up: Integers,
 ) -> tuple[bool, Integers, Network]:
     """The network of one family.
 
@@ -103,6 +114,7 @@ def rounding_network(
         forest: The sets.
         stages: The stages.
         bounds: Constraints.
+        gates: Sets with bounds on sums over groups of children; their nodes are numbered here.
         entries: Estimates.
         left: [s], parent minus floors; or empty where the children need not sum to anything.
         up: [n], changed: 1 where a bound leaves an entry no choice but up.
@@ -111,7 +123,8 @@ def rounding_network(
         no choice; and the network.
     """
     n_sets, n_children, cell = forest.above.size, entries.start.size - 1, entries.cell
-    most_arcs, most_nodes = cell.size + 3 * n_children * n_sets, 1 + n_children * n_sets + left.size
+    most_arcs = cell.size + 3 * n_children * n_sets + gates.node.size
+    most_nodes = 1 + n_children * n_sets + left.size + gates.node.size
     net = Network(
         np.empty(most_arcs, dtype=np.int64),
         np.empty(most_arcs, dtype=np.int64),
@@ -125,15 +138,16 @@ def rounding_network(
     out = np.empty(most_nodes + 1, dtype=np.int64)  # where the arcs out of each set's node begin; at most 3
     arc_of = np.full(cell.size, -1, dtype=np.int64)
     leftover = _Leftover(left, np.zeros(left.size, dtype=np.int64), up, arc_of)
-    n, a, feasible = int(np.int64(1)), int(np.int64(0)), True
+    feasible, n, a = add_gates(forest, gates, net, out)
     sets = _no_sets(n_sets, stages.nearest.size)
     for c in range(n_children):
         _load_child(sets, forest, stages.weight, bounds, entries, left, c)
-        _share_nodes(forest, sets)
+        _share_nodes(forest, sets, gates)
         for z in range(n_sets + 1):
             feasible &= sets.low[z] <= sets.high[z]
         if not feasible:
             break
+        sets.gate[:] = gates_of_child(gates, bounds, c)
         n, a = _add_sets(n, a, forest, sets, stages, net, out)
         a = _add_entries(c, a, forest, sets, entries, leftover, net)
     n_inner = n
@@ -178,6 +192,7 @@ def _no_sets(nothing: int, n_stages: int) -> _Sets:
         np.empty(nothing + 1, dtype=np.int64),
         np.empty(nothing + 1, dtype=np.int64),
         np.empty(nothing, dtype=np.int64),
+        np.empty(nothing, dtype=np.int64),
     )
 
 
@@ -215,6 +230,8 @@ def _load_child(
     for z in range(nothing + 1):
         high[z] = live[z]
     for q in range(bounds.offset.size - 1):
+        if bounds.shared[q]:
+            continue
         for column in range(bounds.offset[q], bounds.offset[q + 1]):
             k = column - bounds.offset[q]
             z = forest.set_of[q, k] if k < forest.set_of.shape[1] else -1
@@ -224,16 +241,19 @@ def _load_child(
 
 
 @internal
-def _share_nodes(forest: Forest, sets: _Sets) -> None:
-    """Mark the sets that need a node (number 0), and find those that share the node of the set above (alias)."""
+def _share_nodes(forest: Forest, sets: _Sets, gates: Gates) -> None:
+    """Mark the sets that need a node (number 0), and find those that share the node of the set above (alias).
+
+    A set that only groups have a bound on needs none. Between a shared set and the set above it stands the group's.
+    """
     live, target, low, high = sets.live, sets.target, sets.low, sets.high
     for z in range(forest.above.size - 1, -1, -1):
         sets.alias[z] = -1
-        if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]):
+        if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]) or not gates.own[z]:
             continue
         sets.number[z] = 0
-        p = forest.above[z]
-        if p >= 0 and live[p] == live[z] and target[p] == target[z]:
+        p = forest.above[z] if not gates.shared[z] else -1
+        if p >= 0 and gates.own[p] and live[p] == live[z] and target[p] == target[z]:
             sets.alias[z] = p
             for k in range(sets.weight.shape[0]):
                 sets.weight[k, p] += sets.weight[k, z]
@@ -248,19 +268,20 @@ def _add_sets(
 
     A lower bound is sent on beforehand. Returns the next node and the next arc.
     """
-    weight, nearest = stages
+    weight, nearest, gate = stages.weight, stages.nearest, sets.gate
     for z in range(forest.above.size):
-        above = forest.above[z]  # -1 is the last set, which is passed at no cost
+        above = forest.above[z] if gate[z] < 0 else -1  # -1 is the last set, which is passed at no cost
+        into = sets.onward[above] if gate[z] < 0 else gate[z]
         if sets.alias[z] >= 0 or sets.number[z] == 0:
             if sets.alias[z] >= 0:
                 sets.number[z] = sets.number[sets.alias[z]]
             else:
                 sets.number[z], out[n] = n, a
-                a = _add_arcs(z, a, sets.onward[above], above, sets, nearest, net)
+                a = _add_arcs(z, a, into, above, sets, nearest, net)
                 n += 1
             sets.onward[z] = sets.number[z]
             continue
-        sets.onward[z], sets.least[z], sets.most[z] = sets.onward[above], sets.least[above], sets.most[above]
+        sets.onward[z], sets.least[z], sets.most[z] = into, sets.least[above], sets.most[above]
         if sets.live[z] == 1:
             sets.least[z], sets.most[z] = max(sets.least[z], sets.low[z]), min(sets.most[z], sets.high[z])
         for k in range(nearest.size):

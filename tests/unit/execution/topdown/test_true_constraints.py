@@ -10,8 +10,10 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.postprocess.constraints import ConstraintTable, refuse_conflicts
+from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
+from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.universe.presets import load_preset
 
 SCHEMA = load_preset("pl94-persons")
@@ -28,7 +30,7 @@ def test_invariants_and_bounds_aresummed_upward(small_release):
     plan = load_plan(small_release)
     spine = read_spine(plan.geography)
     histograms = read_histograms(plan, spine)
-    invariant, bounds = compile_constraints(plan, spine, histograms)
+    invariant, bounds = compile_constraints(plan, plain_hierarchies(spine), histograms)
     assert len(invariant.lower) == 1
     assert len(bounds.lower) == 3
     assert np.array_equal(invariant.lower[0], invariant.upper[0])

@@ -18,6 +18,11 @@ from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, OPTIMAL
 OPEN = 2**62
 
 
+def on_children(offset, lower, upper):
+    """Bounds on single children."""
+    return Bounds(offset, lower, upper, np.zeros(offset.size - 1, bool), np.arange(len(lower)))
+
+
 def random_family(seed, n_children=3, n_cells=4) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Nested queries, few different fractions (many ties), some entries missing, bounds of every kind."""
     rng = np.random.default_rng([54, seed])
@@ -38,7 +43,7 @@ def random_family(seed, n_children=3, n_cells=4) -> tuple[Any, Any, Any, Any, An
     np.add.at(near, (child[used], labels[4, cell[used]]), (floor + rng.integers(0, 2, child.size))[used])
     lower = np.where(rng.random(near.shape) < 0.4, near, 0)
     upper = np.where(rng.random(near.shape) < 0.4, near + rng.integers(0, 2, near.shape), OPEN)
-    bounds = Bounds(np.array([0, 0, 0, 0, 0, width]), lower, np.maximum(lower, upper))
+    bounds = on_children(np.array([0, 0, 0, 0, 0, width]), lower, np.maximum(lower, upper))
     parent = np.zeros(n_cells, np.int64)
     np.add.at(parent, cell, floor + (rng.random(child.size) < (0.2 if seed % 5 == 0 else 0.5)))
     if seed % 4 == 3:
@@ -71,6 +76,81 @@ def test_least_deviations_agree_with_its_twin():
     assert statuses.count(OPTIMAL) > 100
 
 
+def shared_family(seed) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """The same family with bounds on sums over groups: one group, several, or one for each child."""
+    labels, stage, nearest, bounds, entries, parent = random_family(seed)
+    rng = np.random.default_rng([55, seed])
+    n_children, n_cells = entries.start.size - 1, labels.shape[1]
+    groups = [np.zeros(3, np.int64), np.array([0, 1, 0]), np.array([0, 1, 1]), np.arange(3)][seed % 4]
+    # of everybody, of some cells, of each cell
+    shared = [np.zeros(n_cells, int), labels[1], np.arange(n_cells)][seed % 3].astype(np.int32)
+    width = int(shared.max(initial=-1)) + 2  # the last answer is one that no cell is in
+    child = np.repeat(np.arange(n_children), np.diff(entries.start))
+    persons = entries.floor + (rng.random(child.size) < 0.5)
+    near = np.zeros((n_children, width), np.int64)
+    used = shared[entries.cell] >= 0
+    np.add.at(near, (groups[child[used]], shared[entries.cell[used]]), persons[used])
+    lower = np.where(rng.random(near.shape) < 0.6, near, 0)
+    upper = np.where(rng.random(near.shape) < 0.7, near + rng.integers(0, 2, near.shape), OPEN)
+    return (
+        np.vstack([labels, shared]),
+        np.append(stage, -1),
+        nearest,
+        Bounds(
+            np.append(bounds.offset, bounds.offset[-1] + width),
+            np.hstack([bounds.lower, lower]),
+            np.hstack([bounds.upper, np.maximum(lower, upper)]),
+            np.append(bounds.shared, True),
+            groups,
+        ),
+        entries,
+        parent,
+    )
+
+
+def test_bounds_on_sums_of_children_agree_with_the_twin():
+    statuses = []
+    for seed in range(900):
+        family = shared_family(seed)
+        status, up = round_by_flow(*family)
+        statuses.append(status)
+        feasible, least = round_by_flow_reference(*family)
+        if status == CROSSED:
+            continue
+        assert feasible == (status in {OPTIMAL, SETTLED})
+        if feasible:
+            good, deviation = attained(*family, up)
+            assert good
+            np.testing.assert_array_equal(deviation, least)
+    assert statuses.count(OPTIMAL) > 100
+    assert statuses.count(INFEASIBLE) > 50
+    assert statuses.count(CROSSED) > 100
+
+
+def test_the_check_sees_a_broken_sum_of_children():
+    for seed in range(0, 90, 3):
+        labels, stage, nearest, bounds, entries, parent = shared_family(seed)
+        status, up = round_by_flow(labels, stage, nearest, bounds, entries, parent)
+        if status in {OPTIMAL, SETTLED}:
+            lower = bounds.lower.copy()
+            lower[0, bounds.offset[-2]] += 10_000
+            assert not attained(labels, stage, nearest, bounds._replace(lower=lower), entries, parent, up)[0]
+
+
+def test_a_set_of_children_around_a_shared_one_is_left_to_the_programs():
+    """Each child's total is priced, and the two children's first cells together are bounded."""
+    family = one_child([ONE // 2, ONE // 2], [[0, 0], [0, -1]], [0, -1])
+    labels, stage, nearest, _, _, parent = family
+    entries = Entries(
+        np.array([0, 2, 4]), np.array([0, 1, 0, 1]), np.zeros(4, np.int64), np.full(4, ONE // 2)
+    )
+    offset, bound = np.array([0, 0, 1]), np.array([[1], [0]])
+    together = Bounds(offset, bound, bound, np.array([False, True]), np.array([0, 0]))
+    assert round_by_flow(labels, stage, nearest, together, entries, parent)[0] == CROSSED
+    around = np.array([[0, -1], [0, 0]], np.int32)
+    assert round_by_flow(around, stage, nearest, together, entries, parent)[0] in {OPTIMAL, SETTLED}
+
+
 def test_the_check_sees_every_broken_promise():
     for seed in range(30):
         family = random_family(seed)
@@ -95,7 +175,7 @@ def one_child(part, labels, stage, nearest=(False,), parent=()):
     m = len(labels)
     return (
         np.array(labels, np.int32), np.array(stage), np.array(nearest),
-        Bounds(np.zeros(m + 1, np.int64), np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)),
+        on_children(np.zeros(m + 1, np.int64), np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)),
         Entries(np.array([0, n]), np.arange(n), np.zeros(n, np.int64), np.array(part)),
         np.array(parent, dtype=np.int64),
     )  # fmt: skip
@@ -116,7 +196,7 @@ def test_an_empty_cell_is_priced_in():
     entries = Entries(np.array([0, 4, 8]), np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.zeros(8, np.int64), part)
     none = np.zeros((2, 0), np.int64)
     family = (
-        labels, np.array([0, 0]), np.array([False]), Bounds(np.zeros(3, np.int64), none, none), entries,
+        labels, np.array([0, 0]), np.array([False]), on_children(np.zeros(3, np.int64), none, none), entries,
         np.array([0, 0, 1, 2]),
     )  # fmt: skip
     status, up = round_by_flow(*family)
@@ -152,5 +232,5 @@ def test_whole_estimates_leave_nothing_to_choose():
 def test_a_bound_on_an_answer_that_no_cell_is_in():
     labels, stage, nearest, _, entries, parent = one_child([0, 5], [[0, 1], [0, 0]], [0, -1])
     for lower, expected in ((0, OPTIMAL), (1, INFEASIBLE)):
-        bounds = Bounds(np.array([0, 0, 2]), np.array([[0, lower]]), np.array([[OPEN, OPEN]]))
+        bounds = on_children(np.array([0, 0, 2]), np.array([[0, lower]]), np.array([[OPEN, OPEN]]))
         assert round_by_flow(labels, stage, nearest, bounds, entries, parent)[0] == expected

@@ -1,0 +1,99 @@
+"""The geounits for which a constraint is stated, and where they are on the spine that is measured.
+
+A step may cut the geounits of a geolevel. The AIAN spine cuts every State into two parts, which are children of the US.
+A constraint on a State is then a constraint on the sum of its parts. This is possible where the parts are siblings, so
+that one family of the estimation has them all. The roots of a spine count as siblings.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.arrays import Integers
+from tallyveil.errors import GeographyError
+from tallyveil.geography.areas import Hierarchies, area_spine
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatedGeounits:
+    """The geounits of a geolevel of the geography, as sums of siblings on the spine.
+
+    Attributes:
+        geolevel: The geolevel that a constraint names.
+        level: Number of the spine's geolevel that has the siblings.
+        areas: A spine that has the geounits, in the order of their bounds.
+        place: Number of their geolevel on `areas`.
+        groups: For each geounit of the spine's geolevel, the number of the stated geounit that it is a part of. They
+            are numbered as they first appear. None where the stated geounits are those of the spine.
+    """
+
+    geolevel: str
+    level: int
+    areas: Spine
+    place: int
+    groups: Integers | None = None
+
+    @property
+    def n_geounits(self) -> int:
+        """Number of stated geounits."""
+        return self.areas.n_geounits(self.place)
+
+
+def stated_geounits(hierarchies: Hierarchies, geolevel: str, what: str) -> StatedGeounits:
+    """Where the geounits of a geolevel are on the spine that is measured.
+
+    Args:
+        hierarchies: The spine that is measured, and the geography that it was made from.
+        geolevel: Name of the geolevel.
+        what: What is stated for it, for the message.
+    Raises:
+        GeographyError: some geounit of the geolevel is not a sum of siblings.
+    """
+    spine = hierarchies.spine
+    cut = next((family for family in hierarchies.replaced if family.name == geolevel), None)
+    if cut is None:
+        level = spine.level_index(geolevel)
+        return StatedGeounits(geolevel, level, spine, level)
+    known = geolevel in spine.geolevels
+    for level in range(spine.level_index(geolevel) if known else spine.finest, -1, -1):
+        entity = _whole_parts(spine, level, cut)
+        if entity is not None and _are_siblings(spine, level, entity):
+            return _numbered(cut, level, entity)
+    whole = [spine.geolevels[level] for level in hierarchies.known_levels]
+    kept = [name for name in hierarchies.original.geolevels if name in whole]
+    raise GeographyError(
+        f"{what} is stated for {geolevel}. The steps of the spine cut or regroup its geounits into parts that are not "
+        "all children of one geounit, so that no family of the estimation has them together and the constraint could "
+        f"not be made to hold. Geolevels kept whole: {', '.join(kept)}. State it for one of them, or choose steps "
+        f"that keep the parts of each {geolevel} together: a branch with `parts` leaves its geolevel whole.",
+        code="not-on-spine",
+    )
+
+
+def _whole_parts(spine: Spine, level: int, family: EntityFamily) -> Integers | None:
+    """The entity that each geounit of a geolevel lies in; None where one lies in several."""
+    of_finest = np.empty(family.n_finest, dtype=np.int64)
+    of_finest[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    starts = spine.finest_offsets(level)[:-1]
+    least, most = np.minimum.reduceat(of_finest, starts), np.maximum.reduceat(of_finest, starts)
+    return least if np.array_equal(least, most) else None
+
+
+def _are_siblings(spine: Spine, level: int, entity: Integers) -> bool:
+    """Whether all geounits of each entity have one parent."""
+    if level == 0:
+        return True
+    parents = spine.parents(level)
+    first = parents[np.unique(entity, return_index=True)[1]]
+    return bool((parents == first[entity]).all())
+
+
+def _numbered(family: EntityFamily, level: int, entity: Integers) -> StatedGeounits:
+    """The entities in the order in which they appear on the spine."""
+    first = np.unique(entity, return_index=True)[1]
+    order = np.argsort(first)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return StatedGeounits(family.name, level, area_spine(family, order), 0, number[entity])

@@ -1,0 +1,247 @@
+"""Constraints on sums of siblings: what is stated for geounits that the spine cuts holds for their parts together."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tallyveil.postprocess.estimation as running
+from tallyveil.config.load import load_plan
+from tallyveil.errors import ConstraintError, GeographyError, SolverError
+from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.stated import stated_geounits
+from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
+from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.measured import open_measurements
+from tallyveil.release.checks import check_release
+
+KEY = insecure_key("sums test")
+BRANCH = """
+[spine]
+entities = "entities.parquet"
+families = ["reserve"]
+[[spine.steps]]
+kind = "branch"
+family = "reserve"
+geolevel = "Region"
+name = "R"
+"""
+REGIONS = """
+[[bounds]]
+name = "region"
+query = "home"
+geolevel = "Region"
+path = "regions.parquet"
+missing = "unbounded"
+"""
+
+
+def write_reserve(folder) -> pl.DataFrame:
+    """A reserve in both regions; region Q has blocks of it and others in the same town, P a whole town of it."""
+    blocks = pl.read_parquet(folder / "geography.parquet")["geocode"].to_list()
+    inside = [b for b in blocks if b[:3] == "P01" or b in ("Q0002", "Q0003", "Q0301")]
+    frame = pl.DataFrame({"geocode": blocks, "reserve": ["r" if b in inside else None for b in blocks]})
+    frame.write_parquet(folder / "entities.parquet")
+    return frame
+
+
+def write_regions(folder, slack: int = 3) -> None:
+    people = pl.read_parquet(folder / "people.parquet")
+    sums = people.group_by(pl.col("geocode").str.head(1), "home").agg(pl.col("count").sum())
+    sums.select(
+        "geocode", "home", lower=pl.col("count") - slack, upper=pl.col("count") + slack
+    ).write_parquet(folder / "regions.parquet")
+
+
+@pytest.fixture(params=["roots", "children"])
+def release(small_release, request):
+    """The regions are cut; they are roots, or children of one nation."""
+    folder = small_release.parent
+    write_reserve(folder)
+    write_regions(folder)
+    text = small_release.read_text().replace("[outputs]\n", REGIONS + '\n[outputs]\nmeasurements = "full"\n')
+    if request.param == "children":
+        text = text.replace('["Region", "Town", "Block"]', '["Nation", "Region", "Town", "Block"]')
+        text = text.replace("prefix_lengths = [1, 3, 5]", "prefix_lengths = [0, 1, 3, 5]")
+        text = text.replace("[strategy.geolevels]\n", '[strategy.geolevels]\nNation = "1/8"\n', 1)
+        text = text.replace('Region = "1/4"', 'Region = "1/8"')
+    small_release.write_text(text + BRANCH)
+    return small_release
+
+
+def region_sums(root, columns=()) -> dict:
+    blocks = pl.read_parquet(root / "histogram" / "Block.parquet").with_columns(
+        pl.col("home").cast(pl.String)
+    )
+    keys = [pl.col("geocode").str.head(1), *columns]
+    return {row[:-1]: row[-1] for row in blocks.group_by(*keys).agg(pl.col("count").sum()).iter_rows()}
+
+
+def true_sums(folder, columns=()) -> dict:
+    people = pl.read_parquet(folder / "people.parquet")
+    keys = [pl.col("geocode").str.head(1), *columns]
+    return {row[:-1]: row[-1] for row in people.group_by(*keys).agg(pl.col("count").sum()).iter_rows()}
+
+
+def test_a_region_in_two_parts_keeps_its_total_and_its_bounds(release, tmp_path):
+    plan = load_plan(release)
+    out = run_release(plan, tmp_path / "out", test_key=KEY)
+    parts = set(pl.read_parquet(out.path / "histogram" / "Region.parquet")["geocode"])
+    assert parts == {"P+R", "P-R", "Q+R", "Q-R"}
+    assert region_sums(out.path) == true_sums(release.parent)
+    truth = true_sums(release.parent, ["home"])
+    for key, persons in region_sums(out.path, ["home"]).items():
+        assert abs(persons - truth[key]) <= 3
+    table = pl.read_parquet(out.path / "tables" / "Region" / "total" / "*.parquet")
+    assert dict(table.select("geocode", "count").iter_rows()) == {
+        k[0]: v for k, v in true_sums(release.parent).items()
+    }
+    kept = [name for name in out.manifest.checks if "makes one Region" in name]
+    assert len(kept) == 2
+    above = "at Nation and every" if "Nation" in plan.geolevels else "at every"
+    assert all(f"holds {above} sum of Region geounits" in name for name in kept)
+    written = pl.read_parquet(out.path / "invariants" / "00.parquet")
+    assert written["geocode"].to_list() == ["P", "Q"]
+
+
+def test_measured_and_estimated_apart_they_are_the_same_counts(release, tmp_path):
+    plan = load_plan(release)
+    whole = run_release(plan, tmp_path / "whole", test_key=KEY).path
+    measure_release(plan, tmp_path / "measured", test_key=KEY)
+    apart = estimate_release(open_measurements(tmp_path / "measured"), tmp_path / "apart").path
+    for path in sorted(whole.glob("histogram/*.parquet")):
+        assert pl.read_parquet(path).equals(pl.read_parquet(apart / "histogram" / path.name))
+
+
+def test_neither_workers_nor_interruptions_change_the_counts(release, tmp_path, killed_at):
+    plan = load_plan(release)
+    whole = run_release(plan, tmp_path / "whole", test_key=KEY, workers=1).path
+    out = tmp_path / "killed"
+    assert killed_at(24, lambda: run_release(plan, out, test_key=KEY, workers=2))
+    run_release(plan, out, test_key=KEY, workers=2)
+    for path in sorted(whole.glob("histogram/*.parquet")):
+        assert path.read_bytes() == (out / "histogram" / path.name).read_bytes()
+
+
+def test_the_check_reads_the_sums_from_the_files(release, tmp_path, monkeypatch):
+    def with_other_totals(root, schema, spine, tables, constraints, **kwargs):
+        first, *others = constraints
+        lower = (*first.lower[:-1], np.array([[1], [1]]))
+        return check_release(
+            root, schema, spine, tables, [first._replace(lower=lower, upper=lower), *others], **kwargs
+        )
+
+    monkeypatch.setattr(running, "check_release", with_other_totals)
+    with pytest.raises(SolverError, match="every sum of Region geounits that makes one Region"):
+        run_release(load_plan(release), tmp_path / "out", test_key=KEY)
+
+
+def test_records_that_break_bounds_on_a_sum_stop_the_run(release, tmp_path):
+    write_regions(release.parent, slack=-1)
+    frame = pl.read_parquet(release.parent / "regions.parquet")
+    frame.with_columns(lower=pl.lit(0)).write_parquet(release.parent / "regions.parquet")
+    with pytest.raises(ConstraintError) as caught:
+        run_release(load_plan(release), tmp_path / "out", test_key=KEY)
+    assert caught.value.code in {"bounds-broken", "constraints-conflict"}
+    assert not (tmp_path / "out").exists()
+
+
+def test_bounds_on_sums_and_on_children_that_contradict_each_other_stop_the_run(release, tmp_path):
+    """A block's facility asks for more people than the region's sum allows."""
+    path = release.parent / "barracks.parquet"
+    first = pl.col("home").cum_count().over("home") == 1
+    frame = pl.read_parquet(path)
+    frame.with_columns(
+        lower=pl.when(first & (pl.col("home") == "barracks")).then(9_999).otherwise(pl.col("lower"))
+    ).write_parquet(path)
+    with pytest.raises(ConstraintError, match="contradict each other") as caught:
+        run_release(load_plan(release), tmp_path / "out", test_key=KEY)
+    assert caught.value.code == "constraints-conflict"
+    assert not (tmp_path / "out").exists()
+
+
+def test_towns_whose_parts_are_no_siblings_are_refused(release, tmp_path):
+    """A town's parts lie in two parts of its region."""
+    release.write_text(release.read_text().replace('geolevels = ["Region"]\n', 'geolevels = ["Town"]\n', 1))
+    with pytest.raises(GeographyError, match="not all children of one geounit") as caught:
+        run_release(load_plan(release), tmp_path / "out", test_key=KEY)
+    assert caught.value.code == "not-on-spine"
+    assert not (tmp_path / "out").exists()
+
+
+def test_counts_drawn_on_a_lattice_keep_only_invariants_of_whole_geounits(release, tmp_path):
+    draw = '[[subspace]]\nquery = "home"\ngeolevel = "Block"\nrho = "1/2"\n'
+    text = release.read_text().replace('[strategy]\nrho = "2"', '[strategy]\nrho = "3/2"')
+    release.write_text(text.replace("[[invariants]]", f"{draw}[[invariants]]", 1))
+    with pytest.raises(GeographyError, match="integer-subspace") as caught:
+        run_release(load_plan(release), tmp_path / "out", test_key=KEY)
+    assert caught.value.code == "not-on-spine"
+
+
+def test_intervals_do_without_what_a_sum_tells_of_its_parts(release, tmp_path):
+    plan = load_plan(release)
+    out = run_release(plan, tmp_path / "out", test_key=KEY).path
+    made = release_model(open_release(out))
+    planned = plan_model(plan, read_hierarchies(plan))
+    exact = {level.geolevel: [one.name for one in level.invariants] for level in made.levels}
+    assert exact == {level.geolevel: [one.name for one in level.invariants] for level in planned.levels}
+    assert exact == {name: ["total"] if name == "Nation" else [] for name in plan.geolevels}
+    make_intervals(out)
+    assert list((out / "intervals").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("shape", ["none inside", "one block inside", "whole regions"])
+def test_regions_of_one_part_and_parts_without_people(release, tmp_path, shape):
+    folder = release.parent
+    frame = pl.read_parquet(folder / "entities.parquet")
+    people = set(pl.read_parquet(folder / "people.parquet")["geocode"])
+    empty = next(b for b in frame["geocode"] if b not in people)
+    inside = {
+        "none inside": [],
+        "one block inside": [empty],
+        "whole regions": [b for b in frame["geocode"] if b[0] == "P"],
+    }[shape]
+    text = pl.when(pl.col("geocode").is_in(inside)).then(pl.lit("r"))
+    frame.with_columns(reserve=text).write_parquet(folder / "entities.parquet")
+    out = run_release(load_plan(release), tmp_path / "out", test_key=KEY).path
+    assert region_sums(out) == true_sums(folder)
+    geocodes = set(pl.read_parquet(out / "geography.parquet")["Region"])
+    assert geocodes == (
+        {f"{empty[0]}+R", f"{empty[0]}-R", "P", "Q"} - {empty[0]} if shape[0] == "o" else {"P", "Q"}
+    )
+
+
+def test_bypassed_roots_keep_the_invariants_of_what_they_replace(small_release, tmp_path):
+    """Laplace noise: the regions give their budget to their towns, which become the roots of the spine."""
+    text = small_release.read_text()
+    text = text.replace("discrete_gaussian", "discrete_laplace").replace('rho = "2"', 'epsilon = "2"')
+    text = text.replace('Region = "1/4"', 'Region = "1/16"').replace('Town = "1/4"', 'Town = "7/16"')
+    small_release.write_text(text + "\n[spine]\nbypass = true\n")
+    plan = load_plan(small_release)
+    made = read_hierarchies(plan)
+    assert made.spine.n_geounits(0) == 8
+    stated = stated_geounits(made, "Region", "the invariant")
+    assert stated.level == 0
+    assert stated.groups is not None
+    assert stated.groups.tolist() == [0] * 4 + [1] * 4
+    out = run_release(plan, tmp_path / "out", test_key=KEY)
+    assert region_sums(out.path) == true_sums(small_release.parent)
+    solver = out.manifest.body["solver"]["Region"]
+    assert solver["families"] == 2
+
+
+def test_the_two_halves_of_the_truth_are_never_written(release, tmp_path):
+    """The invariant has the sum of a region's parts alone, in memory and in the files."""
+    plan = load_plan(release)
+    made = read_hierarchies(plan)
+    histograms = read_histograms(plan, made.spine)
+    invariant = compile_constraints(plan, made, histograms)[0]
+    assert invariant.lower[-1].shape == (2, 1)
+    out = run_release(plan, tmp_path / "out", test_key=KEY).path
+    assert pl.read_parquet(out / "invariants" / "00.parquet").height == 2
+    assert "P+R" not in json.dumps(json.loads((out / "plan.json").read_text()))
