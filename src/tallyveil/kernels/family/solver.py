@@ -31,6 +31,10 @@ STIFFNESS = 0.1
 ROW_COMPLIANCE = 2.0**-3
 FULL_SWAPS = 8
 SINGLE_SWAPS = 42
+SINGLE_SWAPS_OF_GROUPS = 1000
+"""The same where a row sums cells of several children. Such rows bind children's carried answers to each other, and
+more of them change sides on the way. A step costs little against the larger faces of the next round."""
+
 SWEEPS = 30
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
@@ -81,6 +85,10 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     # sweeps cost less than large faces do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
     done = DONE_WITH_ROWS if program.row_group.size > 0 else DONE_PERSONS
+    single_swaps = SINGLE_SWAPS
+    for members in program.bound_members:
+        if members > 1:
+            single_swaps = SINGLE_SWAPS_OF_GROUPS
     ridged = False
     for z in range(program.ridge.shape[0]):
         for i in range(program.ridge.shape[1]):
@@ -91,7 +99,7 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
         sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         found, made = polish(
-            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, SINGLE_SWAPS << attempt
+            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, single_swaps << attempt
         )
         steps += made
         if found < best:
