@@ -14,7 +14,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown import run
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.guarantee import guarantee_of
+from tallyveil.plan.guarantee import check_paths, guarantee_of
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.counts import PublicCounts
@@ -82,7 +82,9 @@ def test_totals_first_makes_better_totals_than_one_pass(plan, tmp_path, monkeypa
     # guarantee is the same too, and takes longer to compute than they do.
     shared, guarantee = plan.measuring_digest(), guarantee_of(plan.terms)
     monkeypatch.setattr(ReleasePlan, "measuring_digest", lambda *_: shared)
-    monkeypatch.setattr(run, "guarantee_of", lambda *_: guarantee)
+    monkeypatch.setattr(
+        run, "privacy_of", lambda _, allocation: {**guarantee, "paths": check_paths(allocation)}
+    )
     spine = read_spine(plan.geography)
     truth = read_histograms(plan, spine)
 

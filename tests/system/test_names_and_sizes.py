@@ -145,7 +145,7 @@ def test_a_guarantee_that_cannot_be_computed_is_told_before_the_spend(small_rele
     def refuse(*_):
         raise SolverError("no common lattice contains all losses")
 
-    monkeypatch.setattr(run_module, "guarantee_of", refuse)
+    monkeypatch.setattr(run_module, "privacy_of", refuse)
     with pytest.raises(SolverError):
         release(small_release, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -267,7 +267,7 @@ def test_releases_that_do_not_fit_are_refused(country, tmp_path):
         publish_pl94(persons, persons, tmp_path / "out")
     with pytest.raises(StoreError, match="not empty"):
         publish_pl94(persons, units, folder / "tables")
-    with pytest.raises(StoreError, match="lies where output is written"):
+    with pytest.raises(StoreError, match="inside the folder that output is written to"):
         publish_pl94(persons, units, folder)
     *_, other = write_country(tmp_path / "other", blocks=120, seed=5, schema="pl94-units")
     other.write_text(few_queries(other.read_text(), LEVELS[1:]))

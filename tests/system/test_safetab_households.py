@@ -322,7 +322,7 @@ def test_totals_of_the_other_run(inputs, tmp_path, monkeypatch, capsys):
     path.write_text("\n".join(line for line in path.read_text().splitlines() if "|PR-" not in line) + "\n")
     code, _, said = command(monkeypatch, capsys, "households", *inputs[:2], "--out", tmp_path / "out")
     assert code == SchemaError.exit_code
-    assert "no group of the PR run" in said
+    assert "no population group of the PR run" in said
 
 
 @pytest.mark.parametrize("allow_negative", [True, False])

@@ -1,11 +1,12 @@
 """Work on the files of an earlier run: it has that run's ledger, spends nothing, and goes on wherever it is killed."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.errors import StoreError
+from tallyveil.release.finished import record_of
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.earlier import Earlier
 from tallyveil.run.once import run_once
@@ -21,7 +22,7 @@ class Later(Toy):
         earlier = self.changes["earlier"]
         stated = {
             "run": earlier.run,
-            "ledger": {"lines": 2, "sha256": "ab"},
+            "ledger": asdict(record_of(earlier.ledger, 2)),
             "statement": "It spends nothing.",
         }
         return {**super().release(run), "estimated_from": stated}
