@@ -22,7 +22,7 @@ class Later(Toy):
         earlier = self.changes["earlier"]
         stated = {
             "run": earlier.run,
-            "ledger": asdict(record_of(earlier.ledger, 2)),
+            "ledger": asdict(record_of(earlier.ledger, earlier.ledger.count(b"\n"))),
             "statement": "It spends nothing.",
         }
         return {**super().release(run), "estimated_from": stated}
