@@ -69,15 +69,15 @@ def release(
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
+    from tallyveil.subspace.outputs import Outputs
 
     require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    if not inside(
-        out, "diagnostics"
-    ).exists():  # also if a run was killed between the release and the diagnostics
+    # Also if a run was killed between the release and the diagnostics.
+    if plan.outputs is not Outputs.RESTRICTED and not inside(out, "diagnostics").exists():
         unfinished = inside(out, "diagnostics" + TEMPORARY_SUFFIX)
         shutil.rmtree(unfinished, ignore_errors=True)
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
@@ -117,14 +117,22 @@ def diagnose(
     """
     from tallyveil.cli.products import require_input
     from tallyveil.config.subspace import load_subspace_plan
+    from tallyveil.errors import ConfigError
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
+    from tallyveil.subspace.outputs import Outputs
 
     require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
+    if out is not None and plan.outputs is Outputs.RESTRICTED:
+        raise ConfigError(
+            'there are no diagnostics of noise to write: with outputs = "restricted" there is no noise apart from the '
+            "table. Leave --out out.",
+            code="subspace-draws",
+        )
     if out is not None:
         claim_folder(out, "subspace diagnose")
     noise = noise_of(plan)

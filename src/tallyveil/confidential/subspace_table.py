@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table
 from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.restricted import draw_restricted
+from tallyveil.subspace.structure import Structure
 from tallyveil.subspace.table import TableConstraints
 from tallyveil.universe.schema import Schema
 
@@ -141,6 +145,41 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
             "or leave them out: then the totals of the table itself are kept.",
             code="subspace-totals-broken",
         )
+
+
+def require_no_negative(table: ConfidentialTable) -> None:
+    """Refuse a table with negative counts: no table without them needs to have its invariants.
+
+    Raises:
+        SchemaError: some count is negative; the message does not say which.
+    Privacy: reveals one bit, pass or fail, about a table that is no table of counts.
+    """
+    if (table.counts < 0).any():
+        raise SchemaError(
+            "the table has a negative count, but [mechanism] outputs asks for a table without negative counts, which "
+            'needs to have the same invariants. Correct the table, or use outputs = "free". Nothing was spent.',
+            code="bad-counts",
+        )
+
+
+def restricted_table(
+    table: ConfidentialTable, address: NoiseAddress, structure: Structure, epsilon: Fraction
+) -> Integers:
+    """A table without negative counts, from the l1 Laplace law around the true table restricted to such tables.
+
+    Args:
+        table: True counts, none negative. Confidential.
+        address: Place of the draw in the address space.
+        structure: Structure of the invariants, whose block sums vanish on the lattice.
+        epsilon: Rate of the law.
+    Returns:
+        int64 [n_cells], with the invariants of the true table.
+    Privacy: pure, 2 epsilon times the l1 distance (docs/proofs/integer-subspace.md, section 7). How long the draw
+        takes depends on the counts.
+    """
+    drawn = draw_restricted(address, table.counts, structure, epsilon)
+    drawn.setflags(write=False)
+    return drawn
 
 
 def release_table(table: ConfidentialTable, noise: Integers, system: ConstraintSystem) -> Integers:

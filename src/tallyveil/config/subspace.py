@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,9 +15,13 @@ from tallyveil.plan.table import SubspacePlan, TableInput
 from tallyveil.storage.read import read_table
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 from tallyveil.subspace.noise_plan import ChainSettings
+from tallyveil.subspace.outputs import Outputs
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.schema import Schema
+
+COLUMNS: Final = frozenset({"count", "noisy", "margin", "draw", "noise", "attribute", "level"})
+"""Columns of the output tables, which no attribute may be named after."""
 
 
 class TableTable(Table):
@@ -113,12 +117,19 @@ class MechanismTable(Table):
         "distance for Gaussian noise. If one record changes its cell, the l1 and the squared l2 distance are both 2."
     )
     sampler: Literal["auto", "exact", "chain"] = "auto"
+    outputs: Literal["free", "nonnegative", "restricted"] = Field(
+        default="free",
+        description="free: counts may be negative, and are unbiased. nonnegative: the nearest table without negative "
+        "counts, at no cost. restricted: a law on the tables without negative counts, at twice the cost.",
+    )
 
     @model_validator(mode="after")
     def _parameter_of_law(self) -> Self:
         wanted, other = ("epsilon", "variance") if self.law == "laplace" else ("variance", "epsilon")
         if getattr(self, wanted) is None or getattr(self, other) is not None:
             raise ValueError(f"the {self.law} law takes {wanted}, and no {other}")
+        if self.outputs == "restricted" and self.sampler == "chain":
+            raise ValueError("outputs 'restricted' are drawn exactly, and cannot be drawn by a chain")
         return self
 
 
@@ -191,12 +202,13 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
             confidence=file.chain.confidence,
             extrapolate=file.chain.bound == "extrapolated",
         ),
+        outputs=Outputs(file.mechanism.outputs),
     )
 
 
 def _refuse_columns(attributes: list[CellsTable]) -> None:
-    """Refuse attributes named `draw` or `noise`: the output tables have columns with these names."""
-    taken = [item.name for item in attributes if item.name.casefold() in {"draw", "noise"}]
+    """Refuse attributes with the name of a column that the output tables have."""
+    taken = [item.name for item in attributes if item.name.casefold() in COLUMNS]
     if taken:
         raise ConfigError(
             f"[[attributes]] names {', '.join(taken)}, which is reserved for a column of the files that are written. "

@@ -16,6 +16,7 @@ from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 from tallyveil.subspace.nearest import nearest_tables, protected, require_record
 from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
+from tallyveil.subspace.outputs import Outputs
 from tallyveil.subspace.table import TableConstraints
 from tallyveil.universe.schema import Schema
 
@@ -54,6 +55,7 @@ class SubspacePlan:
         delta: Delta at which the epsilon of Gaussian noise is reported.
         wish: The sampler that is asked for.
         chain: How a Markov chain is run, if one is needed.
+        outputs: Which tables may come out: all, or those without negative counts.
     """
 
     name: str
@@ -67,6 +69,7 @@ class SubspacePlan:
     delta: Fraction
     wish: SamplerWish
     chain: ChainSettings
+    outputs: Outputs = Outputs.FREE
 
     def __post_init__(self) -> None:
         require_record(self.law, self.distance, self.neighbours)
@@ -87,7 +90,7 @@ class SubspacePlan:
         """The cost, in `budget_unit`."""
         if isinstance(self.law, GeneralisedGaussian):
             return self.distance / (2 * self.law.variance)
-        return self.law.epsilon * self.distance
+        return self.law.epsilon * self.distance * (2 if self.outputs is Outputs.RESTRICTED else 1)
 
     def lattice(self) -> Lattice:
         """The lattice on which the noise lies.
@@ -99,7 +102,9 @@ class SubspacePlan:
 
     def event(self, noise: NoisePlan) -> PrivacyEvent:
         """The privacy event of the release."""
-        return event_of(self.law, noise.lattice, self.distance, noise.total_variation)
+        return event_of(
+            self.law, noise.lattice, self.distance, noise.total_variation, restricted=noise.restricted
+        )
 
     def description(self, noise: NoisePlan) -> str:
         """Description in the ledger: which table is released, and which neighbours its guarantee covers."""
@@ -125,6 +130,7 @@ class SubspacePlan:
             "declared": str(self.declared),
             "spent": str(self.cost),
             "delta": str(self.delta),
+            "outputs": self.outputs.value,
             "sampler": self.wish,
             "chain": {
                 "allowed_delta": str(self.chain.allowed_delta),
