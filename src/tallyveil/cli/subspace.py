@@ -67,6 +67,7 @@ def release(
     from tallyveil.execution.table.run import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
     from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.report import write_table_report
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
     from tallyveil.subspace.outputs import Outputs
@@ -82,6 +83,7 @@ def release(
         shutil.rmtree(unfinished, ignore_errors=True)
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
         unfinished.rename(inside(out, "diagnostics"))
+    write_table_report(out)
     if as_json:
         manifest = outcome.manifest
         record = {
@@ -140,7 +142,12 @@ def diagnose(
     if out is not None:  # written before a chain may be refused, because the plots show why
         written = _write_diagnostics(out, plan, noise, draws, plots)
     guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
-    record: dict[str, Any] = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
+    record: dict[str, Any] = {
+        "name": plan.name,
+        "privacy": guarantee,
+        "noise": noise_record(noise),
+        "tails": _tails(noise),
+    }
     if noise.chain is not None:
         from tallyveil.subspace.mcmc import estimate_seconds
 
@@ -150,8 +157,40 @@ def diagnose(
         say(json.dumps(record, indent=2))
         return
     _show_noise(record)
+    for line in record["tails"]:
+        say(
+            f"reach       {line['norm']} norm of the noise below {line['radius']:,}, except with probability "
+            f"{line['probability']} at most"
+            + (f" plus the chain's total variation of {line['total_variation']:.2g}" if noise.chain else "")
+        )
     for path in written:
         say(f"  {path}")
+
+
+def _tails(noise: "NoisePlan") -> list[dict[str, Any]]:
+    """How far the noise reaches, certified, and the paper's formula there. A restricted law has no noise of its own."""
+    from fractions import Fraction
+
+    from tallyveil.subspace.mechanisms import GeneralisedGaussian
+    from tallyveil.subspace.tails import paper_tail, tail_radius
+
+    if noise.restricted:
+        return []
+    lattice, law = noise.lattice, noise.law
+    norm = "l2" if isinstance(law, GeneralisedGaussian) else law.norm.value
+    lines = []
+    for probability in (Fraction(1, 100), Fraction(1, 10**6)):
+        radius = tail_radius(law, lattice.dimension, probability)
+        lines.append(
+            {
+                "norm": norm,
+                "probability": str(probability),
+                "radius": radius,
+                "total_variation": float(noise.total_variation),
+                "paper_formula": paper_tail(law, lattice, Fraction(radius)),
+            }
+        )
+    return lines
 
 
 def _write_diagnostics(

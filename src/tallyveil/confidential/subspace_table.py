@@ -120,15 +120,8 @@ def read_confidential_table(
     return ConfidentialTable(counts)
 
 
-def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints) -> None:
-    """Refuse stated totals that differ from those of the table.
-
-    Raises:
-        ConstraintError: some total differs; the message names the stated constraints, but not which one differs or by
-            how much. Or the coefficients are so large that sums of the table could overflow once noise is added.
-    Privacy: reveals one bit, pass or fail, about totals that are published anyway.
-    """
-    system = constraints.system
+def require_summable(table: ConfidentialTable, system: ConstraintSystem) -> None:
+    """Refuse a table some of whose sums may overflow 64 bits, with noise added; raises ConstraintError."""
     heaviest = int(abs(system.matrix).sum(axis=1).max()) if system.n_constraints else 0
     if heaviest * (int(np.abs(table.counts).max(initial=0)) + LARGEST_COUNT) >= 1 << 62:
         raise ConstraintError(
@@ -137,7 +130,18 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
             "smaller units.",
             code="subspace-constraints",
         )
-    totals = system.totals(table.counts)
+
+
+def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints) -> None:
+    """Refuse stated totals that differ from those of the table.
+
+    Raises:
+        ConstraintError: some total differs; the message names the stated constraints, but not which one differs or by
+            how much. Or the coefficients are so large that sums of the table could overflow once noise is added.
+    Privacy: reveals one bit, pass or fail, about totals that are published anyway.
+    """
+    require_summable(table, constraints.system)
+    totals = constraints.system.totals(table.counts)
     if any(int(totals[row]) != total for row, total in constraints.stated):
         names = ", ".join(f"'{constraints.system.names[row]}'" for row, _ in constraints.stated[:8])
         raise ConstraintError(

@@ -6,18 +6,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+import scipy.sparse as sp
+
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 from tallyveil.storage.json_files import digest_of
+from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.guarantee import event_of
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 from tallyveil.subspace.nearest import nearest_tables, protected, require_record
 from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
 from tallyveil.subspace.outputs import Outputs
-from tallyveil.subspace.table import TableConstraints
+from tallyveil.subspace.table import Margin, TableConstraints, constrain
 from tallyveil.universe.schema import Schema
 
 SUBSPACE_FORMAT = 1
@@ -100,6 +103,16 @@ class SubspacePlan:
         """
         return lattice_of(self.constraints.system)
 
+    def published_sums(self) -> ConstraintSystem:
+        """The sums that are published beside the table: the constraints, each attribute's levels, and the total."""
+        names = self.schema.attribute_names if len(self.schema.attribute_names) > 1 else ()
+        margins = [Margin(name, (name,)) for name in names]
+        others = constrain(self.schema, [*margins, Margin("total", ())]).system
+        own = self.constraints.system
+        return ConstraintSystem.from_matrix(
+            sp.vstack([own.matrix, others.matrix], format="csr"), (*own.names, *others.names)
+        )
+
     def event(self, noise: NoisePlan) -> PrivacyEvent:
         """The privacy event of the release."""
         return event_of(
@@ -135,6 +148,8 @@ class SubspacePlan:
             "chain": {
                 "allowed_delta": str(self.chain.allowed_delta),
                 "sweeps": self.chain.sweeps,
+                "moves": self.chain.moves,
+                "lag": self.chain.lag,
                 "pairs": self.chain.pairs,
                 "longest": self.chain.longest,
                 "confidence": str(self.chain.confidence),

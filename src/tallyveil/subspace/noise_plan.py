@@ -55,6 +55,8 @@ class ChainSettings:
         longest: Number of sweeps after which a pair is given up.
         confidence: Confidence of the bound on the distance.
         extrapolate: Use the extrapolated bound (docs/subspace.md) instead of the measured one.
+        moves: "slices", or "jumps" for Algorithm 1 of the paper.
+        lag: Lag of the coupled pairs in sweeps; None to choose one from pilot pairs.
     """
 
     allowed_delta: Fraction = Fraction(1, 10**6)
@@ -63,6 +65,8 @@ class ChainSettings:
     longest: int = 20_000
     confidence: Fraction = Fraction(999, 1000)
     extrapolate: bool = False
+    moves: Literal["slices", "jumps"] = "slices"
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,11 +286,16 @@ def _measured_chain(
 ) -> ChainWay:
     from tallyveil.subspace.coupling import choose_lag, meeting_times
     from tallyveil.subspace.diagnostics import total_variation_bound
-    from tallyveil.subspace.mcmc_columns import lattice_columns
+    from tallyveil.subspace.mcmc import tune_jumps
+    from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
     from tallyveil.subspace.mcmc_moves import plan_chain
 
-    plan = plan_chain(law, lattice_columns(lattice))
-    lag = choose_lag(plan, PUBLIC_KEY, settings.longest)
+    if settings.moves == "jumps":
+        columns = basis_columns(lattice.basis)
+        plan = plan_chain(law, columns, tune_jumps(law, columns, PUBLIC_KEY))
+    else:
+        plan = plan_chain(law, lattice_columns(lattice))
+    lag = settings.lag or choose_lag(plan, PUBLIC_KEY, settings.longest)
     sweeps = settings.sweeps
     if sweeps is None:  # from other pairs: a number chosen on the pairs that bound it would be too low
         pilots = meeting_times(plan, PUBLIC_KEY, lag, _PILOT_PAIRS, settings.longest, first_pair=_FIRST_PAIR)

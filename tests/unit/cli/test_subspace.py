@@ -188,7 +188,7 @@ ONE_MARGIN = ('[[constraints]]\nname = "education totals"\nmargin = ["education"
 @pytest.mark.parametrize(
     ("outputs", "changes", "columns"),
     [
-        ("nonnegative", [], ["county", "education", "count", "noisy"]),
+        ("nonnegative", [], ["county", "education", "count", "noisy", "margin"]),
         ("restricted", [ONE_MARGIN, ('distance = "4"', 'distance = "2"')], ["county", "education", "count"]),
     ],
 )
@@ -301,8 +301,8 @@ def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
         ([('"l1"', '"l2"'), ('distance = "4"', 'distance = "19/10"')], BudgetError, "protect nobody"),
         ([('distance = "4"', "distance = 4.0")], ConfigError, "mechanism.distance"),
         ([('norm = "l1"', 'nrom = "l1"')], ConfigError, "did you mean 'norm'"),
-        ([('law = "laplace"', 'law = "gaussian"')], ConfigError, "takes variance"),
-        ([('margin = ["county"]', "")], ConfigError, "give one of margin, cells and terms"),
+        ([('epsilon = "0.25"', 'epsilon = "0.25"\nvariance = "9"')], ConfigError, "neither variance nor rho"),
+        ([('margin = ["county"]', "")], ConfigError, "give one of margin, margin_by, cells"),
         ([('"Delta"', '"Zeta"')], SchemaError, "not levels of their attribute"),
         ([('count = "children"', 'count = "kids"')], ConfigError, "lacks column"),
         ([('path = "children.csv"', 'path = "child.csv"')], StoreError, "does not exist"),

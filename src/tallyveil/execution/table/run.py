@@ -15,6 +15,7 @@ from tallyveil.confidential.subspace_table import (
     read_confidential_table,
     release_table,
     require_no_negative,
+    require_summable,
     require_table_header,
     restricted_table,
 )
@@ -35,6 +36,8 @@ from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.error_margins import CONFIDENCE, LEVEL, ErrorMargins, error_margins
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nearest import require_pairs
@@ -45,6 +48,8 @@ from tallyveil.subspace.table import cell_labels
 
 TABLE = "table.parquet"
 TABLE_CSV = "table.csv"
+SUMS = "sums.parquet"
+SUMS_CSV = "sums.csv"
 DRAWS = "draws.parquet"
 UNBIASED = "noisy"
 """Column of the counts from which the nearest table without negative counts was made. They are unbiased."""
@@ -157,15 +162,19 @@ class Table:
         )  # checked before the lattice is built, which may take long
         noise = noise_of(plan, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
+        with watch.stage("margins of error"):
+            sums = plan.published_sums()
+            margins = error_margins(noise, sums)
         with watch.stage("read table"):
             table = read_confidential_table(
                 plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
             )
             check_stated_totals(table, plan.constraints)
+            require_summable(table, sums)
             if plan.outputs is not Outputs.FREE:
                 require_no_negative(table)
         self.noise = noise
-        return _Work(plan, noise, guarantee, table, self.draws, watch)
+        return _Work(plan, noise, guarantee, sums, margins, table, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -175,6 +184,8 @@ class _Work:
     plan: SubspacePlan
     noise: NoisePlan
     guarantee: JsonObject
+    sums: ConstraintSystem
+    margins: ErrorMargins | None
     table: ConfidentialTable
     draws: int
     watch: Stopwatch
@@ -203,7 +214,7 @@ class _Work:
         run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
 
         def write_table() -> JsonObject:
-            _write_table(run.path, plan, _drawn(self, run.secrets.noise_key), run.tags)
+            _write_table(run, self, _drawn(self, run.secrets.noise_key))
             return {}
 
         def write_draws() -> JsonObject:
@@ -212,13 +223,14 @@ class _Work:
             return {}
 
         with self.watch.stage("draw and write"):
-            run.stage("table", [TABLE, TABLE_CSV], write_table)
+            run.stage("table", [TABLE, TABLE_CSV, SUMS, SUMS_CSV], write_table)
             run.stage(f"{self.draws} draws", [DRAWS], write_draws)
         return {
             "name": plan.name,
             "plan": plan.to_mapping(),
             "inputs": {"table_keyed_hash": run.secrets.commitment(self.table.digest())},
             "noise": noise_record(noise),
+            "margins": _margins_record(self.margins),
         }
 
     def check(self, run: Run) -> list[str]:
@@ -245,12 +257,22 @@ def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
     return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
 
 
-def _write_table(out: Path, plan: SubspacePlan, counts: dict[str, Integers], tags: dict[str, str]) -> None:
-    labels = cell_labels(plan.schema)
-    columns = {a: [label[a] for label in labels] for a in plan.schema.attribute_names}
-    frame = pl.DataFrame({**columns, **counts})
-    write_parquet(out / TABLE, frame, tags)
-    write_file(out / TABLE_CSV, frame.write_csv)
+def _write_table(run: Run, work: _Work, counts: dict[str, Integers]) -> None:
+    """Write the table and its sums, each with the margins of its unbiased counts."""
+    labels, margins = cell_labels(work.plan.schema), work.margins
+    columns = {a: [label[a] for label in labels] for a in work.plan.schema.attribute_names}
+    cells = pl.DataFrame({**columns, **counts, **({"margin": margins.cells} if margins else {})})
+    totals = {name: work.sums.totals(values) for name, values in counts.items()}
+    sums = pl.DataFrame({"sum": work.sums.names, **totals, **({"margin": margins.sums} if margins else {})})
+    for frame, path, csv in ((cells, TABLE, TABLE_CSV), (sums, SUMS, SUMS_CSV)):
+        write_parquet(run.path / path, frame, run.tags)
+        write_file(run.path / csv, frame.write_csv)
+
+
+def _margins_record(margins: ErrorMargins | None) -> JsonObject | None:
+    if margins is None:
+        return None
+    return {"level": str(LEVEL), "confidence": str(CONFIDENCE), "draws": margins.draws}
 
 
 def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> None:
