@@ -35,6 +35,8 @@ ROOTS = (
     "execution.table.run:_Work.release",
     "execution.table.run:_Work.check",
     "confidential.subspace_table:release_table",
+    "confidential.subspace_table:restricted_table",
+    "subspace.nonnegative:nearest_nonnegative",
     "subspace.noise_plan:NoisePlan.draw",
     "run.once:_require_one_spend",
     "run.once:_manifest",

@@ -108,6 +108,13 @@ def epsilon_of(event: PrivacyEvent) -> Fraction:
     return folded_cost(event, of_release, Fraction(0))
 
 
+def has_gaussian(event: PrivacyEvent) -> bool:
+    """Whether some noise in an event is Gaussian, which has no finite pure epsilon."""
+    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian):
+        return True
+    return any(has_gaussian(part) for part in parts_of(event))
+
+
 def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], nothing: Number) -> Number:
     """Cost of an event in a unit that adds up: pure epsilon, rho, or Renyi divergence at one order.
 

@@ -28,8 +28,10 @@ class IntegerSubspaceLaplace:
         invariants: Statements of what is published exactly.
         total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
             delta.
+        restricted: Whether only tables without negative counts can come out. The normaliser of the law then depends on
+            the true table, and the loss is twice as large.
 
-    Source: Dharangutte, Gao, Gong, Yu 2022, Theorem 10.
+    Source: Dharangutte, Gao, Gong, Yu 2022, Theorem 10; docs/proofs/integer-subspace.md, section 7.
     """
 
     epsilon: Fraction
@@ -37,6 +39,7 @@ class IntegerSubspaceLaplace:
     distance: Fraction
     invariants: tuple[str, ...]
     total_variation: Fraction
+    restricted: bool
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class IntegerSubspaceLaplace:
         distance: Fraction | int | str,
         invariants: tuple[str, ...] = (),
         total_variation: Fraction | int | str = 0,
+        restricted: bool = False,
     ) -> None:
         if norm not in ("l1", "l2"):
             raise BudgetError(
@@ -55,11 +59,17 @@ class IntegerSubspaceLaplace:
         _set(self, "distance", parameter_of_noise(distance, "distance of IntegerSubspaceLaplace"))
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
+        if not isinstance(restricted, bool):
+            raise BudgetError(
+                f"restricted of IntegerSubspaceLaplace must be true or false, got {as_given(restricted)}. Use true for "
+                "a law on tables without negative counts."
+            )
+        _set(self, "restricted", restricted)
 
     @property
     def loss(self) -> Fraction:
-        """Largest privacy loss, epsilon times distance: what pure differential privacy promises."""
-        return self.epsilon * self.distance
+        """Bound on the privacy loss: epsilon times distance, and twice as much for a restricted law."""
+        return self.epsilon * self.distance * (2 if self.restricted else 1)
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; numbers are exact fractions as text."""
@@ -70,6 +80,7 @@ class IntegerSubspaceLaplace:
             "distance": str(self.distance),
             "invariants": list(self.invariants),
             "total_variation": str(self.total_variation),
+            **({"restricted": True} if self.restricted else {}),
         }
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import flint
 
+from tallyveil.accounting.decimals import at_least
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.rounding import as_float, log_of, round_up
 from tallyveil.accounting.search import least_point
@@ -18,6 +19,7 @@ from tallyveil.noise.balls import rational
 
 _BITS = 256  # working precision of the ball arithmetic; the answer is rounded to 53
 _LEAST_RHO = Fraction(1, 10**300)  # a smaller rho is counted as this much: floats search the order
+_LARGEST_EPSILON = 10**6
 _FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 beyond it
 
 
@@ -54,6 +56,36 @@ def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
         x, r, d = rational(best), rational(rho), rational(delta)
         epsilon = (1 + x) * r - (1 / x).log1p() - (x.log1p() + d.log()) / x
         return max(0.0, round_up(epsilon))
+
+
+def epsilon_to_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """A large rho, of at most six digits, such that rho-zCDP gives (epsilon, delta)-differential privacy.
+
+    It is within about one part in 100,000 of the largest one. The inverse of `zcdp_to_epsilon`.
+
+    Raises:
+        BudgetError: epsilon or delta out of range.
+    """
+    _check_delta(delta)
+    if not 0 < epsilon <= _LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon must be above 0 and at most {_LARGEST_EPSILON}, got {exact_text(epsilon)}. Give another one."
+        )
+    low, high = (
+        Fraction(0),
+        Fraction(epsilon),
+    )  # rho = epsilon gives more than epsilon at every delta below 1 / e
+    while zcdp_to_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    while not low or high - low > low / 10**6:
+        middle = Fraction(float((low + high) / 2))
+        low, high = (middle, high) if zcdp_to_epsilon(middle, delta) <= epsilon else (low, middle)
+        if high < _LEAST_RHO:
+            raise BudgetError(
+                f"epsilon {exact_text(epsilon)} is too small for delta {exact_text(delta)}: no rho above 1e-300 gives "
+                "it. Give a larger one."
+            )
+    return Fraction(at_least(low, 6))
 
 
 def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> float:

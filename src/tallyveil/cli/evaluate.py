@@ -46,9 +46,12 @@ def evaluate(
         )
     from tallyveil.cli.products import EVALUATE, require_evaluation
     from tallyveil.execution.topdown.evaluate import evaluate_release
+    from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_evaluation_report, write_report
 
-    require_evaluation(release, EVALUATE)
+    if require_evaluation(release, EVALUATE) is ReleaseKind.SUBSPACE:
+        _evaluate_table(release, truth, quiet, as_json)
+        return
     write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry
     evaluation = evaluate_release(release, truth)
     path = write_evaluation_report(release, evaluation)
@@ -57,6 +60,30 @@ def evaluate(
         say(json.dumps(evaluation.to_mapping()))
     elif not quiet:
         _show(evaluation, path)
+
+
+def _evaluate_table(release: Path, truth: Path, quiet: bool, as_json: bool) -> None:
+    from tallyveil.evaluation.store import WARNING
+    from tallyveil.execution.table.evaluate import evaluate_table
+    from tallyveil.report import write_table_evaluation, write_table_report
+
+    write_table_report(release)
+    errors = evaluate_table(release, truth)
+    path = write_table_evaluation(release, errors)
+    write_table_report(release)
+    if as_json:
+        say(json.dumps({"protected": False, "warning": WARNING, "errors": errors.to_dicts()}))
+    elif not quiet:
+        from tallyveil.cli.terminal import Screen, headed
+
+        console = Screen()
+        console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
+        for row in errors.filter(size_class="all").iter_rows(named=True):
+            console.print(
+                f"{row['counts']}: mean absolute error {row['mean_absolute_error']:,.2f}, bias {row['bias']:+,.3f}, "
+                f"over {row['cells']:,} cells"
+            )
+        console.print(str(path), soft_wrap=True)
 
 
 def _show(evaluation: "Evaluation", path: Path) -> None:

@@ -52,6 +52,12 @@ def _households_page(out: Path) -> Path:
     return write_households_report(out)
 
 
+def _table_page(out: Path) -> Path:
+    from tallyveil.report import write_table_report
+
+    return write_table_report(out)
+
+
 EVALUATE: Final = "tallyveil evaluate RUN --truth RECORDS"
 EVALUATE_SAFETAB: Final = "tallyveil safetab evaluate PARAMS DATA --out RUN"
 PARAMETERS: Final = "config.json"
@@ -76,6 +82,8 @@ PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
     ReleaseKind.SUBSPACE: Product(
         usage="tallyveil subspace release TABLE.TOML --out DIR",
         keys=frozenset({"table", "attributes", "mechanism", "constraints", "chain"}),
+        page=_table_page,
+        evaluation=EVALUATE,
     ),
 }
 

@@ -67,21 +67,23 @@ def release(
     from tallyveil.execution.table.run import noise_of, run_subspace
     from tallyveil.noise.key import insecure_key
     from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.report import write_table_report
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
+    from tallyveil.subspace.outputs import Outputs
 
     require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    if not inside(
-        out, "diagnostics"
-    ).exists():  # also if a run was killed between the release and the diagnostics
+    # Also if a run was killed between the release and the diagnostics.
+    if plan.outputs is not Outputs.RESTRICTED and not inside(out, "diagnostics").exists():
         unfinished = inside(out, "diagnostics" + TEMPORARY_SUFFIX)
         shutil.rmtree(unfinished, ignore_errors=True)
         _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
         unfinished.rename(inside(out, "diagnostics"))
+    write_table_report(out)
     if as_json:
         manifest = outcome.manifest
         record = {
@@ -117,14 +119,22 @@ def diagnose(
     """
     from tallyveil.cli.products import require_input
     from tallyveil.config.subspace import load_subspace_plan
+    from tallyveil.errors import ConfigError
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.subspace.noise_plan import guarantee_record
+    from tallyveil.subspace.outputs import Outputs
 
     require_input(table_file, ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(table_file)
+    if out is not None and plan.outputs is Outputs.RESTRICTED:
+        raise ConfigError(
+            'there are no diagnostics of noise to write: with outputs = "restricted" there is no noise apart from the '
+            "table. Leave --out out.",
+            code="subspace-draws",
+        )
     if out is not None:
         claim_folder(out, "subspace diagnose")
     noise = noise_of(plan)
@@ -132,7 +142,12 @@ def diagnose(
     if out is not None:  # written before a chain may be refused, because the plots show why
         written = _write_diagnostics(out, plan, noise, draws, plots)
     guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
-    record: dict[str, Any] = {"name": plan.name, "privacy": guarantee, "noise": noise_record(noise)}
+    record: dict[str, Any] = {
+        "name": plan.name,
+        "privacy": guarantee,
+        "noise": noise_record(noise),
+        "tails": _tails(noise),
+    }
     if noise.chain is not None:
         from tallyveil.subspace.mcmc import estimate_seconds
 
@@ -142,8 +157,40 @@ def diagnose(
         say(json.dumps(record, indent=2))
         return
     _show_noise(record)
+    for line in record["tails"]:
+        say(
+            f"reach       {line['norm']} norm of the noise below {line['radius']:,}, except with probability "
+            f"{line['probability']} at most"
+            + (f" plus the chain's total variation of {line['total_variation']:.2g}" if noise.chain else "")
+        )
     for path in written:
         say(f"  {path}")
+
+
+def _tails(noise: "NoisePlan") -> list[dict[str, Any]]:
+    """How far the noise reaches, certified, and the paper's formula there. A restricted law has no noise of its own."""
+    from fractions import Fraction
+
+    from tallyveil.subspace.mechanisms import GeneralisedGaussian
+    from tallyveil.subspace.tails import paper_tail, tail_radius
+
+    if noise.restricted:
+        return []
+    lattice, law = noise.lattice, noise.law
+    norm = "l2" if isinstance(law, GeneralisedGaussian) else law.norm.value
+    lines = []
+    for probability in (Fraction(1, 100), Fraction(1, 10**6)):
+        radius = tail_radius(law, lattice.dimension, probability)
+        lines.append(
+            {
+                "norm": norm,
+                "probability": str(probability),
+                "radius": radius,
+                "total_variation": float(noise.total_variation),
+                "paper_formula": paper_tail(law, lattice, Fraction(radius)),
+            }
+        )
+    return lines
 
 
 def _write_diagnostics(

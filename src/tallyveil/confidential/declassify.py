@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.confidential.safetab_households import HouseholdMeasurer
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons
+from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.laws import Law
 from tallyveil.safetab.ages import FINEST_CELLS
@@ -52,6 +54,30 @@ def declassify_truth(
         PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)
         for level in aggregate_all(finest, spine)
     )
+
+
+def declassify_table(
+    path: Path,
+    *,
+    count: str | None,
+    columns: Mapping[str, str],
+    schema: Schema,
+    ledger: Ledger,
+    reason: str,
+) -> Integers:
+    """Return the true counts of one table, after recording this in the ledger.
+
+    Args:
+        path, count, columns, schema: As in `read_confidential_table`.
+        ledger: Ledger of the release. A non-private event is written to it before anything is returned.
+        reason: The reason in words, for the ledger.
+    Returns:
+        int64 [n_cells], in the order of the schema's cells.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    table = read_confidential_table(path, count=count, columns=columns, schema=schema)
+    _enter(ledger, reason)
+    return table.counts
 
 
 def declassify_groups(

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table
 from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.restricted import draw_restricted
+from tallyveil.subspace.structure import Structure
 from tallyveil.subspace.table import TableConstraints
 from tallyveil.universe.schema import Schema
 
@@ -116,15 +120,8 @@ def read_confidential_table(
     return ConfidentialTable(counts)
 
 
-def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints) -> None:
-    """Refuse stated totals that differ from those of the table.
-
-    Raises:
-        ConstraintError: some total differs; the message names the stated constraints, but not which one differs or by
-            how much. Or the coefficients are so large that sums of the table could overflow once noise is added.
-    Privacy: reveals one bit, pass or fail, about totals that are published anyway.
-    """
-    system = constraints.system
+def require_summable(table: ConfidentialTable, system: ConstraintSystem) -> None:
+    """Refuse a table some of whose sums may overflow 64 bits, with noise added; raises ConstraintError."""
     heaviest = int(abs(system.matrix).sum(axis=1).max()) if system.n_constraints else 0
     if heaviest * (int(np.abs(table.counts).max(initial=0)) + LARGEST_COUNT) >= 1 << 62:
         raise ConstraintError(
@@ -133,7 +130,18 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
             "smaller units.",
             code="subspace-constraints",
         )
-    totals = system.totals(table.counts)
+
+
+def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints) -> None:
+    """Refuse stated totals that differ from those of the table.
+
+    Raises:
+        ConstraintError: some total differs; the message names the stated constraints, but not which one differs or by
+            how much. Or the coefficients are so large that sums of the table could overflow once noise is added.
+    Privacy: reveals one bit, pass or fail, about totals that are published anyway.
+    """
+    require_summable(table, constraints.system)
+    totals = constraints.system.totals(table.counts)
     if any(int(totals[row]) != total for row, total in constraints.stated):
         names = ", ".join(f"'{constraints.system.names[row]}'" for row, _ in constraints.stated[:8])
         raise ConstraintError(
@@ -141,6 +149,41 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
             "or leave them out: then the totals of the table itself are kept.",
             code="subspace-totals-broken",
         )
+
+
+def require_no_negative(table: ConfidentialTable) -> None:
+    """Refuse a table with negative counts: no table without them needs to have its invariants.
+
+    Raises:
+        SchemaError: some count is negative; the message does not say which.
+    Privacy: reveals one bit, pass or fail, about a table that is no table of counts.
+    """
+    if (table.counts < 0).any():
+        raise SchemaError(
+            "the table has a negative count, but [mechanism] outputs asks for a table without negative counts, which "
+            'needs to have the same invariants. Correct the table, or use outputs = "free". Nothing was spent.',
+            code="bad-counts",
+        )
+
+
+def restricted_table(
+    table: ConfidentialTable, address: NoiseAddress, structure: Structure, epsilon: Fraction
+) -> Integers:
+    """A table without negative counts, from the l1 Laplace law around the true table restricted to such tables.
+
+    Args:
+        table: True counts, none negative. Confidential.
+        address: Place of the draw in the address space.
+        structure: Structure of the invariants, whose block sums vanish on the lattice.
+        epsilon: Rate of the law.
+    Returns:
+        int64 [n_cells], with the invariants of the true table.
+    Privacy: pure, 2 epsilon times the l1 distance (docs/proofs/integer-subspace.md, section 7). How long the draw
+        takes depends on the counts.
+    """
+    drawn = draw_restricted(address, table.counts, structure, epsilon)
+    drawn.setflags(write=False)
+    return drawn
 
 
 def release_table(table: ConfidentialTable, noise: Integers, system: ConstraintSystem) -> Integers:

@@ -2,22 +2,27 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.zcdp import epsilon_to_rho
 from tallyveil.config.load import parse_file
 from tallyveil.config.models import ReleaseTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError
 from tallyveil.plan.table import SubspacePlan, TableInput
-from tallyveil.storage.read import read_table
+from tallyveil.storage.read import column_names, read_table
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 from tallyveil.subspace.noise_plan import ChainSettings
+from tallyveil.subspace.outputs import Outputs
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.schema import Schema
+
+COLUMNS: Final = frozenset({"count", "noisy", "margin", "draw", "noise"})
+"""Columns of the output tables, which no attribute may be named after."""
 
 
 class TableTable(Table):
@@ -63,6 +68,11 @@ class SumTable(Table):
     margin: list[Name] | None = Field(
         default=None, description="Attributes. There is one sum for each combination of their levels."
     )
+    margin_by: Name | None = Field(
+        default=None,
+        description="A column of the public table that lists the levels of an attribute. There is one sum for each "
+        "of its values, over the levels with this value: a State's total, if the attribute is the county.",
+    )
     cells: dict[Name, list[Name]] | None = Field(
         default=None, description="One sum, over the cells with these levels."
     )
@@ -73,9 +83,9 @@ class SumTable(Table):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if sum(given is not None for given in (self.margin, self.cells, self.terms)) != 1:
-            raise ValueError("give one of margin, cells and terms")
-        if self.total is not None and self.margin:
+        if sum(given is not None for given in (self.margin, self.margin_by, self.cells, self.terms)) != 1:
+            raise ValueError("give one of margin, margin_by, cells and terms")
+        if self.total is not None and (self.margin or self.margin_by):
             raise ValueError(
                 "a total can be given only with cells, terms or the empty margin, each of which is a single sum"
             )
@@ -86,7 +96,10 @@ class SubspacePrivacyTable(Table):
     """[privacy]: the declared budget."""
 
     neighbours: Literal["bounded", "unbounded"] = "bounded"
-    epsilon: Exact | None = Field(default=None, description="Declared budget of Laplace noise.")
+    epsilon: Exact | None = Field(
+        default=None,
+        description="Declared budget of Laplace noise. For Gaussian noise, its epsilon at delta.",
+    )
     rho: Exact | None = Field(default=None, description="Declared budget of Gaussian noise.")
     delta: Exact = Field(
         default=Fraction(1, 10**10), description="Delta at which the epsilon of Gaussian noise is stated."
@@ -105,20 +118,34 @@ class MechanismTable(Table):
     law: Literal["laplace", "gaussian"]
     norm: Literal["l1", "l2"] = "l1"
     epsilon: Exact | None = Field(
-        default=None, description="Epsilon of Laplace noise for each unit of distance in the norm."
+        default=None,
+        description="Epsilon of Laplace noise for each unit of distance in the norm. For Gaussian noise, epsilon at "
+        "[privacy] delta of the tables at the distance: the least variance that gives it is taken.",
     )
     variance: Exact | None = Field(default=None, description="Parameter of Gaussian noise, counts squared.")
+    rho: Exact | None = Field(
+        default=None, description="Cost of Gaussian noise at the distance, which gives the variance."
+    )
     distance: Exact = Field(
         description="Largest distance between two neighbouring tables: in the norm for Laplace noise, the squared l2 "
         "distance for Gaussian noise. If one record changes its cell, the l1 and the squared l2 distance are both 2."
     )
     sampler: Literal["auto", "exact", "chain"] = "auto"
+    outputs: Literal["free", "nonnegative", "restricted"] = Field(
+        default="free",
+        description="free: counts may be negative, and are unbiased. nonnegative: the nearest table without negative "
+        "counts, at no cost. restricted: a law on the tables without negative counts, at twice the cost.",
+    )
 
     @model_validator(mode="after")
     def _parameter_of_law(self) -> Self:
-        wanted, other = ("epsilon", "variance") if self.law == "laplace" else ("variance", "epsilon")
-        if getattr(self, wanted) is None or getattr(self, other) is not None:
-            raise ValueError(f"the {self.law} law takes {wanted}, and no {other}")
+        given = [name for name in ("epsilon", "variance", "rho") if getattr(self, name) is not None]
+        if self.law == "laplace" and given != ["epsilon"]:
+            raise ValueError("the laplace law takes epsilon, and neither variance nor rho")
+        if len(given) != 1:
+            raise ValueError("the gaussian law takes one of variance, rho and epsilon")
+        if self.outputs == "restricted" and self.sampler == "chain":
+            raise ValueError("outputs 'restricted' are drawn exactly, and cannot be drawn by a chain")
         return self
 
 
@@ -129,6 +156,14 @@ class ChainTable(Table):
         default=Fraction(1, 10**6), description="The largest amount that the chain may add to delta."
     )
     sweeps: int | None = Field(default=None, ge=1)
+    moves: Literal["slices", "jumps"] = Field(
+        default="slices",
+        description="slices: along the columns of the lattice, without tuning. jumps: Algorithm 1 of the paper, all "
+        "columns of a basis at once, with scales from a warm-up without data.",
+    )
+    lag: int | None = Field(
+        default=None, ge=1, description="Lag of the coupled pairs, in sweeps. Without it, one is chosen."
+    )
     pairs: int = Field(default=4000, ge=20)
     longest: int = Field(default=20_000, ge=1)
     confidence: Exact = Fraction(999, 1000)
@@ -176,8 +211,10 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
         name=file.release.name,
         schema=schema,
         table=TableInput(folder / file.table.path, file.table.count, columns),
-        constraints=constrain(schema, [_constraint(item) for item in file.constraints]),
-        law=_law(file.mechanism),
+        constraints=constrain(
+            schema, [one for item in file.constraints for one in _constraints(item, file.attributes, folder)]
+        ),
+        law=_law(file.mechanism, file.privacy.delta),
         distance=_distance(file.mechanism),
         neighbours=Neighbours(file.privacy.neighbours),
         declared=_declared(file.privacy, file.mechanism),
@@ -186,17 +223,20 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
         chain=ChainSettings(
             allowed_delta=file.chain.allowed_delta,
             sweeps=file.chain.sweeps,
+            moves=file.chain.moves,
+            lag=file.chain.lag,
             pairs=file.chain.pairs,
             longest=file.chain.longest,
             confidence=file.chain.confidence,
             extrapolate=file.chain.bound == "extrapolated",
         ),
+        outputs=Outputs(file.mechanism.outputs),
     )
 
 
 def _refuse_columns(attributes: list[CellsTable]) -> None:
-    """Refuse attributes named `draw` or `noise`: the output tables have columns with these names."""
-    taken = [item.name for item in attributes if item.name.casefold() in {"draw", "noise"}]
+    """Refuse attributes with the name of a column that the output tables have."""
+    taken = [item.name for item in attributes if item.name.casefold() in COLUMNS]
     if taken:
         raise ConfigError(
             f"[[attributes]] names {', '.join(taken)}, which is reserved for a column of the files that are written. "
@@ -219,23 +259,56 @@ def _attribute(item: CellsTable, folder: Path) -> Attribute:
     return Attribute(item.name, tuple(str(level) for level in listed.to_list()))
 
 
-def _constraint(item: SumTable) -> Margin | WeightedSum:
+def _constraints(item: SumTable, attributes: list[CellsTable], folder: Path) -> list[Margin | WeightedSum]:
     if item.margin:
-        return Margin(item.name, tuple(item.margin))
+        return [Margin(item.name, tuple(item.margin))]
+    if item.margin_by:
+        return [
+            WeightedSum(f"{item.name}: {group}", ((cells, 1.0),))
+            for group, cells in _groups(item.name, item.margin_by, attributes, folder).items()
+        ]
     terms = item.terms or [TermTable(cells=item.cells or {})]
-    return WeightedSum(
-        item.name,
-        tuple(
-            (tuple((name, tuple(levels)) for name, levels in term.cells.items()), float(term.times))
-            for term in terms
-        ),
-        item.total,
-    )
+    cells = [tuple((name, tuple(levels)) for name, levels in term.cells.items()) for term in terms]
+    pairs = tuple((one, float(term.times)) for one, term in zip(cells, terms, strict=True))
+    return [WeightedSum(item.name, pairs, item.total)]
 
 
-def _law(table: MechanismTable) -> LatticeLaw:
+def _groups(
+    name: str, column: str, attributes: list[CellsTable], folder: Path
+) -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    """For each value of a column of an attribute's public table, the levels with this value."""
+    found = []
+    for item in attributes:
+        path = folder / (item.path or "")
+        if item.column and column in column_names(path, f"levels of '{item.name}'"):
+            found.append((item.name, item.column, path))
+    if len(found) != 1:
+        raise ConfigError(
+            f"constraint '{name}' has margin_by = '{column}', which is a column of {len(found)} of the public tables "
+            "that list the levels of attributes; wanted 1. Name a column of one of these tables, or rename it in the "
+            "others.",
+            code="subspace-margin-by",
+        )
+    attribute, levels, path = found[0]
+    frame = read_table(path, [levels, column], f"levels of '{attribute}'")
+    if frame[column].null_count():
+        raise ConfigError(
+            f"column '{column}' of {path} has no value for some levels of '{attribute}', so constraint '{name}' cannot "
+            "tell which sum they belong to. Give every level a value.",
+            code="subspace-margin-by",
+        )
+    groups: dict[str, list[str]] = {}
+    for level, group in frame.select(levels, column).iter_rows():
+        groups.setdefault(str(group), []).append(str(level))
+    return {group: ((attribute, tuple(members)),) for group, members in groups.items()}
+
+
+def _law(table: MechanismTable, delta: Fraction) -> LatticeLaw:
     if table.law == "gaussian":
-        return GeneralisedGaussian(table.variance or Fraction(0))
+        if table.variance is not None:
+            return GeneralisedGaussian(table.variance)
+        rho = epsilon_to_rho(table.epsilon, delta) if table.epsilon is not None else table.rho
+        return GeneralisedGaussian(_distance(table) / (2 * rho) if rho else Fraction(0))
     return GeneralisedLaplace(Norm(table.norm), table.epsilon or Fraction(0))
 
 
@@ -251,11 +324,14 @@ def _distance(table: MechanismTable) -> Fraction:
 
 
 def _declared(privacy: SubspacePrivacyTable, mechanism: MechanismTable) -> Fraction:
-    unit = "epsilon" if mechanism.law == "laplace" else "rho"
-    declared, other = (privacy.epsilon, privacy.rho) if unit == "epsilon" else (privacy.rho, privacy.epsilon)
+    gaussian = mechanism.law == "gaussian"
+    if gaussian and privacy.epsilon is not None and privacy.rho is None:
+        return epsilon_to_rho(privacy.epsilon, privacy.delta)
+    declared, other = (privacy.rho, privacy.epsilon) if gaussian else (privacy.epsilon, privacy.rho)
     if declared is None or other is not None:
+        wanted = "rho, or epsilon at delta," if gaussian else "epsilon"
         raise ConfigError(
-            f"[privacy] must declare {unit}, and no other budget, for {mechanism.law} noise.",
+            f"[privacy] must declare {wanted} and no other budget, for {mechanism.law} noise.",
             code="wrong-unit",
         )
     return declared

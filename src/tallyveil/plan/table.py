@@ -6,17 +6,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+import scipy.sparse as sp
+
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 from tallyveil.storage.json_files import digest_of
+from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.guarantee import event_of
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 from tallyveil.subspace.nearest import nearest_tables, protected, require_record
 from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
-from tallyveil.subspace.table import TableConstraints
+from tallyveil.subspace.outputs import Outputs
+from tallyveil.subspace.table import Margin, TableConstraints, constrain
 from tallyveil.universe.schema import Schema
 
 SUBSPACE_FORMAT = 1
@@ -54,6 +58,7 @@ class SubspacePlan:
         delta: Delta at which the epsilon of Gaussian noise is reported.
         wish: The sampler that is asked for.
         chain: How a Markov chain is run, if one is needed.
+        outputs: Which tables may come out: all, or those without negative counts.
     """
 
     name: str
@@ -67,6 +72,7 @@ class SubspacePlan:
     delta: Fraction
     wish: SamplerWish
     chain: ChainSettings
+    outputs: Outputs = Outputs.FREE
 
     def __post_init__(self) -> None:
         require_record(self.law, self.distance, self.neighbours)
@@ -87,7 +93,7 @@ class SubspacePlan:
         """The cost, in `budget_unit`."""
         if isinstance(self.law, GeneralisedGaussian):
             return self.distance / (2 * self.law.variance)
-        return self.law.epsilon * self.distance
+        return self.law.epsilon * self.distance * (2 if self.outputs is Outputs.RESTRICTED else 1)
 
     def lattice(self) -> Lattice:
         """The lattice on which the noise lies.
@@ -97,9 +103,21 @@ class SubspacePlan:
         """
         return lattice_of(self.constraints.system)
 
+    def published_sums(self) -> ConstraintSystem:
+        """The sums that are published beside the table: the constraints, each attribute's levels, and the total."""
+        names = self.schema.attribute_names if len(self.schema.attribute_names) > 1 else ()
+        margins = [Margin(name, (name,)) for name in names]
+        others = constrain(self.schema, [*margins, Margin("total", ())]).system
+        own = self.constraints.system
+        return ConstraintSystem.from_matrix(
+            sp.vstack([own.matrix, others.matrix], format="csr"), (*own.names, *others.names)
+        )
+
     def event(self, noise: NoisePlan) -> PrivacyEvent:
         """The privacy event of the release."""
-        return event_of(self.law, noise.lattice, self.distance, noise.total_variation)
+        return event_of(
+            self.law, noise.lattice, self.distance, noise.total_variation, restricted=noise.restricted
+        )
 
     def description(self, noise: NoisePlan) -> str:
         """Description in the ledger: which table is released, and which neighbours its guarantee covers."""
@@ -125,10 +143,13 @@ class SubspacePlan:
             "declared": str(self.declared),
             "spent": str(self.cost),
             "delta": str(self.delta),
+            "outputs": self.outputs.value,
             "sampler": self.wish,
             "chain": {
                 "allowed_delta": str(self.chain.allowed_delta),
                 "sweeps": self.chain.sweeps,
+                "moves": self.chain.moves,
+                "lag": self.chain.lag,
                 "pairs": self.chain.pairs,
                 "longest": self.chain.longest,
                 "confidence": str(self.chain.confidence),

@@ -83,6 +83,16 @@ SUBSPACE_BODY: Final = {
 SUBSPACE_PRIVACY: Final = {"statement": str}
 _SET: Final = {"geography": str, "level": int, "budget": str}
 
+TABLE_PLAN: Final = {
+    "schema": dict,
+    "table": {"count": (str, type(None)), "columns": Each(str)},
+    "law": str,
+    "neighbours": str,
+    "budget_unit": str,
+    "declared": str,
+}
+"""Of `plan.json`, beside the manifest of a released table."""
+
 SAFETAB_PLAN: Final = {"mechanism": str, "iterations": [list], "runs": Each({"sets": [_SET]})}
 """Of `plan.json`, beside the manifest of a SafeTab run."""
 

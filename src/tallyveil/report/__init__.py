@@ -7,6 +7,7 @@ from tallyveil.report.safetab_households_page import (
     write_households_report,
 )
 from tallyveil.report.safetab_page import write_safetab_evaluation, write_safetab_report
+from tallyveil.report.table_page import write_table_evaluation, write_table_report
 
 __all__ = [
     "write_evaluation_report",
@@ -15,4 +16,6 @@ __all__ = [
     "write_report",
     "write_safetab_evaluation",
     "write_safetab_report",
+    "write_table_evaluation",
+    "write_table_report",
 ]

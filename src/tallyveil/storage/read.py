@@ -65,6 +65,11 @@ def text_columns(path: Path, what: str) -> list[str]:
     return [name for name, kind in _opened(path, what).collect_schema().items() if kind == pl.String]
 
 
+def column_names(path: Path, what: str) -> tuple[str, ...]:
+    """Names of the columns of a table. It raises StoreError as `scan_table` does."""
+    return tuple(_opened(path, what).collect_schema().names())
+
+
 def _opened(path: Path, what: str) -> pl.LazyFrame:
     """A table, lazily, after a check that its columns can be read."""
     if not path.is_file():

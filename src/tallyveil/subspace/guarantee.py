@@ -79,7 +79,11 @@ class SmoothGuarantee:
 
 
 def laplace_guarantee(
-    law: GeneralisedLaplace, lattice: Lattice, total_variation: Fraction = Fraction(0)
+    law: GeneralisedLaplace,
+    lattice: Lattice,
+    total_variation: Fraction = Fraction(0),
+    *,
+    restricted: bool = False,
 ) -> SmoothGuarantee:
     """The guarantee of generalised Laplace noise.
 
@@ -90,20 +94,21 @@ def laplace_guarantee(
         law: Law of the noise.
         lattice: Its constraints are the invariants.
         total_variation: Bound on the distance between the sampler's output and the law.
+        restricted: The law is restricted to tables without negative counts, which doubles epsilon.
     Raises:
         BudgetError: the total variation is not in [0, 1).
-    Source: Dharangutte et al. 2022, Theorem 10.
+    Source: Dharangutte et al. 2022, Theorem 10; docs/proofs/integer-subspace.md, section 7.
     """
     if not 0 <= total_variation < 1:
         raise BudgetError(
             f"the total variation distance is {total_variation}, wanted at least 0 and below 1. Run the chain longer."
         )
-    delta = Fraction(0)
+    delta, epsilon = Fraction(0), 2 * law.epsilon if restricted else law.epsilon
     if total_variation:
         with precision(_BITS):
-            added = (1 + rational(law.epsilon).exp()) * rational(total_variation)
+            added = (1 + rational(epsilon).exp()) * rational(total_variation)
             delta = min(Fraction(round_up(added)), Fraction(1))
-    return SmoothGuarantee(law.norm, law.epsilon, delta, lattice.system.names)
+    return SmoothGuarantee(law.norm, epsilon, delta, lattice.system.names)
 
 
 def named_invariants(names: Sequence[str]) -> str:
@@ -226,7 +231,12 @@ def gaussian_rho(law: GeneralisedGaussian, squared_distance: int) -> Fraction:
 
 
 def event_of(
-    law: LatticeLaw, lattice: Lattice, distance: Fraction | int, total_variation: Fraction = Fraction(0)
+    law: LatticeLaw,
+    lattice: Lattice,
+    distance: Fraction | int,
+    total_variation: Fraction = Fraction(0),
+    *,
+    restricted: bool = False,
 ) -> IntegerSubspaceLaplace | IntegerSubspaceGaussian:
     """The event for the ledger and the accountant.
 
@@ -236,6 +246,7 @@ def event_of(
         distance: Largest distance of two tables to protect. For Laplace laws it is in the law's norm. For the Gaussian
             it is the squared l2 distance, an integer.
         total_variation: Bound on the distance between the sampler's output and the law.
+        restricted: The Laplace law is restricted to tables without negative counts.
     """
     names = lattice.system.names
     if isinstance(law, GeneralisedGaussian):
@@ -245,7 +256,9 @@ def event_of(
                 code="subspace-parameter",
             )
         return IntegerSubspaceGaussian(law.variance, int(distance), names, total_variation)
-    return IntegerSubspaceLaplace(law.epsilon, law.norm.value, Fraction(distance), names, total_variation)
+    return IntegerSubspaceLaplace(
+        law.epsilon, law.norm.value, Fraction(distance), names, total_variation, restricted
+    )
 
 
 def paper_variance(lattice: Lattice, epsilon: Fraction, delta: Fraction) -> float:

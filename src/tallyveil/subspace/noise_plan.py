@@ -35,6 +35,10 @@ SamplerWish = Literal["auto", "exact", "chain"]
 PUBLIC_KEY: Final = insecure_key("tallyveil subspace diagnostics")
 """Pairs of chains use no data and no run key, so anyone can measure their meeting times again."""
 
+_RESTRICTED: Final = (
+    "Epsilon is twice that of the law, because the law is restricted to tables without negative counts, and its "
+    "normaliser depends on the true table."
+)
 _PILOT_PAIRS: Final = 200
 _FIRST_PAIR: Final = 1 << 20
 _MARGIN: Final = 3
@@ -51,6 +55,8 @@ class ChainSettings:
         longest: Number of sweeps after which a pair is given up.
         confidence: Confidence of the bound on the distance.
         extrapolate: Use the extrapolated bound (docs/subspace.md) instead of the measured one.
+        moves: "slices", or "jumps" for Algorithm 1 of the paper.
+        lag: Lag of the coupled pairs in sweeps; None to choose one from pilot pairs.
     """
 
     allowed_delta: Fraction = Fraction(1, 10**6)
@@ -59,6 +65,8 @@ class ChainSettings:
     longest: int = 20_000
     confidence: Fraction = Fraction(999, 1000)
     extrapolate: bool = False
+    moves: Literal["slices", "jumps"] = "slices"
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +98,8 @@ class NoisePlan:
         sampler: The exact sampler; None if a chain is used.
         chain: The chain; None if the sampler is exact.
         total_variation: Upper bound on the total variation between the drawn noise and the law.
+        restricted: Whether the law is restricted to tables without negative counts. The noise then depends on the true
+            table, so that `draw` cannot make it: `subspace.exact.restricted` does.
     """
 
     lattice: Lattice
@@ -99,6 +109,7 @@ class NoisePlan:
     sampler: "VectorSampler | None"
     chain: ChainWay | None
     total_variation: Fraction
+    restricted: bool = False
 
     @property
     def condition(self) -> str:
@@ -127,6 +138,15 @@ class NoisePlan:
         sweeps = self.chain.bound.sweeps
         states = [run_chain(self.chain.plan, key, sweeps, chain=i, observer=observer)[0] for i in draws]
         return np.stack(states) if states else np.empty((0, self.lattice.n_cells), dtype=np.int64)
+
+
+def plan_restricted(lattice: Lattice, law: LatticeLaw) -> NoisePlan:
+    """The plan of a table from the restricted law, which `subspace.outputs.require_outputs` has allowed."""
+    reason = (
+        "the law is restricted to tables without negative counts; trials with tilted cells meet the sums by chance, "
+        "whatever the counts"
+    )
+    return NoisePlan(lattice, law, "restricted trials", reason, None, None, Fraction(0), restricted=True)
 
 
 def plan_noise(
@@ -223,6 +243,8 @@ def guarantee_record(
         "about_one_record": nearest.one_record,
     }
     who = protected(nearest, plan.law, distance, neighbours)
+    if plan.restricted:
+        who = f"{_RESTRICTED} {who}"
     if isinstance(plan.law, GeneralisedGaussian):
         epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)
         rho = distance / (2 * plan.law.variance)
@@ -232,7 +254,7 @@ def guarantee_record(
             f"what the invariants reveal. {who}"
         )
         return record | {"rho": str(rho), "epsilon": epsilon, "delta": whole, "statement": _said(said, plan)}
-    guarantee = laplace_guarantee(plan.law, plan.lattice, plan.total_variation)
+    guarantee = laplace_guarantee(plan.law, plan.lattice, plan.total_variation, restricted=plan.restricted)
     if plan.chain is not None:
         settings = plan.chain.settings
         guarantee = chain_guarantee(
@@ -264,11 +286,16 @@ def _measured_chain(
 ) -> ChainWay:
     from tallyveil.subspace.coupling import choose_lag, meeting_times
     from tallyveil.subspace.diagnostics import total_variation_bound
-    from tallyveil.subspace.mcmc_columns import lattice_columns
+    from tallyveil.subspace.mcmc import tune_jumps
+    from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
     from tallyveil.subspace.mcmc_moves import plan_chain
 
-    plan = plan_chain(law, lattice_columns(lattice))
-    lag = choose_lag(plan, PUBLIC_KEY, settings.longest)
+    if settings.moves == "jumps":
+        columns = basis_columns(lattice.basis)
+        plan = plan_chain(law, columns, tune_jumps(law, columns, PUBLIC_KEY))
+    else:
+        plan = plan_chain(law, lattice_columns(lattice))
+    lag = settings.lag or choose_lag(plan, PUBLIC_KEY, settings.longest)
     sweeps = settings.sweeps
     if sweeps is None:  # from other pairs: a number chosen on the pairs that bound it would be too low
         pilots = meeting_times(plan, PUBLIC_KEY, lag, _PILOT_PAIRS, settings.longest, first_pair=_FIRST_PAIR)

@@ -182,6 +182,64 @@ def test_the_sentence_never_claims_less_than_the_bound(tallyveil, table, epsilon
     assert Fraction(json.loads(said)["privacy"]["epsilon"]) >= 4 * Fraction(epsilon)
 
 
+ONE_MARGIN = ('[[constraints]]\nname = "education totals"\nmargin = ["education"]\n', "")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "changes", "columns"),
+    [
+        ("nonnegative", [], ["county", "education", "count", "noisy", "margin"]),
+        ("restricted", [ONE_MARGIN, ('distance = "4"', 'distance = "2"')], ["county", "education", "count"]),
+    ],
+)
+def test_tables_without_negative_counts(tallyveil, table, tmp_path, outputs, changes, columns):
+    edit(table, *changes, ('epsilon = "0.25"', f'epsilon = "0.25"\noutputs = "{outputs}"'))
+    out, again = tmp_path / "out", tmp_path / "again"
+    key = ("--insecure-test-key", "d", "--json")
+    code, said, _ = tallyveil("release", table, "--out", out, *key)
+    assert code == 0
+    told = json.loads(said)
+    assert "no count is negative" in told["checks"]
+    released = pl.read_parquet(out / "table.parquet")
+    assert released.columns == columns
+    assert released["count"].min() >= 0
+    assert released["count"].to_numpy().reshape(4, 4).sum(axis=1).tolist() == [20, 55, 25, 35]
+    spend = json.loads((out / "ledger.jsonl").read_text().splitlines()[-1])
+    assert spend["cost"] == "1"
+    assert ("restricted" in spend["event"]) is (outputs == "restricted")
+    assert told["privacy"]["epsilon"] == 1.0
+    assert ("twice that of the law" in told["privacy"]["statement"]) is (outputs == "restricted")
+    assert (out / "diagnostics").exists() is (outputs == "nonnegative")
+    tallyveil("release", table, "--out", again, *key)
+    assert released.equals(pl.read_parquet(again / "table.parquet"))
+
+
+def test_the_restricted_law_is_declared_at_its_true_cost(tallyveil, table, tmp_path):
+    edit(table, ONE_MARGIN, ('distance = "4"', 'distance = "4"\noutputs = "restricted"'))
+    code, _, said = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code
+    assert "epsilon = 2 at distance 4, more than the declared epsilon = 1" in " ".join(said.split())
+    edit(table, ('distance = "4"', 'distance = "2"'))
+    simulation = ("--out", tmp_path / "out", "--draws", 1, "--insecure-test-key", "k")
+    for arguments in (("release", table, *simulation), ("diagnose", table, "--out", tmp_path / "plots")):
+        code, _, said = tallyveil(*arguments)
+        assert code
+        assert "no noise" in " ".join(said.split())
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "plots").exists()
+    assert tallyveil("diagnose", table)[0] == 0
+
+
+def test_a_negative_count_is_refused_before_the_spend_unless_outputs_are_free(tallyveil, table, tmp_path):
+    rows = (tmp_path / "children.csv").read_text().replace(",15\n", ",-15\n")
+    (tmp_path / "children.csv").write_text(rows)
+    edit(table, ('distance = "4"', 'distance = "4"\noutputs = "nonnegative"'))
+    code, _, said = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code
+    assert "negative count" in " ".join(said.split())
+    assert not (tmp_path / "out").exists()
+
+
 def test_gaussian_noise_is_paid_in_rho(tallyveil, table, tmp_path):
     edit(table, ('epsilon = "1"', 'rho = "1/10"'), ('law = "laplace"', 'law = "gaussian"'))
     edit(table, ('norm = "l1"\nepsilon = "0.25"', 'variance = "20"'))
@@ -243,8 +301,8 @@ def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
         ([('"l1"', '"l2"'), ('distance = "4"', 'distance = "19/10"')], BudgetError, "protect nobody"),
         ([('distance = "4"', "distance = 4.0")], ConfigError, "mechanism.distance"),
         ([('norm = "l1"', 'nrom = "l1"')], ConfigError, "did you mean 'norm'"),
-        ([('law = "laplace"', 'law = "gaussian"')], ConfigError, "takes variance"),
-        ([('margin = ["county"]', "")], ConfigError, "give one of margin, cells and terms"),
+        ([('epsilon = "0.25"', 'epsilon = "0.25"\nvariance = "9"')], ConfigError, "neither variance nor rho"),
+        ([('margin = ["county"]', "")], ConfigError, "give one of margin, margin_by, cells"),
         ([('"Delta"', '"Zeta"')], SchemaError, "not levels of their attribute"),
         ([('count = "children"', 'count = "kids"')], ConfigError, "lacks column"),
         ([('path = "children.csv"', 'path = "child.csv"')], StoreError, "does not exist"),

@@ -57,13 +57,15 @@ def _read_laplace(keys: Mapping[str, Any], _: int) -> DiscreteLaplace:
 
 
 def _read_subspace_laplace(keys: Mapping[str, Any], _: int) -> IntegerSubspaceLaplace:
-    _check_keys(keys, {"epsilon", "norm", "distance", "invariants", "total_variation"})
+    known = {"epsilon", "norm", "distance", "invariants", "total_variation"}
+    _check_keys(keys, known | {"restricted"} if "restricted" in keys else known)
     return IntegerSubspaceLaplace(
         _text(keys, "epsilon"),
         keys["norm"],
         _text(keys, "distance"),
         _texts(keys, "invariants"),
         _text(keys, "total_variation"),
+        keys.get("restricted", False),
     )
 
 

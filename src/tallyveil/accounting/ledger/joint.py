@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tallyveil.accounting.costs import (
     delta_with_total_variation,
+    epsilon_of,
+    has_gaussian,
     require_neighbours,
     rho_of,
     total_variation_of,
@@ -60,12 +62,16 @@ class UpperBound:
         epsilon: What rho allows to be claimed at delta, rounded up.
         delta: The delta asked for.
         added_delta: To be added to delta, rounded up, where a sampler comes close to its law but does not have it.
+        pure_epsilon: The sum of the pure epsilons, which holds at delta 0; None where some noise is Gaussian.
+        pure_added_delta: What the samplers add to that delta, rounded up.
     """
 
     rho: Fraction
     epsilon: float
     delta: Fraction
     added_delta: float
+    pure_epsilon: Fraction | None
+    pure_added_delta: float
 
 
 def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None) -> JointLedgers:
@@ -185,10 +191,12 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
 
 
 def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
-    """What several runs guarantee at most, by zero-concentrated differential privacy.
+    """What several runs guarantee at most, by zero-concentrated and, without Gaussian noise, by pure privacy.
 
     It holds for every release, also for noise on a lattice that has no exact loss law (`has_loss_law`), and covers
-    the same acts as `published_guarantee`. Laplace noise counts with rho = epsilon^2 / 2.
+    the same acts as `published_guarantee`. Laplace noise counts with rho = epsilon^2 / 2. Each of the two pairs of
+    epsilon and delta holds, so that the reader may take either (Dharangutte et al. 2022, Proposition 6, for pure
+    epsilon; total variations add, docs/proofs/integer-subspace.md, section 4).
 
     Args:
         joint: The ledgers, from `read_joint`.
@@ -203,9 +211,15 @@ def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
     rho = rho_of(joint.paid, laplace_as_zcdp=True)
     epsilon = zcdp_to_epsilon(rho, delta)
     variation = total_variation_of(joint.paid)
+    pure = None if has_gaussian(joint.paid) else epsilon_of(joint.paid)
+
+    def added(at: Fraction) -> float:
+        return delta_with_total_variation(at, Fraction(0), variation) if variation else 0.0
+
     # Epsilon is a float rounded up, so that it is taken exactly.
-    added = delta_with_total_variation(Fraction(epsilon), Fraction(0), variation) if variation else 0.0
-    return UpperBound(rho, epsilon, delta, added)
+    return UpperBound(
+        rho, epsilon, delta, added(Fraction(epsilon)), pure, 0.0 if pure is None else added(pure)
+    )
 
 
 def require_protection(joint: JointLedgers) -> None:

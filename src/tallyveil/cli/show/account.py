@@ -8,7 +8,7 @@ from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee
-    from tallyveil.accounting.ledger.joint import JointLedgers
+    from tallyveil.accounting.ledger.joint import JointLedgers, UpperBound
 
 
 def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
@@ -49,12 +49,23 @@ def upper_bound(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str,
         "delta": delta,
         **({"added_delta": {"upper": bound.added_delta}} if bound.added_delta else {}),
         "not_exact": "epsilon is an upper bound, by zero-concentrated differential privacy: noise on a lattice has no "
-        "single exact loss law",
+        "single exact loss law if it is Gaussian, or if a chain comes only close to its law",
         "rho": str(bound.rho),
+        **_pure(bound),
         "classical": classical_epsilons(joint.paid, exact),
         "neighbours": joint.neighbours.value,
         "invariants": list(invariants_of(joint.paid)),
     }
+
+
+def _pure(bound: "UpperBound") -> dict[str, Any]:
+    """The pure epsilon at delta 0, and what samplers add to that delta; nothing where some noise is Gaussian."""
+    from tallyveil.accounting.engines.tails import fraction_bounds
+
+    if bound.pure_epsilon is None:
+        return {}
+    found: dict[str, Any] = {"pure_epsilon": {"upper": fraction_bounds(bound.pure_epsilon).upper}}
+    return found | ({"pure_delta": {"upper": bound.pure_added_delta}} if bound.pure_added_delta else {})
 
 
 def print_answer(answer: dict[str, Any], as_json: bool) -> None:

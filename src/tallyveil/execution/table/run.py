@@ -14,10 +14,14 @@ from tallyveil.confidential.subspace_table import (
     keeps_invariants,
     read_confidential_table,
     release_table,
+    require_no_negative,
+    require_summable,
     require_table_header,
+    restricted_table,
 )
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.execution.topdown.lattice_record import noise_record
+from tallyveil.noise.source import NoiseSource
 from tallyveil.plan.table import SubspacePlan
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
@@ -32,13 +36,27 @@ from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.error_margins import CONFIDENCE, LEVEL, ErrorMargins, error_margins
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nearest import require_pairs
-from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise
+from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise, plan_restricted
+from tallyveil.subspace.nonnegative import nearest_nonnegative
+from tallyveil.subspace.outputs import Outputs, require_outputs
 from tallyveil.subspace.table import cell_labels
 
 TABLE = "table.parquet"
 TABLE_CSV = "table.csv"
+SUMS = "sums.parquet"
+SUMS_CSV = "sums.csv"
 DRAWS = "draws.parquet"
+UNBIASED = "noisy"
+"""Column of the counts from which the nearest table without negative counts was made. They are unbiased."""
+
+_ORDER_QUERY = 1
+_RESTRICTED_QUERY = 2
+"""Places in the address space, apart from those of the noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +81,13 @@ def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
 
     Raises:
         BudgetError: two tables that agree on the invariants are always farther apart than the plan's distance.
+        ConfigError: the plan's outputs cannot be made exactly.
     """
     lattice = plan.lattice()
     require_pairs(lattice, plan.law, plan.distance)
+    require_outputs(plan.outputs, plan.law, lattice)
+    if plan.outputs is Outputs.RESTRICTED:
+        return plan_restricted(lattice, plan.law)
     return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
 
 
@@ -93,6 +115,12 @@ def run_subspace(
         raise ConfigError(
             f"{draws} repeated draws were asked for without a test key. In a real run the budget would have to pay "
             "for every draw, and the noise of no draw may be shown. For a simulation give --insecure-test-key TEXT.",
+            code="subspace-draws",
+        )
+    if draws and plan.outputs is Outputs.RESTRICTED:
+        raise ConfigError(
+            f'{draws} repeated draws of noise were asked for, but with outputs = "restricted" there is no noise apart '
+            "from the table. Leave --draws out, or simulate by releasing several times with different test keys.",
             code="subspace-draws",
         )
     product = Table(plan, draws)
@@ -134,13 +162,19 @@ class Table:
         )  # checked before the lattice is built, which may take long
         noise = noise_of(plan, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
+        with watch.stage("margins of error"):
+            sums = plan.published_sums()
+            margins = error_margins(noise, sums)
         with watch.stage("read table"):
             table = read_confidential_table(
                 plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
             )
             check_stated_totals(table, plan.constraints)
+            require_summable(table, sums)
+            if plan.outputs is not Outputs.FREE:
+                require_no_negative(table)
         self.noise = noise
-        return _Work(plan, noise, guarantee, table, self.draws, watch)
+        return _Work(plan, noise, guarantee, sums, margins, table, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -150,6 +184,8 @@ class _Work:
     plan: SubspacePlan
     noise: NoisePlan
     guarantee: JsonObject
+    sums: ConstraintSystem
+    margins: ErrorMargins | None
     table: ConfidentialTable
     draws: int
     watch: Stopwatch
@@ -174,12 +210,11 @@ class _Work:
 
     def release(self, run: Run) -> JsonObject:
         """Draw the noise and write the table; returns the body of the manifest."""
-        plan, noise, system = self.plan, self.noise, self.plan.constraints.system
+        plan, noise = self.plan, self.noise
         run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
 
         def write_table() -> JsonObject:
-            vector = noise.draw(run.secrets.noise_key, range(1))[0]
-            _write_table(run.path, plan, release_table(self.table, vector, system), run.tags)
+            _write_table(run, self, _drawn(self, run.secrets.noise_key))
             return {}
 
         def write_draws() -> JsonObject:
@@ -188,13 +223,14 @@ class _Work:
             return {}
 
         with self.watch.stage("draw and write"):
-            run.stage("table", [TABLE, TABLE_CSV], write_table)
+            run.stage("table", [TABLE, TABLE_CSV, SUMS, SUMS_CSV], write_table)
             run.stage(f"{self.draws} draws", [DRAWS], write_draws)
         return {
             "name": plan.name,
             "plan": plan.to_mapping(),
             "inputs": {"table_keyed_hash": run.secrets.commitment(self.table.digest())},
             "noise": noise_record(noise),
+            "margins": _margins_record(self.margins),
         }
 
     def check(self, run: Run) -> list[str]:
@@ -207,16 +243,36 @@ class _Work:
         return self.watch.stages
 
 
-def _frame(plan: SubspacePlan, values: Integers, name: str) -> pl.DataFrame:
-    labels = cell_labels(plan.schema)
-    columns = {a: [label[a] for label in labels] for a in plan.schema.attribute_names}
-    return pl.DataFrame({**columns, name: values})
+def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
+    """The columns of the published table: its counts and, if these are post-processed, what they were made from."""
+    plan, noise, source = work.plan, work.noise, NoiseSource(key)
+    if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
+        place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
+        return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law.epsilon)}
+    noisy = release_table(work.table, noise.draw(key, range(1))[0], plan.constraints.system)
+    if plan.outputs is Outputs.FREE:
+        return {"count": noisy}
+    words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]
+    order = np.argsort(np.argsort(words, kind="stable"))
+    return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
 
 
-def _write_table(out: Path, plan: SubspacePlan, noisy: Integers, tags: dict[str, str]) -> None:
-    frame = _frame(plan, noisy, "count")
-    write_parquet(out / TABLE, frame, tags)
-    write_file(out / TABLE_CSV, frame.write_csv)
+def _write_table(run: Run, work: _Work, counts: dict[str, Integers]) -> None:
+    """Write the table and its sums, each with the margins of its unbiased counts."""
+    labels, margins = cell_labels(work.plan.schema), work.margins
+    columns = {a: [label[a] for label in labels] for a in work.plan.schema.attribute_names}
+    cells = pl.DataFrame({**columns, **counts, **({"margin": margins.cells} if margins else {})})
+    totals = {name: work.sums.totals(values) for name, values in counts.items()}
+    sums = pl.DataFrame({"sum": work.sums.names, **totals, **({"margin": margins.sums} if margins else {})})
+    for frame, path, csv in ((cells, TABLE, TABLE_CSV), (sums, SUMS, SUMS_CSV)):
+        write_parquet(run.path / path, frame, run.tags)
+        write_file(run.path / csv, frame.write_csv)
+
+
+def _margins_record(margins: ErrorMargins | None) -> JsonObject | None:
+    if margins is None:
+        return None
+    return {"level": str(LEVEL), "confidence": str(CONFIDENCE), "draws": margins.draws}
 
 
 def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> None:
@@ -241,6 +297,8 @@ def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: Confidential
         f"all {system.n_constraints} invariants are exact": whole
         and keeps_invariants(table, written["count"].to_numpy(), system),
     }
+    if plan.outputs is not Outputs.FREE:
+        passed["no count is negative"] = bool((written["count"] >= 0).all())
     if (out / DRAWS).exists():
         drawn = collect(scan_parquet(out / DRAWS), out / DRAWS, "draws")
         vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)

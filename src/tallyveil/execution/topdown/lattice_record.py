@@ -35,6 +35,7 @@ def noise_record(noise: NoisePlan) -> dict[str, Any]:
     if noise.chain is not None:
         bound = noise.chain.bound
         record["chain"] = {
+            "moves": noise.chain.settings.moves,
             "sweeps": bound.sweeps,
             "lag": bound.lag,
             "pairs": bound.pairs,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tallyveil.studies.exhibit import Exhibit
-from tallyveil.studies.integer_subspace import convergence, noise, projection
+from tallyveil.studies.integer_subspace import convergence, noise, nonnegative, projection
 
 EXHIBITS: Final = (
     Exhibit("table-1", "Table 1: noise on the children, l1", noise.children_l1),
@@ -18,4 +18,5 @@ EXHIBITS: Final = (
     Exhibit("iterations", "Iterations to convergence", convergence.iterations),
     Exhibit("unbiasedness", "Means and margins of the exact noise", noise.unbiasedness),
     Exhibit("projection", "Noise that keeps the sum, and noise then projected", projection.projected),
+    Exhibit("figure-9", "Figure 9: tables without negative counts", nonnegative.nonnegative),
 )

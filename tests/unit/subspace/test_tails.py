@@ -1,0 +1,55 @@
+"""Certified tails: above what is found by listing, and never vacuous where the paper's formula is."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.noise import NoiseSource, insecure_key
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.choose_sampler import choose_sampler
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.mcmc_examples import delinquent_children
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
+from tallyveil.subspace.tails import paper_tail, tail_bound, tail_radius
+
+L1, L2 = GeneralisedLaplace(Norm.L1, Fraction(1, 4)), GeneralisedLaplace(Norm.L2, Fraction(1, 4))
+GAUSSIAN = GeneralisedGaussian(Fraction(9))
+
+
+@pytest.mark.parametrize("law", [L1, L2, GAUSSIAN])
+@pytest.mark.parametrize("cells", [2, 3])
+def test_the_bound_is_above_the_tail_of_a_list(law, cells):
+    axes = np.meshgrid(*[np.arange(-150, 151)] * (cells - 1), indexing="ij")
+    vectors = np.stack([axis.ravel() for axis in axes])
+    vectors = np.vstack([vectors, -vectors.sum(axis=0)])
+    norm = np.abs(vectors).sum(axis=0) if law == L1 else np.sqrt((vectors**2).sum(axis=0))
+    size = norm**2 if law == GAUSSIAN else norm
+    weights = np.exp(-float(law.rate) * size)
+    weights /= weights.sum()
+    bounds = [tail_bound(law, cells - 1, Fraction(t)) for t in range(1, 80)]
+    tails = [weights[norm >= t].sum() for t in range(1, 80)]
+    assert all(bound >= tail for bound, tail in zip(bounds, tails, strict=True))
+    assert bounds == sorted(bounds, reverse=True)
+
+
+@pytest.mark.parametrize("law", [L1, GAUSSIAN])
+def test_the_radius_holds_on_draws_of_the_children_and_the_paper_says_nothing_there(law):
+    lattice = lattice_of(delinquent_children().system)
+    sampler = choose_sampler(lattice, law).sampler
+    drawn = sampler.draw(NoiseAddress(NoiseSource(insecure_key("tails")), 0, 0), range(300))
+    norm = np.abs(drawn).sum(axis=1) if law is L1 else np.sqrt((drawn**2).sum(axis=1))
+    radius = tail_radius(law, lattice.dimension, Fraction(1, 100))
+    assert tail_bound(law, lattice.dimension, Fraction(radius)) <= 0.01
+    assert tail_bound(law, lattice.dimension, Fraction(radius - 1)) > 0.01
+    assert (norm >= radius).mean() < 0.03  # 0.01 at most is expected
+    assert radius < 2 * norm.max()
+    assert paper_tail(law, lattice, Fraction(radius)) > 1
+
+
+def test_the_paper_s_formula_in_one_dimension():
+    lattice = lattice_of(ConstraintSystem.from_sets([range(2)], 2))
+    # V_1 = 2 and det = 2, so that K = 4 * 2 * 2 / sqrt(2).
+    expected = 16 / np.sqrt(2) * 40 * np.exp(-10)
+    assert paper_tail(L1, lattice, Fraction(40)) == pytest.approx(expected)
