@@ -14,7 +14,8 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, law_of, with_budgets
+from tallyveil.safetab.levels import NEIGHBOURS, law_of
+from tallyveil.safetab.plan import RunPlan, SafetabPlan, with_budgets
 from tallyveil.safetab.sums import CONFIDENCE
 
 DIGITS: Final = 9

@@ -5,7 +5,7 @@ from fractions import Fraction
 import polars as pl
 
 from tallyveil.noise.balls import rational
-from tallyveil.safetab.plan import law_of
+from tallyveil.safetab.levels import law_of
 from tallyveil.safetab.privacy import budget_for_margin
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.exhibit import Findings, StudyInputs
