@@ -160,6 +160,8 @@ def events_of(levels: Sequence[GroupLevel], groups: int, total_only: int) -> lis
     if not total_only:
         return [ParallelEvent((split,), groups)]
     only = SequentialEvent(tuple(release_of(one.total_only) for one in levels))
+    if not any(one.n_adaptive for one in levels):
+        return [ParallelEvent((only,), groups)]
     either = ParallelEvent((split, only), total_only)
     if total_only == groups:
         return [either]

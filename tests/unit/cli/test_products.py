@@ -102,7 +102,8 @@ def test_inputs_are_known_by_their_tables(small_release, table):
     require_input(small_release, ReleaseKind.TOPDOWN)
     require_input(table, ReleaseKind.SUBSPACE)
     for path in EXAMPLES.glob("*/*.toml"):
-        require_input(path, ReleaseKind.TOPDOWN)
+        of_groups = path.parent.name == "hospital_stays"
+        require_input(path, ReleaseKind.GROUPS if of_groups else ReleaseKind.TOPDOWN)
 
 
 @pytest.mark.parametrize(
