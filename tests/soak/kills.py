@@ -33,9 +33,11 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs
 
 from fork_server import forked, prepare
 
+from tallyveil.config.groups import load_group_plan
 from tallyveil.config.load import load_plan
 from tallyveil.config.subspace import load_subspace_plan
 from tallyveil.errors import TallyveilError
+from tallyveil.execution.safetab.groups import run_groups
 from tallyveil.execution.safetab.households import run_households
 from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.execution.table.run import run_subspace
@@ -44,6 +46,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.run.folder import RunFolder
 
 TESTS = Path(__file__).parents[1]
+STAYS = TESTS.parent / "examples" / "hospital_stays"
 KEY = insecure_key("soak")
 LOCKED = "folder-locked"
 UNMENDABLE = ("run.json", "ledger.jsonl", "lock")
@@ -101,6 +104,7 @@ def write_inputs(root: Path) -> None:
     toy.write_data(root / "safetab" / "d", toy.person_rows(300))
     homes = module_of("soak_homes", TESTS / "system" / "test_safetab_households.py")
     homes.write_inputs(toy, root / "homes", 200, run_pr=False)
+    module_of("soak_stays", STAYS / "make_stays.py").write_stays(root / "stays.csv", 500)
     (root / "table").mkdir()
     (root / "table" / "table.toml").write_text(TABLE)
     rows = [f"{a},{b},{30 + 7 * i + 3 * j}" for i, a in enumerate("xyz") for j, b in enumerate("uvw")]
@@ -119,6 +123,9 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
         ),
         "safetab": lambda out: run_safetab(safetab / "p", safetab / "d", out, test_key=KEY),
         "safetab-h": lambda out: run_households(homes / "p", homes / "d", out, test_key=KEY),
+        "safetab, any records": lambda out: run_groups(
+            load_group_plan(STAYS / "stays.toml"), root / "stays.csv", out, test_key=KEY
+        ),
         "subspace": lambda out: run_subspace(
             load_subspace_plan(root / "table" / "table.toml"), out, draws=3, test_key=KEY
         ),

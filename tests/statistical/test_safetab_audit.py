@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting import compose
+from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.evaluation.audit import audit_epsilon, binomial_bounds, person_scores
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.safetab.ages import FINEST_CELLS
-from tallyveil.safetab.plan import NEIGHBOURS, read_plan
+from tallyveil.safetab.levels import NEIGHBOURS
+from tallyveil.safetab.plan import read_plan
 from tallyveil.safetab.regions import Regions
 
 RUNS = 500_000
@@ -66,7 +68,7 @@ def scores(one, codes, ethnicity, people, key):
         np.full(RUNS * people, ethnicity, np.int16),
         np.full(RUNS * people, CELL, np.int8),
     )
-    measurer = GroupMeasurer(persons, regions, NoiseSource(insecure_key(key)))
+    measurer = GroupMeasurer(PersonCounts(persons, regions), NoiseSource(insecure_key(key)))
     view = one.view
     groups = sorted({int(view.combination_of[c]) for c in codes} | {int(view.ethnicity_of[ethnicity])})
     assert len(groups) == one.stability.groups

@@ -79,6 +79,10 @@ PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
         page=_households_page,
         evaluation=EVALUATE_SAFETAB,
     ),
+    ReleaseKind.GROUPS: Product(
+        usage="tallyveil safetab run FILE.TOML DATA --out DIR",
+        keys=frozenset({"cells", "groupings", "levels"}),
+    ),
     ReleaseKind.SUBSPACE: Product(
         usage="tallyveil subspace release TABLE.TOML --out DIR",
         keys=frozenset({"table", "attributes", "mechanism", "constraints", "chain"}),

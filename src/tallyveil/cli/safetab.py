@@ -1,25 +1,19 @@
 """`tallyveil safetab`: adaptive tabulation of detailed population groups."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.safetab_files import consistent, long_form
+from tallyveil.cli.safetab_groups import FILE_SUFFIX, plan_of_groups, refuse_census_options, run_of_groups
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.release.manifest import Manifest
-
-
-class Rule(StrEnum):
-    """Rules that `safetab consistent` can impose."""
-
-    STATES = "states"
-    ALONE = "alone"
 
 
 safetab = typer.Typer(
@@ -32,7 +26,20 @@ safetab = typer.Typer(
 Params = Annotated[
     Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
 ]
+ParamsOrFile = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder of config.json and the four code files, or a TOML file of population groups in any records.",
+        metavar="PARAMS",
+    ),
+]
 Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
+DataOrRecords = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder of person-records and GRF-C; with a TOML file, the file of the records.", metavar="DATA"
+    ),
+]
 Out = Annotated[
     Path, typer.Option("--out", help="Folder of the tables: new, empty, or with an unfinished run.")
 ]
@@ -51,7 +58,7 @@ DELTA = "1e-10"
 
 @safetab.command()
 def plan(
-    params: Params,
+    params: ParamsOrFile,
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -61,17 +68,24 @@ def plan(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder in which the plan is written, as safetab-plan.json.")
     ] = None,
-    delta: Annotated[str, typer.Option("--delta", help="Delta at which epsilon is stated.")] = DELTA,
+    delta: Annotated[
+        str | None,
+        typer.Option("--delta", help=f"Delta at which epsilon is stated, {DELTA} if not given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the privacy guarantee and the expected errors of a run, before any record is opened."""
+    if params.suffix == FILE_SUFFIX:
+        refuse_census_options({"DATA": data is not None, "--delta": delta is not None})
+        plan_of_groups(params, out, as_json=as_json)
+        return
     from tallyveil.safetab.plan import read_plan
     from tallyveil.safetab.plan_record import plan_record
     from tallyveil.storage.outputs import claim_folder
     from tallyveil.storage.write import write_json
 
     read = read_plan(params)
-    record = plan_record(read, _exact(delta), data)
+    record = plan_record(read, _exact(delta or DELTA), data)
     if out is not None:
         claim_folder(out, "safetab plan")
         write_json(out / "safetab-plan.json", record)
@@ -124,8 +138,8 @@ def validate(
 
 @safetab.command()
 def run(
-    params: Params,
-    data: Data,
+    params: ParamsOrFile,
+    data: DataOrRecords,
     *,
     out: Out,
     quiet: Quiet = False,
@@ -144,8 +158,19 @@ def run(
     """Tabulate population groups in T1 and T2, with margins of error.
 
     The command reads and checks every input, enters the spend into the ledger, and then measures. After an
-    interruption, the same command resumes the run. It gives the same tables at no further cost.
+    interruption, the same command resumes the run. It gives the same tables at no further cost. With a TOML file, the
+    groups, levels and details are those of the file, and each level has a table of totals and one of cells.
     """
+    if params.suffix == FILE_SUFFIX:
+        refuse_census_options(
+            {
+                "--coterminous-apart": coterminous_apart,
+                "--no-noise": no_noise,
+                "--i-understand-this-is-not-private": not_private,
+            }
+        )
+        run_of_groups(params, data, out, test_key=insecure_test_key, quiet=quiet, as_json=as_json)
+        return
     if _exactly(no_noise, not_private, insecure_test_key):
         from tallyveil.execution.safetab.exact import tabulate_exactly
 
@@ -278,49 +303,8 @@ def households(
         show_households(outcome.manifest, out, outcome.already_finished)
 
 
-@safetab.command()
-def consistent(
-    params: Params,
-    run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the consistent tables.")],
-    rule: Annotated[
-        Rule,
-        typer.Option(
-            "--rule",
-            help="states: the nation is the sum of its states. alone: a race alone is at most the same race alone or "
-            "in combination.",
-        ),
-    ] = Rule.STATES,
-    quiet: Quiet = False,
-) -> None:
-    """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing."""
-    from tallyveil.postprocess.safetab_consistent import write_consistent
-    from tallyveil.storage.outputs import refuse_inputs
-
-    refuse_inputs(out, [params, run])
-    paths = write_consistent(params, run, out, rule.value)
-    if not quiet:
-        for path in paths:
-            say(str(path))
-
-
-@safetab.command()
-def long_form(
-    short: Annotated[
-        Path, typer.Argument(help="File of iteration codes with ranges of race codes.", metavar="SHORT")
-    ],
-    codes: Annotated[Path, typer.Argument(help="The file race-and-ethnicity-codes.txt.", metavar="CODES")],
-    out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
-    quiet: Quiet = False,
-) -> None:
-    """Write race-and-ethnicity-code-to-iteration in long form, with one row for each code, from ranges of codes."""
-    from tallyveil.safetab.short_form import convert_short_form
-    from tallyveil.storage.outputs import claim_file
-
-    claim_file(out, [short, codes])
-    rows = convert_short_form(short, codes, out)
-    if not quiet:
-        say(f"{rows:,} rows written to {out}")
+safetab.command()(consistent)
+safetab.command()(long_form)
 
 
 def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:

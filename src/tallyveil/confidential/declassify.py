@@ -13,6 +13,7 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
+from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_households import HouseholdMeasurer
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons
@@ -101,7 +102,7 @@ def declassify_groups(
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     measurer = exact_group_measurer(persons, regions, ledger=ledger, reason=reason)
-    return ((one, _true_groups(measurer, one)) for one in sets)
+    return ((one, _true_groups(measurer, one, len(regions.ids[one.geography]))) for one in sets)
 
 
 def declassify_households(
@@ -129,7 +130,7 @@ def declassify_households(
 
 def exact_group_measurer(
     persons: ConfidentialPersons, regions: Regions, *, ledger: Ledger, reason: str
-) -> GroupMeasurer:
+) -> GroupMeasurer[LevelSet]:
     """A measurer of population groups that adds no noise, made after recording this in the ledger.
 
     Args:
@@ -137,7 +138,7 @@ def exact_group_measurer(
     Privacy: none. Everything computed from its measurements must be marked as not private.
     """
     _enter(ledger, reason)
-    return GroupMeasurer(persons, regions, _NoNoise())
+    return GroupMeasurer(PersonCounts(persons, regions), _NoNoise())
 
 
 def exact_household_measurer(
@@ -171,20 +172,20 @@ class _NoNoise:
         return np.zeros(len(answers), np.int64)
 
 
-def _true_groups(measurer: GroupMeasurer, one: LevelSet) -> TrueGroups:
+def _true_groups(measurer: GroupMeasurer[LevelSet], one: LevelSet, n_regions: int) -> TrueGroups:
     """All nonempty groups. Every group that may have a table and contains somebody gets the finest table."""
     exact = replace(one, thresholds=(1, 1, 1), keep_above=None)
-    everywhere = np.arange(len(measurer.regions.ids[one.geography]), dtype=np.int64)
+    everywhere = np.arange(n_regions, dtype=np.int64)
     parts = []
     for part in measurer.measure(exact, everywhere):
         finest = part.tables[2]
         rows, iterations = np.divmod(finest.places, one.view.n_adaptive)
         totals = finest.values.sum(axis=1)
-        parts.append(TrueGroups(part.regions[rows], iterations, totals, finest.values.astype(np.int32)))
+        parts.append(TrueGroups(part.rows[rows], iterations, totals, finest.values.astype(np.int32)))
         rows, iterations = np.nonzero(part.total_only)
         totals = part.total_only[rows, iterations]
         empty = np.zeros((len(rows), FINEST_CELLS), np.int32)
         parts.append(
-            TrueGroups(part.regions[rows], iterations.astype(np.int64) + one.view.n_adaptive, totals, empty)
+            TrueGroups(part.rows[rows], iterations.astype(np.int64) + one.view.n_adaptive, totals, empty)
         )
     return joined_groups(parts)

@@ -107,7 +107,7 @@ def person_scores(
         One score for each region.
     """
     width = part.stage_1.shape[1]
-    scores = np.zeros(len(part.regions))
+    scores = np.zeros(len(part.rows))
     for group, others in zip(groups.tolist(), cells, strict=True):
         base = int(others.sum())
         scores += _evidence(one.stage_1, part.stage_1[:, group] - base)

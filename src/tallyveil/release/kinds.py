@@ -10,6 +10,7 @@ class ReleaseKind(StrEnum):
     MEASUREMENTS = "topdown-measurements"
     SAFETAB = "safetab"
     HOUSEHOLDS = "safetab-households"
+    GROUPS = "safetab-groups"
     SUBSPACE = "integer-subspace"
 
     @property
@@ -23,5 +24,6 @@ _COMMANDS = {
     ReleaseKind.MEASUREMENTS: "measure",
     ReleaseKind.SAFETAB: "safetab run",
     ReleaseKind.HOUSEHOLDS: "safetab households",
+    ReleaseKind.GROUPS: "safetab run",
     ReleaseKind.SUBSPACE: "subspace release",
 }

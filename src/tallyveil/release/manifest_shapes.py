@@ -66,6 +66,7 @@ TOPDOWN_PRIVACY: Final = {
     "statement": str,
 }
 SAFETAB_BODY: Final = {"sizes": Each({"groups": Each(int)})}
+GROUPS_BODY: Final = {"name": str, "sizes": Each({"groups": int, "noisy_counts": int, "cells_rows": int})}
 HOUSEHOLDS_PRIVACY: Final = Each({"budget": str, "delta": str, "epsilon": BOUNDS, "changed": _CHANGED})
 SUBSPACE_BODY: Final = {
     "name": str,
@@ -150,6 +151,7 @@ SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.MEASUREMENTS: COMMON | {"privacy": TOPDOWN_PRIVACY, "body": MEASUREMENTS_BODY},
     ReleaseKind.SAFETAB: COMMON | {"privacy": SAFETAB_PRIVACY, "body": SAFETAB_BODY},
     ReleaseKind.HOUSEHOLDS: COMMON | {"privacy": HOUSEHOLDS_PRIVACY, "body": SAFETAB_BODY},
+    ReleaseKind.GROUPS: COMMON | {"privacy": SAFETAB_PRIVACY, "body": GROUPS_BODY},
     ReleaseKind.SUBSPACE: COMMON | {"privacy": SUBSPACE_PRIVACY, "body": SUBSPACE_BODY},
 }
 """The shape of each kind's manifest; further keys are allowed."""

@@ -38,7 +38,7 @@ class Twin:
     geography: str
     region: int
     measured: int
-    thresholds: tuple[int, int, int]
+    thresholds: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

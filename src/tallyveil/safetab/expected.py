@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from tallyveil.noise.laws import Law
-from tallyveil.safetab.ages import DETAILS
 from tallyveil.safetab.estimates import DetailEstimator, estimator_of, quality_of
+from tallyveil.safetab.levels import GroupLevel
 from tallyveil.safetab.plan import LevelSet, SafetabPlan
-from tallyveil.safetab.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
 
 SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """True group sizes for which errors are predicted."""
@@ -16,22 +15,18 @@ SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 @dataclass(frozen=True, slots=True)
 class DetailError:
-    """95 % margins of the numbers of one detail of a level set, in persons.
+    """95 % margins of the numbers of one detail of a level, in records.
 
     Attributes:
-        run, geography, level: The level set.
         detail: The detail of its groups.
         from_count: Stage-1 count from which this detail is chosen; None for no such bound.
-        total: Margin of T1's COUNT.
-        total_estimate: Margin of T1's ESTIMATE, if stage 1 has its full weight.
-        cell: Margin of one cell of T2; None if there is no table.
+        total: Margin of a total's COUNT.
+        total_estimate: Margin of a total's ESTIMATE, if stage 1 has its full weight.
+        cell: Margin of one cell; None if there is no table.
         cell_estimate: Margin of its ESTIMATE.
         total_variance, total_estimate_variance: Variances of the two totals.
     """
 
-    run: str
-    geography: str
-    level: int
     detail: str
     from_count: int | None
     total: float
@@ -41,9 +36,25 @@ class DetailError:
     total_variance: float
     total_estimate_variance: float
 
+
+@dataclass(frozen=True, slots=True)
+class SetError:
+    """The margins of one detail of a level set.
+
+    Attributes:
+        run, geography, level: The level set.
+        error: The margins.
+    """
+
+    run: str
+    geography: str
+    level: int
+    error: DetailError
+
     def to_mapping(self) -> dict[str, Any]:
         """The same values as plain data."""
-        return asdict(self)
+        place = {"run": self.run, "geography": self.geography, "level": self.level}
+        return place | asdict(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +84,14 @@ class SizeError:
         return asdict(self)
 
 
-def expected_errors(plan: SafetabPlan) -> tuple[DetailError, ...]:
+def expected_errors(plan: SafetabPlan) -> tuple[SetError, ...]:
     """Margins of every level set and detail, without data."""
-    return tuple(error for run in plan.runs for one in run.sets for error in _of_set(run.run, one))
+    return tuple(
+        SetError(run.run, one.geography, one.level, error)
+        for run in plan.runs
+        for one in run.sets
+        for error in detail_errors(one)
+    )
 
 
 def errors_by_size(plan: SafetabPlan) -> tuple[SizeError, ...]:
@@ -83,28 +99,20 @@ def errors_by_size(plan: SafetabPlan) -> tuple[SizeError, ...]:
     return tuple(_of_size(run.run, one, size) for run in plan.runs for one in run.sets for size in SIZES)
 
 
-def detail_estimator(one: LevelSet, detail: int) -> DetailEstimator:
-    """The estimator of a detail, 0 to 3, of a level set."""
-    return estimator_of(
-        DETAILS[detail - 1].n_cells if detail else 1,
-        one.stage_1,
-        one.stage_2,
-        one.thresholds[detail - 1] if detail else None,
-        one.thresholds[detail] if detail < len(DETAILS) else None,
-    )
+def detail_estimator(one: GroupLevel, detail: int) -> DetailEstimator:
+    """The estimator of a detail of a level, but that of total-only groups."""
+    return estimator_of(one.ladder.n_cells(detail), one.stage_1, one.stage_2, *one.bounds(detail))
 
 
-def _of_set(run: str, one: LevelSet) -> Iterator[DetailError]:
-    for detail in range(1 + len(DETAILS)):
+def detail_errors(one: GroupLevel) -> Iterator[DetailError]:
+    """Margins of every detail of a level, without data."""
+    for detail in range(one.ladder.total_only if one.n_adaptive else 0):
         estimator = detail_estimator(one, detail)
         combined, measured = estimator.combined(estimator.n), estimator.measured(estimator.n)
         cells = (estimator.combined(1), estimator.measured(1)) if detail else (None, None)
         yield DetailError(
-            run,
-            one.geography,
-            one.level,
-            DETAIL_NAMES[detail],
-            one.thresholds[detail - 1] if detail else None,
+            one.ladder.names[detail],
+            one.bounds(detail)[0],
             measured.margin,
             combined.margin,
             cells[1].margin if cells[1] else None,
@@ -112,12 +120,10 @@ def _of_set(run: str, one: LevelSet) -> Iterator[DetailError]:
             measured.variance,
             combined.variance,
         )
-    if len(one.view.iterations) > one.view.n_adaptive:
+    if one.width > one.n_adaptive:
         quality = quality_of(one.total_only)
         margins = quality.margin, quality.margin, None, None
-        name = DETAIL_NAMES[TOTAL_ONLY_DETAIL]
-        variances = quality.variance, quality.variance
-        yield DetailError(run, one.geography, one.level, name, None, *margins, *variances)
+        yield DetailError(one.ladder.names[-1], None, *margins, quality.variance, quality.variance)
 
 
 def detail_chances(one: LevelSet, size: int) -> tuple[float, float, float, float]:
@@ -135,7 +141,7 @@ def publication_chance(one: LevelSet, size: int) -> float:
 
 def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
     chances = detail_chances(one, size)
-    estimators = [detail_estimator(one, detail) for detail in range(1 + len(DETAILS))]
+    estimators = [detail_estimator(one, detail) for detail in range(one.ladder.total_only)]
     errors = [(found.combined(found.n), found.measured(found.n)) for found in estimators]
     return SizeError(
         run,

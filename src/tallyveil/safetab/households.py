@@ -36,7 +36,7 @@ from tallyveil.safetab.config import (
 )
 from tallyveil.safetab.files import BLOCK, RECORD_CODES, ColumnRule, FileFormat, digit_of, race_summary
 from tallyveil.safetab.iterations import IterationFiles, View, read_iterations
-from tallyveil.safetab.plan import law_of, release_of
+from tallyveil.safetab.levels import law_of, release_of
 from tallyveil.safetab.stability import Stability, stability_of
 
 HOUSEHOLDS: Final = FileFormat(

@@ -13,10 +13,10 @@ from tallyveil.safetab.plan import LevelSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableMeasurements:
-    """Noisy sex-by-age tables of the groups with one chosen detail.
+    """Noisy tables of the groups with one chosen detail.
 
     Attributes:
-        places: Flat position of each group in the array (rows, adaptive iterations); int64, ascending.
+        places: Flat position of each group in the array (rows, adaptive groups); int64, ascending.
         values: Noisy cells; int64, shape (groups, cells).
     """
 
@@ -26,24 +26,24 @@ class TableMeasurements:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMeasurements:
-    """Noisy measurements of all population groups of some regions of one level set, including empty groups.
+    """Noisy measurements of all population groups of some rows of one level, including empty groups.
 
     Attributes:
-        regions: Position of each row's region; int64, shape (rows,).
-        stage_1: Totals that chose the detail; int64, shape (rows, adaptive iterations).
-        detail: The chosen detail, 0 to 3; int8, the same shape.
+        rows: Position of each row, in the Census layout that of its region; int64, shape (rows,).
+        stage_1: Totals that chose the detail; int64, shape (rows, adaptive groups).
+        detail: The chosen detail; int8, the same shape.
         totals: Totals of stage 2 if the detail is 0, otherwise 0; int64, the same shape.
         listed: Flat positions of the groups of detail 0 whose total is above the suppression bound; int64, ascending.
-        tables: Tables of details 1, 2 and 3.
-        total_only: Totals of the total-only groups; int64, shape (rows, total-only iterations).
+        tables: Tables of details 1, 2 and so on.
+        total_only: Totals of the total-only groups; int64, shape (rows, total-only groups).
     """
 
-    regions: Integers
+    rows: Integers
     stage_1: Integers
     detail: NDArray[np.int8]
     totals: Integers
     listed: Integers
-    tables: tuple[TableMeasurements, TableMeasurements, TableMeasurements]
+    tables: tuple[TableMeasurements, ...]
     total_only: Integers
 
     @property
@@ -56,6 +56,6 @@ class GroupMeasurements:
 class GroupSource(Protocol):
     """A source of measurements of groups, behind the wall."""
 
-    def measure(self, one: LevelSet, regions: Integers) -> Iterator[GroupMeasurements]:
-        """Measurements of the given regions, in order, in parts of limited size."""
+    def measure(self, one: LevelSet, rows: Integers) -> Iterator[GroupMeasurements]:
+        """Measurements of the given rows, in order, in parts of limited size."""
         ...

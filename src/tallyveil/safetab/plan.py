@@ -6,63 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from tallyveil.accounting.events import (
-    AdaptiveEvent,
-    ParallelEvent,
-    PrivacyEvent,
-    Release,
-    SequentialEvent,
-)
-from tallyveil.accounting.events import DiscreteGaussian as DiscreteGaussianEvent
-from tallyveil.accounting.events import DiscreteLaplace as DiscreteLaplaceEvent
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.errors import BudgetError, SchemaError
+from tallyveil.errors import SchemaError
 from tallyveil.noise.balls import rational
-from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
-from tallyveil.safetab.ages import DETAILS
+from tallyveil.noise.laws import Law
+from tallyveil.safetab.addresses import CELLS_APART, GEOLEVELS, query_number
+from tallyveil.safetab.ages import DETAILS, FINEST_CELLS
 from tallyveil.safetab.config import GEOGRAPHIES, LEVELS, NATIONWIDE, SafetabConfig, read_config
 from tallyveil.safetab.iterations import IterationFiles, View, read_iterations
+from tallyveil.safetab.levels import GroupLevel, Ladder, events_of, level_laws
 from tallyveil.safetab.stability import Stability, common_record, stability_of
 
-NEIGHBOURS = Neighbours.UNBOUNDED
-"""Neighbouring populations differ by adding or removing one person's record."""
+LADDER: Final = Ladder(
+    ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total only"),
+    DETAILS,
+    FINEST_CELLS,
+    CELLS_APART,
+)
+"""The details of the Census layout."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelSet:
-    """The population groups of one geography and iteration level, with their own budget.
+class LevelSet(GroupLevel):
+    """A level of the Census layout: the groups of one geography and iteration level. Its rows are regions.
 
     Attributes:
         geography: A name such as "COUNTY".
         level: Iteration level, 1 or 2.
-        view: Its iterations.
+        view: Its iterations, one for each group of a row.
         stability: Largest number of its groups that a record can be in.
-        budget: Rho or epsilon of all its groups together, exact.
-        thresholds: Noisy counts from which a group gets details 1, 2 and 3.
-        stage_1: Law of the noise that chooses the detail.
-        stage_2: Law of the noise of the total (detail 0) or of each cell.
-        total_only: Law of the noise of a total-only group.
-        keep_above: A total of detail 0 is published only if it is above this; None to publish always.
     """
 
     geography: str
     level: int
     view: View
     stability: Stability
-    budget: Fraction
-    thresholds: tuple[int, int, int]
-    stage_1: Law
-    stage_2: Law
-    total_only: Law
-    keep_above: int | None
-
-    @property
-    def name(self) -> str:
-        """A name such as "COUNTY level 2"."""
-        return f"{self.geography} level {self.level}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,9 +79,10 @@ class RunPlan:
         by_view: dict[tuple[int, bool], list[LevelSet]] = {}
         for one in self.sets:
             by_view.setdefault((one.level, one.view.nationwide), []).append(one)
-        parts = [
-            part for together in by_view.values() for part in _view_events(together, total_only=total_only)
-        ]
+        parts: list[PrivacyEvent] = []
+        for together in by_view.values():
+            stability = together[0].stability
+            parts += events_of(together, stability.groups, stability.total_only if total_only else 0)
         return SequentialEvent(tuple(parts))
 
 
@@ -214,13 +196,6 @@ def suppression_bound(law: Law, chance: Fraction) -> int:
     return x
 
 
-def law_of(mechanism: Mechanism, budget: Fraction) -> Law:
-    """The law of noise of one count with a given budget: rho (Gaussian) or epsilon (Laplace)."""
-    if mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        return DiscreteGaussian(1 / (2 * budget))
-    return DiscreteLaplace(1 / budget)
-
-
 def _run_plan(
     run: str,
     config: SafetabConfig,
@@ -251,55 +226,27 @@ def _level_set(
             "or add iterations of that level.",
             code="safetab-no-iterations",
         )
-    share, gamma = budget / stability.groups, config.stage_1_fraction
-    try:
-        stage_1, stage_2, total_only = (
-            law_of(config.mechanism, part * share) for part in (gamma, 1 - gamma, Fraction(1))
-        )
-    except BudgetError as error:
-        raise BudgetError(f"{geography} level {level}, budget {budget}: {error}") from None
+    name = f"{geography} level {level}"
+    laws = level_laws(config.mechanism, budget, stability.groups, config.stage_1_fraction, name)
     keep_above = None
     if config.suppression is not None and geography not in NATIONWIDE:
-        keep_above = suppression_bound(stage_2, config.suppression)
+        keep_above = suppression_bound(laws[1], config.suppression)
     return LevelSet(
+        name,
+        GEOLEVELS[geography],
+        query_number(level, 0),
+        len(view.iterations),
+        view.n_adaptive,
+        LADDER,
+        budget,
+        config.thresholds[geography, level],
+        *laws,
+        keep_above,
         geography,
         level,
         view,
         stability,
-        budget,
-        config.thresholds[geography, level],
-        stage_1,
-        stage_2,
-        total_only,
-        keep_above,
     )
-
-
-def _view_events(sets: list[LevelSet], *, total_only: bool) -> list[PrivacyEvent]:
-    """Events of one view's sets. A record is in at most `groups` iterations, of which `total_only` are total-only."""
-    split = SequentialEvent(tuple(_split_event(one) for one in sets))
-    stability = sets[0].stability
-    n_only = stability.total_only if total_only else 0
-    if not n_only:
-        return [ParallelEvent((split,), stability.groups)]
-    only = SequentialEvent(tuple(release_of(one.total_only) for one in sets))
-    either = ParallelEvent((split, only), n_only)
-    if n_only == stability.groups:
-        return [either]
-    return [ParallelEvent((split,), stability.groups - n_only), either]
-
-
-def _split_event(one: LevelSet) -> PrivacyEvent:
-    """Stage 1, then one of four tabulations. A record is in one cell of each."""
-    table = release_of(one.stage_2)
-    return SequentialEvent((release_of(one.stage_1), AdaptiveEvent((table,) * (1 + len(DETAILS)))))
-
-
-def release_of(law: Law) -> Release:
-    """The event of one count with noise of a given law."""
-    if isinstance(law, DiscreteGaussian):
-        return DiscreteGaussianEvent(law.variance)
-    return DiscreteLaplaceEvent(law.scale)
 
 
 def _set_mapping(one: LevelSet) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.safetab.expected import errors_by_size, expected_errors
-from tallyveil.safetab.plan import NEIGHBOURS, SafetabPlan
+from tallyveil.safetab.levels import NEIGHBOURS
+from tallyveil.safetab.plan import SafetabPlan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import read_regions
 

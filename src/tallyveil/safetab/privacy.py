@@ -14,7 +14,8 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, law_of, with_budgets
+from tallyveil.safetab.levels import NEIGHBOURS, law_of
+from tallyveil.safetab.plan import RunPlan, SafetabPlan, with_budgets
 from tallyveil.safetab.sums import CONFIDENCE
 
 DIGITS: Final = 9
@@ -80,7 +81,7 @@ def privacy_of(plan: SafetabPlan, delta: Fraction) -> tuple[RunPrivacy, ...]:
         BudgetError: the delta is out of range.
     """
     mechanism = plan.config.mechanism
-    return tuple(_run_privacy(run.run, run.budget, run.event(), mechanism, delta) for run in plan.runs)
+    return tuple(privacy_of_event(run.run, run.budget, run.event(), mechanism, delta) for run in plan.runs)
 
 
 def changed_event(event: PrivacyEvent) -> PrivacyEvent:
@@ -100,9 +101,20 @@ def changed_mapping(budget: Fraction, lower: float, upper: float) -> dict[str, A
 
 # A process often describes a plan more than once, and the exact epsilons take seconds.
 @lru_cache(maxsize=16)
-def _run_privacy(
+def privacy_of_event(
     name: str, budget: Fraction, event: PrivacyEvent, mechanism: Mechanism, delta: Fraction
 ) -> RunPrivacy:
+    """The guarantee of one run.
+
+    Args:
+        name: Name of the run.
+        budget: What the event costs in rho or pure epsilon.
+        event: What the run does.
+        mechanism: Of its noise.
+        delta: Between 0 and 1.
+    Raises:
+        BudgetError: the delta is out of range.
+    """
     from tallyveil.accounting.composition import compose
 
     exact = compose(event, neighbours=NEIGHBOURS).epsilon(delta)

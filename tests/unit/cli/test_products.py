@@ -102,7 +102,8 @@ def test_inputs_are_known_by_their_tables(small_release, table):
     require_input(small_release, ReleaseKind.TOPDOWN)
     require_input(table, ReleaseKind.SUBSPACE)
     for path in EXAMPLES.glob("*/*.toml"):
-        require_input(path, ReleaseKind.SUBSPACE if path.parent.name == "subspace" else ReleaseKind.TOPDOWN)
+        kinds = {"subspace": ReleaseKind.SUBSPACE, "hospital_stays": ReleaseKind.GROUPS}
+        require_input(path, kinds.get(path.parent.name, ReleaseKind.TOPDOWN))
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def ledger(tmp_path) -> Any:
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def silent() -> Any:
     """Noise that is zero everywhere."""
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.confidential import safetab_measure
+from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -16,7 +17,7 @@ def sets_of(safetab):
 
 
 def measurer(safetab, run, noise):
-    return GroupMeasurer(safetab.people[run], safetab.regions[run], noise)
+    return GroupMeasurer(PersonCounts(safetab.people[run], safetab.regions[run]), noise)
 
 
 def everywhere(safetab, run, one):
@@ -69,7 +70,7 @@ def test_noise_is_added_at_the_documented_addresses_in_parts_of_any_size(
     parts = list(measurer(safetab, run, source).measure(one, wanted))
     exact = list(measurer(safetab, run, silent).measure(one, wanted))
     geolevel, n = GEOLEVELS[one.geography], one.view.n_adaptive
-    assert np.array_equal(np.concatenate([part.regions for part in parts]), wanted)
+    assert np.array_equal(np.concatenate([part.rows for part in parts]), wanted)
     stage_1, true_1 = (np.concatenate([part.stage_1 for part in those]) for those in (parts, exact))
     noise = source.dense(one.stage_1, geolevel, query_number(one.level, STAGE_1), wanted, n)
     assert np.array_equal(stage_1, true_1 + noise)

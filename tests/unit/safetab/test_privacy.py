@@ -8,7 +8,8 @@ from tallyveil.accounting import epsilon_of, rho_of
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.safetab.plan import law_of, read_plan, suppression_bound
+from tallyveil.safetab.levels import law_of
+from tallyveil.safetab.plan import read_plan, suppression_bound
 from tallyveil.safetab.privacy import budget_for_margin, calibrate_plan, privacy_of
 from tallyveil.safetab.sums import CONFIDENCE
 

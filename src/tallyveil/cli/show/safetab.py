@@ -22,13 +22,13 @@ def show_plan(record: dict[str, Any]) -> None:
     console = Screen()
     opened = "only the public geography was opened" if "groups" in record else "no data was opened"
     console.print(headed("SafeTab plan", f" ({opened}; one person's record is added or removed)"))
-    console.print(_privacy(record["privacy"], record["budget_unit"]))
+    console.print(privacy_table(record["privacy"], record["budget_unit"]))
     console.print(
         "A record that is changed leaves its groups and enters as many others: twice the budget, and the last column.",
         soft_wrap=True,
     )
     console.print(_sets(record))
-    console.print(_details(record["details"]))
+    console.print(details_table(record["details"]))
     console.print(
         "Margins in persons: with probability 95 % or more the noise lies within. COUNT is what production "
         "publishes,\nESTIMATE the better one beside it. Post-processing costs nothing.",
@@ -41,7 +41,7 @@ def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> Non
     console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
     table = Table(title=f"SafeTab (run {manifest.run})", show_header=False)
     for run, one in manifest.privacy.items():
-        table.add_row(f"privacy, {run}", _guarantee(one, manifest.spent.unit))
+        table.add_row(f"privacy, {run}", guarantee_text(one, manifest.spent.unit))
     for run, sizes in manifest.body["sizes"].items():
         groups = sum(sizes["groups"].values())
         table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
@@ -58,7 +58,7 @@ def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> 
     table = Table(title=f"SafeTab-H (run {manifest.run})", show_header=False)
     for run, sizes in manifest.body["sizes"].items():
         privacy = manifest.privacy[run]
-        table.add_row(f"privacy, {run}", _guarantee(privacy, manifest.spent.unit))
+        table.add_row(f"privacy, {run}", guarantee_text(privacy, manifest.spent.unit))
         table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
     table.add_row("checks passed", str(len(manifest.checks)))
     table.add_row("report", str(out / "report.html"))
@@ -69,7 +69,7 @@ def show_errors(errors: "pl.DataFrame") -> None:
     """Print the errors of T1 by size class, for each level set over all its geographies."""
     console = Screen()
     console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
-    table = _table("level set", "true size")
+    table = plain_table("level set", "true size")
     headings = ("groups", "published", "rms: COUNT", "ESTIMATE", "covered", "")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -103,7 +103,7 @@ def show_household_errors(errors: "pl.DataFrame") -> None:
     """Print the errors of T3 and T4 by size class, separately for measured cells and for sums."""
     console = Screen()
     console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
-    table = _table("table", "level set", "true size", "")
+    table = plain_table("table", "level set", "true size", "")
     for heading in ("numbers", "mean error", "rms", "covered", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     last = None
@@ -125,14 +125,16 @@ def show_household_errors(errors: "pl.DataFrame") -> None:
     console.print("Errors in households, and the share of numbers within their margin.", soft_wrap=True)
 
 
-def _table(*left: str) -> Table:
+def plain_table(*left: str) -> Table:
+    """A table with some columns of text on its left."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in left:
         table.add_column(heading, no_wrap=True)
     return table
 
 
-def _guarantee(one: dict[str, Any], unit: str) -> str:
+def guarantee_text(one: dict[str, Any], unit: str) -> str:
+    """The guarantee of one run, in words."""
     exact = _up(one["epsilon"]["upper"])
     changed = _up(one["changed"]["epsilon"]["upper"])
     return (
@@ -145,8 +147,9 @@ def _delta(text: str) -> str:
     return at_most(Fraction(text))
 
 
-def _privacy(privacy: list[dict[str, Any]], unit: str) -> Table:
-    table = _table("run", unit)
+def privacy_table(privacy: list[dict[str, Any]], unit: str) -> Table:
+    """Epsilon of each run, by every accountant."""
+    table = plain_table("run", unit)
     for heading in ("delta", "epsilon, exact", "Renyi", "zCDP", "textbook", "pure", "changed, exact"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in privacy:
@@ -158,7 +161,7 @@ def _privacy(privacy: list[dict[str, Any]], unit: str) -> Table:
 
 
 def _sets(record: dict[str, Any]) -> Table:
-    table = _table("level set")
+    table = plain_table("level set")
     headings = ("budget", "stability", "iterations", "kept above", "groups")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -177,8 +180,8 @@ def _sets(record: dict[str, Any]) -> Table:
     return table
 
 
-def _details(details: list[dict[str, Any]]) -> Table:
-    """Margins of error by amount of detail. Level sets with the same margins share their rows."""
+def details_table(details: list[dict[str, Any]]) -> Table:
+    """Margins of error by amount of detail. Levels with the same margins share their rows."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("level sets", no_wrap=True)
     table.add_column("detail", no_wrap=True)
@@ -189,7 +192,7 @@ def _details(details: list[dict[str, Any]]) -> Table:
     for one in details:
         numbers = (one["total"], one["total_estimate"], one["cell"], one["cell_estimate"])
         row = (one["detail"], one["from_count"], *numbers)
-        by_set.setdefault(f"{one['geography']} {one['level']}", []).append(row)
+        by_set.setdefault(f"{one.get('geography', '')} {one['level']}".strip(), []).append(row)
     for name, rows in by_set.items():
         together.setdefault(tuple(rows), []).append(name)
     for own, names in together.items():

@@ -27,7 +27,7 @@ from tallyveil.safetab.household_tables import (
     totals_digest,
 )
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
-from tallyveil.safetab.plan import NEIGHBOURS
+from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.regions import Regions, read_regions
 from tallyveil.storage.published import read_published
 

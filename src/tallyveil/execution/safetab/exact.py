@@ -24,8 +24,9 @@ from tallyveil.release.manifest import MANIFEST_FORMAT, listed_file
 from tallyveil.safetab.coterminous import tabulate_all
 from tallyveil.safetab.household_tables import read_group_totals, write_household_tables
 from tallyveil.safetab.households import TABLES, read_household_plan
+from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.outputs import write_headers, write_tables
-from tallyveil.safetab.plan import NEIGHBOURS, RunPlan
+from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import read_regions
 from tallyveil.storage.outputs import refuse_taken
 from tallyveil.storage.write import write_json

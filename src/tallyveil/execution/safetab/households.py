@@ -36,8 +36,8 @@ from tallyveil.safetab.household_tables import (
     write_household_tables,
 )
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
+from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.outputs import OutputCheck, require_passed
-from tallyveil.safetab.plan import NEIGHBOURS
 from tallyveil.safetab.privacy import changed_event, changed_mapping
 from tallyveil.safetab.regions import Regions, read_regions
 from tallyveil.storage.json_files import JsonObject

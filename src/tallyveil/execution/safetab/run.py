@@ -11,6 +11,7 @@ import polars as pl
 
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
+from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
 from tallyveil.noise.source import NoiseSource
@@ -23,6 +24,7 @@ from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
 from tallyveil.safetab.expected import errors_by_size, expected_errors
+from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.measurements import GroupSource
 from tallyveil.safetab.outputs import (
     HEADERS,
@@ -32,7 +34,7 @@ from tallyveil.safetab.outputs import (
     write_headers,
     write_tables,
 )
-from tallyveil.safetab.plan import NEIGHBOURS, RunPlan, SafetabPlan, read_plan
+from tallyveil.safetab.plan import LevelSet, RunPlan, SafetabPlan, read_plan
 from tallyveil.safetab.privacy import privacy_of
 from tallyveil.safetab.regions import Regions, first_block_in_all, read_regions
 from tallyveil.safetab.tables import SetTables
@@ -181,9 +183,9 @@ def tables_of(
     return pl.concat(t1), pl.concat(t2), n_counts
 
 
-def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> GroupMeasurer:
+def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> GroupMeasurer[LevelSet]:
     """The measurer of one run's people."""
-    return GroupMeasurer(inputs.persons[run], inputs.regions[run], noise)
+    return GroupMeasurer(PersonCounts(inputs.persons[run], inputs.regions[run]), noise)
 
 
 @dataclass(slots=True, repr=False, eq=False)

@@ -299,7 +299,7 @@ def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots:
 
     Args:
         stage_1: [rows, iterations], noisy counts.
-        thresholds: [3], non-decreasing.
+        thresholds: [details], at least one, non-decreasing.
         detail: Output, [rows, iterations]: how many thresholds are at or below the count.
         slots: Output, [rows, iterations]: number of a group among those of detail 1 or more, -1: detail 0.
     Returns:
@@ -313,7 +313,10 @@ def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots:
                 detail[row, iteration] = 0
                 slots[row, iteration] = -1
             else:
-                detail[row, iteration] = 1 + (count >= thresholds[1]) + (count >= thresholds[2])
+                chosen = 1
+                for threshold in thresholds[1:]:
+                    chosen += count >= threshold
+                detail[row, iteration] = chosen
                 slots[row, iteration] = n
                 n += 1
     return n

@@ -8,7 +8,7 @@ import polars as pl
 from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.noise.balls import rational
-from tallyveil.safetab.plan import law_of
+from tallyveil.safetab.levels import law_of
 from tallyveil.safetab.privacy import budget_for_margin
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.exhibit import Findings, StudyInputs

@@ -1,0 +1,62 @@
+"""`tallyveil safetab consistent` and `long-form`: new files from published tables and from public lists."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.terminal import say
+
+
+class Rule(StrEnum):
+    """Rules that `safetab consistent` can impose."""
+
+    STATES = "states"
+    ALONE = "alone"
+
+
+def consistent(
+    params: Annotated[
+        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
+    ],
+    run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the consistent tables.")],
+    rule: Annotated[
+        Rule,
+        typer.Option(
+            "--rule",
+            help="states: the nation is the sum of its states. alone: a race alone is at most the same race alone or "
+            "in combination.",
+        ),
+    ] = Rule.STATES,
+    quiet: Quiet = False,
+) -> None:
+    """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing."""
+    from tallyveil.postprocess.safetab_consistent import write_consistent
+    from tallyveil.storage.outputs import refuse_inputs
+
+    refuse_inputs(out, [params, run])
+    paths = write_consistent(params, run, out, rule.value)
+    if not quiet:
+        for path in paths:
+            say(str(path))
+
+
+def long_form(
+    short: Annotated[
+        Path, typer.Argument(help="File of iteration codes with ranges of race codes.", metavar="SHORT")
+    ],
+    codes: Annotated[Path, typer.Argument(help="The file race-and-ethnicity-codes.txt.", metavar="CODES")],
+    out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
+    quiet: Quiet = False,
+) -> None:
+    """Write race-and-ethnicity-code-to-iteration in long form, with one row for each code, from ranges of codes."""
+    from tallyveil.safetab.short_form import convert_short_form
+    from tallyveil.storage.outputs import claim_file
+
+    claim_file(out, [short, codes])
+    rows = convert_short_form(short, codes, out)
+    if not quiet:
+        say(f"{rows:,} rows written to {out}")

@@ -1,0 +1,161 @@
+"""A run on population groups in records of any kind: read the records; spend; tabulate each level; check the tables."""
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
+from tallyveil.confidential.group_records import RecordGroups, read_group_records
+from tallyveil.confidential.safetab_measure import GroupMeasurer
+from tallyveil.execution.safetab.run import EXPECTED
+from tallyveil.noise.source import NoiseSource
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.run.folder import PLAN
+from tallyveil.run.key_file import binding_of
+from tallyveil.run.observer import Observer
+from tallyveil.run.once import run_product
+from tallyveil.run.product import Job, Outcome, Run, Work
+from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.safetab.group_numbers import CollectedGroups
+from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
+from tallyveil.safetab.group_record import level_errors, privacy_of_groups
+from tallyveil.safetab.group_tables import (
+    check_group_tables,
+    group_table_paths,
+    group_tables,
+    write_group_tables,
+)
+from tallyveil.safetab.levels import NEIGHBOURS
+from tallyveil.safetab.outputs import require_passed
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
+
+logger = logging.getLogger(__name__)
+
+
+def run_groups(
+    plan: GroupPlan,
+    records: Path,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Tabulate population groups of records of any kind, or resume an interrupted run.
+
+    Args:
+        plan: The plan.
+        records: Parquet or CSV file with one row for each record.
+        out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
+        test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
+    Raises:
+        TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
+    Privacy: spends the budgets of the levels once (`GroupPlan.event`), however often the run is interrupted and
+        resumed. Neighbours differ by adding or removing one record.
+    """
+    return run_product(Groups(plan, records), out, test_key=test_key, observer=observer)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The tabulation of a plan.
+
+    Attributes:
+        plan: The plan.
+        records: File of the records.
+    """
+
+    plan: GroupPlan
+    records: Path
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which the records lie, or whose path is too long; raises StoreError."""
+        refuse_inputs(out, [self.records])
+        paths = [path for one in self.plan.levels for path in group_table_paths(one)]
+        refuse_long_paths(out, paths, TEMPORARY_SUFFIX)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check the records; nothing is written."""
+        watch, plan = Stopwatch(observer), self.plan
+        with watch.stage("read records"):
+            records = read_group_records(self.records, plan)
+        certify_laws(law for one in plan.levels for law in (one.stage_1, one.stage_2, one.total_only))
+        privacy = {plan.name: privacy_of_groups(plan).to_mapping()}
+        return _Tabulation(plan, records, watch, level_errors(plan), privacy)
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Tabulation:
+    """Everything read and checked. Holds confidential records."""
+
+    plan: GroupPlan
+    records: RecordGroups
+    watch: Stopwatch
+    expected: list[JsonObject]
+    privacy: JsonObject
+
+    def __repr__(self) -> str:
+        return "_Tabulation(<redacted>)"
+
+    def job(self) -> Job:
+        """The inputs that identify the run, and what it spends."""
+        plan, digest = self.plan, self.plan.digest()
+        return Job(
+            kind=ReleaseKind.GROUPS,
+            plan_digest=digest.hex(),
+            whole_plan=digest,
+            binding=binding_of(digest, self.records.digest()),
+            declaration=Declaration(plan.budget_unit, plan.declared, NEIGHBOURS),
+            event=plan.event(),
+            privacy=self.privacy,
+            description=f"population groups of {plan.name}",
+            token="safetab",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Measure and write every level; returns the body of the manifest."""
+        plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
+        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+        run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
+        measurer = GroupMeasurer(self.records, noise)
+        counts = {
+            one.name: run.stage(
+                f"tabulate {one.name}", group_table_paths(one), partial(self._tabulate, run, one, measurer)
+            )
+            for one in plan.levels
+        }
+        return {"name": plan.name, "sizes": counts}
+
+    def _tabulate(self, run: Run, one: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
+        """Measure and write one level; returns the sizes of its tables."""
+        collected = CollectedGroups(one)
+        with self.watch.stage(f"tabulate {one.name}"):
+            for part in measurer.measure(one, np.zeros(1, np.int64)):
+                collected.add(part)
+            totals, cells = group_tables(one, collected)
+            write_group_tables(run.path, one, (totals, cells), run.tags)
+        logger.info("%s tabulated", one.name)
+        return {"groups": one.width, "noisy_counts": collected.n_counts, "cells_rows": cells.height}
+
+    def check(self, run: Run) -> list[str]:
+        """Check that the written tables have the properties that the documentation states."""
+        with self.watch.stage("checks"):
+            checks = check_group_tables(run.path, self.plan)
+            require_passed(checks)
+        return [check.name for check in checks]
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages

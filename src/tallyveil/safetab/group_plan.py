@@ -1,0 +1,173 @@
+"""The plan of adaptive counts of population groups in records of any kind, before any record is read."""
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from tallyveil.accounting.exact import exact_text
+from tallyveil.arrays import Integers
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import BudgetError, SchemaError
+from tallyveil.safetab.groupings import Grouping, GroupList
+from tallyveil.safetab.levels import NEIGHBOURS, GroupLevel, Ladder, events_of
+from tallyveil.storage.json_files import digest_of
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+GROUPS_FORMAT: Final = 1
+
+MOST_NUMBERS: Final = 1 << 27
+"""Largest number of groups of a level times cells of the finest table, so that all tables of a level fit in a GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable:
+    """A table of the ladder, given by a query group of the schema.
+
+    Attributes:
+        query: The query group. Every cell of the schema counts in one of its answers.
+    """
+
+    query: QueryGroup
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return self.query.size
+
+    def collapse(self, finest: Integers) -> Integers:
+        """Tables of this detail from tables of the cells of the schema."""
+        return self.query.apply_dense(finest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedLevel(GroupLevel):
+    """A level whose groups are combinations of groupings. It has one row, with all its groups.
+
+    Attributes:
+        groups: The groups.
+        stability: Largest number of them that a record may be in, as stated. Records are held to it.
+    """
+
+    groups: GroupList
+    stability: int
+
+
+def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
+    """The ladder from the total to the last of these query groups.
+
+    Raises:
+        SchemaError: a query group is unknown, or leaves out a cell of the schema.
+    """
+    tables = tuple(QueryTable(schema.query(name)) for name in details)
+    for table in tables:
+        if any((factor.codes < 0).any() for factor in table.query.factors):
+            raise SchemaError(
+                f"the detail {table.query.name!r} leaves out some cells, so that its cells would not add up to "
+                "the total of a group. Give every level of its recodes a group."
+            )
+    return Ladder(("total", *details, "total only"), tables, schema.size, schema.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupPlan:
+    """The plan of a release of population groups.
+
+    Attributes:
+        name: Name of the release.
+        schema: The cells of the finest table.
+        columns: Column of each attribute in the records, by attribute name.
+        groupings: The maps from values to groups.
+        levels: The levels.
+        mechanism: Discrete Gaussian (budgets are rho) or discrete Laplace (budgets are epsilon).
+        stage_1_fraction: Share of a group's budget for the count that chooses its detail.
+        declared: Largest budget that may be spent, in `budget_unit`.
+        delta: Delta at which epsilon is stated.
+    Raises:
+        BudgetError: the levels cost more than the declared budget.
+        SchemaError: a level is too large.
+    """
+
+    name: str
+    schema: Schema
+    columns: tuple[tuple[str, str], ...]
+    groupings: tuple[Grouping, ...]
+    levels: tuple[MappedLevel, ...]
+    mechanism: Mechanism
+    stage_1_fraction: Fraction
+    declared: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        unit = self.budget_unit
+        if self.budget > self.declared:
+            raise BudgetError(
+                f"the levels cost {unit} = {exact_text(self.budget)}, more than the declared {unit} = "
+                f"{exact_text(self.declared)}. Lower the budgets of [[levels]], or raise [privacy] {unit} if policy "
+                "allows it; nothing was read."
+            )
+        for one in self.levels:
+            numbers = one.width * one.ladder.finest_cells
+            if numbers > MOST_NUMBERS:
+                raise SchemaError(
+                    f"level '{one.name}' has {one.width:,} groups with tables of {one.ladder.finest_cells:,} cells, "
+                    f"together {numbers:,} numbers; wanted at most {MOST_NUMBERS:,}. Use coarser groupings or cells.",
+                    code="schema-too-large",
+                )
+
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """Unit of the budgets."""
+        return "rho" if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+
+    @property
+    def budget(self) -> Fraction:
+        """Sum of the budgets of the levels."""
+        return sum((one.budget for one in self.levels), Fraction(0))
+
+    def event(self) -> PrivacyEvent:
+        """The privacy event. A record can be in any of its groups at one level whatever its groups at another."""
+        parts: list[PrivacyEvent] = []
+        for one in self.levels:
+            parts += events_of([one], one.stability, min(one.stability, one.width - one.n_adaptive))
+        return SequentialEvent(tuple(parts))
+
+    def digest(self) -> bytes:
+        """SHA-256 of everything that determines the meaning of the noise."""
+        return digest_of(self.to_mapping())
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plan as plain data, with budgets as exact text."""
+        return {
+            "format": GROUPS_FORMAT,
+            "name": self.name,
+            "mechanism": self.mechanism.value,
+            "neighbours": NEIGHBOURS.value,
+            "declared": str(self.declared),
+            "spent": str(self.budget),
+            "delta": str(self.delta),
+            "stage_1_fraction": str(self.stage_1_fraction),
+            "schema": self.schema.to_mapping(),
+            "columns": dict(self.columns),
+            "groupings": [one.to_mapping() for one in self.groupings],
+            "levels": [_level_mapping(one) for one in self.levels],
+        }
+
+
+def _level_mapping(one: MappedLevel) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "by": [grouping.name for grouping in one.groups.groupings],
+        "budget": str(one.budget),
+        "stability": one.stability,
+        "groups": one.width,
+        "total_only_groups": one.width - one.n_adaptive,
+        "order_of_groups": hashlib.sha256(one.groups.place_of.astype("<i8").tobytes()).hexdigest(),
+        "details": list(one.ladder.names),
+        "thresholds": list(one.thresholds),
+        "standard_deviations": [
+            law.standard_deviation() for law in (one.stage_1, one.stage_2, one.total_only)
+        ],
+    }

@@ -1,0 +1,31 @@
+"""What a plan of population groups guarantees and promises, as plain data, before any record is opened."""
+
+from dataclasses import asdict
+from typing import Any
+
+from tallyveil.safetab.expected import detail_errors
+from tallyveil.safetab.group_plan import GroupPlan
+from tallyveil.safetab.levels import NEIGHBOURS
+from tallyveil.safetab.privacy import RunPrivacy, privacy_of_event
+
+
+def privacy_of_groups(plan: GroupPlan) -> RunPrivacy:
+    """The guarantee of a plan, between records that differ by one."""
+    return privacy_of_event(plan.name, plan.budget, plan.event(), plan.mechanism, plan.delta)
+
+
+def level_errors(plan: GroupPlan) -> list[dict[str, Any]]:
+    """Margins of every level and detail, without data."""
+    return [{"level": one.name} | asdict(error) for one in plan.levels for error in detail_errors(one)]
+
+
+def group_record(plan: GroupPlan) -> dict[str, Any]:
+    """What a plan guarantees and promises."""
+    mapping = plan.to_mapping()
+    return {
+        "neighbours": NEIGHBOURS.value,
+        "budget_unit": plan.budget_unit,
+        "privacy": [privacy_of_groups(plan).to_mapping()],
+        "plan": {key: value for key, value in mapping.items() if key not in ("groupings", "schema")},
+        "details": level_errors(plan),
+    }

@@ -1,0 +1,50 @@
+"""`tallyveil safetab` with a TOML file: the commands of the example's README, and options that only the Census has."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital_stays"
+STAYS = EXAMPLE / "stays.toml"
+
+
+@pytest.fixture
+def records(tmp_path):
+    spec = importlib.util.spec_from_file_location("made_stays", EXAMPLE / "make_stays.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.write_stays(tmp_path / "stays.csv", 400)
+    return tmp_path / "stays.csv"
+
+
+def test_the_plan_opens_no_record(command, tmp_path):
+    record = json.loads(command("safetab", "plan", STAYS, "--out", tmp_path / "plan", "--json"))
+    assert record["budget_unit"] == "rho"
+    assert record["privacy"][0]["epsilon"]["upper"] == pytest.approx(9.618188, abs=1e-5)
+    assert json.loads((tmp_path / "plan" / "safetab-plan.json").read_text()) == record
+    assert "no records were opened" in command("safetab", "plan", STAYS)
+
+
+def test_a_run_prints_what_it_made_and_is_known_again(command, records, tmp_path):
+    words = ("safetab", "run", STAYS, records, "--out", tmp_path / "out", "--insecure-test-key", "k")
+    said = json.loads(command(*words, "--json"))
+    assert said["sizes"]["codes"]["groups"] == 45
+    assert (said["already_finished"], said["protected"]) == (False, False)
+    shown = command(*words)
+    assert "nothing was done" in " ".join(shown.split())
+    assert "45 groups" in shown
+
+
+@pytest.mark.parametrize("option", ["--coterminous-apart", "--no-noise"])
+def test_options_of_the_census_layout_are_refused(command, records, tmp_path, option):
+    said = command("safetab", "run", STAYS, records, "--out", tmp_path / "out", option, code=2)
+    assert option in said
+    assert "Nothing was read" in " ".join(said.split())
+
+
+def test_the_file_of_another_product_is_named(command, records, tmp_path):
+    other = EXAMPLE.parent / "rhode_island" / "release.toml"
+    said = command("safetab", "run", other, records, "--out", tmp_path / "out", code=2)
+    assert "tallyveil run RELEASE.TOML" in " ".join(said.split())

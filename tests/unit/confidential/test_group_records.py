@@ -1,0 +1,177 @@
+"""The groups of records of any kind, compared with sets; and the Census layout counted from such a file."""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.confidential.group_records import read_group_records
+from tallyveil.confidential.safetab_measure import GroupMeasurer
+from tallyveil.errors import SchemaError
+from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
+from tallyveil.safetab.groupings import grouping_from_rows, list_groups
+from tallyveil.safetab.levels import level_laws
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.schema import Schema
+
+SCHEMA = Schema("stays", (Attribute("sex", ("F", "M")), Attribute("age", ("young", "old"))))
+CODES = [("i1", "I"), ("i2", "I"), ("j1", "J"), ("none", None), ("both", "I"), ("both", "J")]
+GROUPS_OF = {"i1": {"I"}, "i2": {"I"}, "j1": {"J"}, "none": set(), "both": {"I", "J"}, "": None}
+ROW = st.tuples(st.sampled_from("NS "), st.sampled_from("FM"), st.sampled_from(["young", "old"]))
+RECORDS = st.lists(
+    st.tuples(ROW, st.lists(st.sampled_from(sorted(GROUPS_OF)), min_size=3, max_size=3)), max_size=12
+)
+
+
+def level(number, name, groupings, stability, thresholds=(1, 2), total_only=False):
+    groups = list_groups(name, groupings, total_only)
+    laws = level_laws(Mechanism.DISCRETE_GAUSSIAN, Fraction(1), stability, Fraction(1, 10), name)
+    ladder = ladder_of(SCHEMA, ("sex", "sex * age"))
+    return MappedLevel(
+        *(name, number, 0, groups.n_groups, groups.n_adaptive, ladder, Fraction(1), thresholds, *laws, None),
+        groups,
+        stability,
+    )
+
+
+def plan_of(*levels_and_groupings, schema=SCHEMA):
+    groupings, levels = levels_and_groupings
+    columns = tuple((name, name) for name in schema.attribute_names)
+    total, gaussian = sum((one.budget for one in levels), Fraction(0)), Mechanism.DISCRETE_GAUSSIAN
+    fractions = Fraction(1, 10), total, Fraction(1, 10**10)
+    return GroupPlan("stays", schema, columns, tuple(groupings), tuple(levels), gaussian, *fractions)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    """Chapters of any code, chapters that all codes share, both by region, and all records."""
+    region = grouping_from_rows("region", ["region"], "any", [("N", "N"), ("S", "S")])
+    any_of = grouping_from_rows("chapter", ["c1", "c2", "c3"], "any", CODES)
+    all_of = grouping_from_rows("shared", ["c1", "c2", "c3"], "all", CODES)
+    levels = (
+        level(0, "all", [], 1),
+        level(1, "any", [any_of], 2, total_only={"chapter": ["J"]}),
+        level(2, "shared", [region, all_of], 2),
+        level(3, "both", [any_of, region], 2, total_only=True),
+    )
+    return plan_of((region, any_of, all_of), levels)
+
+
+def groups_by_sets(row, codes):
+    """The groups of one record at every level of the plan, by definition."""
+    region = {row[0]} - {" "}
+    own = [GROUPS_OF[code] for code in dict.fromkeys(codes) if code]
+    any_of, all_of = set().union(*own), set.intersection(*own) if own else set()
+    return [{()}, set(product(any_of)), set(product(region, all_of)), set(product(any_of, region))]
+
+
+def written(path, rows):
+    columns = [(row[0].strip(), row[1], row[2], *codes) for row, codes in rows]
+    names = ["region", "sex", "age", "c1", "c2", "c3"]
+    pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String), orient="row").write_parquet(path)
+    return path
+
+
+@settings(deadline=None)
+@given(rows=RECORDS)
+def test_every_record_is_counted_in_its_groups_and_cells(plan, silent, tmp_path_factory, rows):
+    path = written(tmp_path_factory.mktemp("records") / "r.parquet", rows)
+    measurer = GroupMeasurer(read_group_records(path, plan), silent)
+    for number, one in enumerate(plan.levels):
+        totals, cells = Counter(), Counter()
+        for row, codes in rows:
+            for group in groups_by_sets(row, codes)[number]:
+                totals[group] += 1
+                cells[group, row[1:]] += 1
+        (part,) = measurer.measure(one, np.zeros(1, np.int64))
+        labels = one.groups.labels(np.arange(one.width))
+        names = list(zip(*labels.values(), strict=True)) or [()]
+        counted = np.concatenate([part.stage_1, part.total_only], axis=1)[0]
+        assert counted.tolist() == [totals[name] for name in names]
+        for table, by_age in zip(part.tables, (False, True), strict=True):
+            for place, values in zip(table.places, table.values, strict=True):
+                own = [cells[names[place], cell] for cell in product("FM", ("young", "old"))]
+                assert values.tolist() == (own if by_age else [own[0] + own[1], own[2] + own[3]])
+
+
+def test_the_order_of_records_does_not_change_the_digest(plan, tmp_path):
+    rows = [(("N", "F", "old"), ["i1", "j1", ""]), (("S", "M", "young"), ["both", "", ""])]
+    found = [read_group_records(written(tmp_path / "r.parquet", own), plan) for own in (rows, rows[::-1])]
+    assert found[0].digest() == found[1].digest()
+    assert found[0].digest() != read_group_records(written(tmp_path / "s.parquet", rows[:1]), plan).digest()
+    assert "redacted" in repr(found[0])
+    assert "redacted" in repr(found[0].levels[0])
+
+
+@pytest.mark.parametrize("broken", [("X", "F", "old"), ("N", "F", "ancient")])
+def test_an_unknown_value_is_refused_without_being_shown(plan, tmp_path, broken):
+    path = written(tmp_path / "r.parquet", [(("N", "F", "old"), ["i1", "", ""]), (broken, ["zz", "", ""])])
+    with pytest.raises(SchemaError) as caught:
+        read_group_records(path, plan)
+    assert caught.value.code == "unknown-level"
+    assert "'c1'" in str(caught.value)
+    assert not {"zz", "ancient", "'X'"} & set(str(caught.value).split())
+
+
+def test_a_record_in_too_many_groups_is_refused(tmp_path):
+    codes = grouping_from_rows("chapter", ["c1", "c2", "c3"], "any", CODES)
+    strict = plan_of((codes,), (level(0, "all", [], 1), level(1, "chapters", [codes], 1)))
+    sound = [(("N", "F", "old"), ["i1", "i2", "none"])]  # two codes of one chapter: one group
+    read_group_records(written(tmp_path / "r.parquet", sound), strict)
+    path = written(tmp_path / "s.parquet", [*sound, (("N", "F", "old"), ["i1", "j1", ""])])
+    with pytest.raises(SchemaError, match="more groups of the level") as caught:
+        read_group_records(path, strict)
+    assert caught.value.code == "groups-too-many"
+
+
+def test_the_census_layout_as_a_file_of_groups_gives_the_same_counts(safetab, silent, tmp_path):
+    """One level set of the Census layout, from the same people written as plain records, by kind of iteration."""
+    run, one = next(
+        (run.run, one) for run in safetab.plan.runs for one in run.sets if one.name == "STATE level 2"
+    )
+    names, codes = safetab.regions[run].names("STATE").to_list(), safetab.plan.files.codes
+    people = safetab.people[run]
+    of_block = safetab.regions[run].region_of["STATE"]
+    blocks = np.repeat(np.arange(len(people.start) - 1), np.diff(people.start))
+    rows = []
+    for person, race in enumerate(people.races.tolist()):
+        own = [race] if race >= 0 else people.lists[~race : ~race + people.lists[~race:].tolist().index(-1)]
+        own = [codes[code] for code in own]
+        region = names[of_block[blocks[person]]]
+        rows.append(
+            [region, str(people.cells[person]), codes[people.ethnicity[person]], *own, *[""] * (3 - len(own))]
+        )
+    path = tmp_path / "people.parquet"
+    columns = ["state", "cell", "ethnicity", "race_1", "race_2", "race_3"]
+    pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row").write_parquet(path)
+    schema = Schema("people", (Attribute("cell", tuple(str(n) for n in range(46))),))
+    state = grouping_from_rows("state", ["state"], "any", [(name, name) for name in names])
+    races = columns[3:]
+    kinds = {
+        "alone": (races, "all", one.view.alone_of),
+        "combination": (races, "any", one.view.combination_of),
+        "ethnicity": (["ethnicity"], "any", one.view.ethnicity_of),
+    }
+    groupings, levels = [state], []
+    for kind, (held, match, map_of) in kinds.items():
+        pairs = [(code, one.view.codes[m] if m >= 0 else None) for code, m in zip(codes, map_of, strict=True)]
+        groupings.append(grouping_from_rows(kind, held, match, pairs))
+        levels.append(level(len(levels), kind, [state, groupings[-1]], 3, total_only=True))
+    plan = plan_of(groupings, levels, schema=schema)
+    measurer = GroupMeasurer(read_group_records(path, plan), silent)
+    found = {}
+    for each in plan.levels:
+        (part,) = measurer.measure(each, np.zeros(1, np.int64))
+        labels = each.groups.labels(np.arange(each.width)).values()
+        found |= dict(zip(zip(*labels, strict=True), part.total_only[0].tolist(), strict=True))
+    wanted = {
+        (name, code): safetab.truth.t1[name, "STATE", code] for name in names for code in one.view.codes
+    }
+    assert found == wanted
+    assert sum(found.values()) > len(rows)

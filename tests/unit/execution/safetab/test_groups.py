@@ -1,0 +1,120 @@
+"""A whole run on records of any kind: the example, from its made-up stays to checked tables."""
+
+import csv
+import importlib.util
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.config.groups import load_group_plan
+from tallyveil.errors import SolverError, StoreError
+from tallyveil.execution.safetab import groups as running
+from tallyveil.execution.safetab.groups import run_groups
+from tallyveil.noise.key import insecure_key
+from tallyveil.safetab.group_tables import check_group_tables, write_group_tables
+from tallyveil.safetab.outputs import require_passed
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "hospital_stays"
+KEY = insecure_key("stays")
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return load_group_plan(EXAMPLE / "stays.toml")
+
+
+@pytest.fixture(scope="module")
+def stays(tmp_path_factory):
+    spec = importlib.util.spec_from_file_location("make_stays", EXAMPLE / "make_stays.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path = tmp_path_factory.mktemp("stays") / "stays.csv"
+    module.write_stays(path, 6000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(plan, stays, tmp_path_factory):
+    out = tmp_path_factory.mktemp("stays") / "out"
+    return out, run_groups(plan, stays, out, test_key=KEY)
+
+
+def tables(out):
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.glob("*/*.parquet"))}
+
+
+def test_a_run_spends_once_and_checks_its_tables(plan, finished, stays):
+    out, outcome = finished
+    declaration, entries = read_ledger(out / "ledger.jsonl")
+    assert (
+        [entry.cost for entry in entries] == [None, declaration.total] == [None, Fraction(1)]
+    )  # the test key first
+    assert len(outcome.manifest.checks) == 2 * len(plan.levels)
+    assert not (out / "private").exists()
+    assert run_groups(plan, stays, out, test_key=KEY).already_finished
+
+
+def test_totals_lie_within_their_margins(finished, stays):
+    out, _ = finished
+    with stays.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    with (EXAMPLE / "diagnoses.csv").open(newline="") as stream:
+        chapter = {row["code"]: row["chapter"] for row in csv.DictReader(stream)}
+    truth = Counter(
+        (row["region"], own)
+        for row in rows
+        for own in {chapter[row[f"diagnosis_{n}"]] for n in (1, 2, 3) if row[f"diagnosis_{n}"]}
+    )
+    found = pl.read_parquet(out / "totals" / "chapters by region.parquet")
+    true = np.array([truth[key] for key in zip(found["region"], found["chapter"], strict=True)])
+    for number, margin in (("COUNT", "MARGIN"), ("ESTIMATE", "ESTIMATE_MARGIN")):
+        # 90 independent intervals that each cover with 95 % or more: fewer than 78 hits have a chance below 1e-3.
+        assert (np.abs(found[number].to_numpy() - true) <= found[margin].to_numpy()).sum() >= 78
+    islands = found.filter((pl.col("region") == "Islands") | pl.col("chapter").is_in(["P", "Q"]))
+    assert set(islands["DETAIL"]) == {"total only"}
+    assert set(islands["METHOD"]) == {"measured"}
+    assert {"total", "sex"} <= set(found["DETAIL"])
+
+
+def test_a_killed_run_goes_on_with_the_same_tables(plan, finished, stays, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    write, times = write_group_tables, iter(range(99))
+
+    def fail(*args):
+        if next(times) == 2:
+            raise KeyboardInterrupt
+        write(*args)
+
+    monkeypatch.setattr(running, "write_group_tables", fail)
+    with pytest.raises(KeyboardInterrupt):
+        run_groups(plan, stays, out, test_key=KEY)
+    monkeypatch.undo()
+    run_groups(plan, stays, out, test_key=KEY)
+    assert tables(out) == tables(finished[0])
+    assert [entry.kind for entry in read_ledger(out / "ledger.jsonl")[1]] == ["declassify", "spend"]
+
+
+def test_a_changed_table_fails_its_check(plan, finished, tmp_path):
+    out, _ = finished
+    for path in out.glob("*/*.parquet"):
+        copy = tmp_path / path.relative_to(out)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    cells = tmp_path / "cells" / "chapters.parquet"
+    pl.read_parquet(cells).with_columns(pl.col("COUNT") + 1).write_parquet(cells)
+    totals = tmp_path / "totals" / "codes.parquet"
+    pl.read_parquet(totals)[1:].write_parquet(totals)
+    with pytest.raises(SolverError, match="fail 3 check") as caught:
+        require_passed(check_group_tables(tmp_path, plan))
+    assert "chapters: totals are the sums of their cells" in str(caught.value)
+
+
+def test_the_records_may_not_lie_in_the_output(plan, stays):
+    with pytest.raises(StoreError) as caught:
+        running.Groups(plan, stays).refuse(stays.parent)
+    assert caught.value.code == "input-in-output"
