@@ -80,7 +80,7 @@ def _refuse_repeated(table: SourceTable, areas: pl.Series, kind: AreaList) -> No
             f"{', '.join(kind.keys)} '{areas[again[0]]}' a second time",
             "every area once",
             "Remove one of the rows.",
-            "census-file",
+            code="census-file",
         )
 
 

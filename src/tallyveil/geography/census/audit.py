@@ -203,10 +203,9 @@ def _left_out(entities: pl.DataFrame) -> Iterator[str]:
 
 def _outside_home(entities: pl.DataFrame) -> Iterator[str]:
     """Areas of a class that only one State has, in another State."""
-    pairs = entities.select(
-        code="published_tribal_area", state=pl.col("geocode").str.slice(0, 2)
-    ).drop_nulls()
-    for code, state in pairs.unique().sort("code", "state").iter_rows():
+    state = pl.col("geocode").str.slice(0, 2).alias("state")
+    pairs = entities.select("published_tribal_area", state).drop_nulls().unique()
+    for code, state in pairs.sort(pairs.columns).iter_rows():
         kind = class_of(code)
         if kind is not None and kind.state not in (None, state):
             yield (

@@ -33,7 +33,7 @@ def check_blocks(table: SourceTable, column: str, state: str | None = None) -> N
             f"block '{blocks[row]}' of State '{own[row]}'",
             f"one of the States {ALL_STATES}",
             "Remove the row, or correct the block.",
-            "census-code",
+            code="census-code",
         )
     if state is not None and len(lost := (own != state).arg_true()):
         row = lost[0]
@@ -42,7 +42,7 @@ def check_blocks(table: SourceTable, column: str, state: str | None = None) -> N
             f"block '{blocks[row]}', which is in State {_named(own[row])}",
             f"blocks of State {_named(state)}, which the name of the file says",
             "Use the file of the right State, or give the file its own name.",
-            "census-block",
+            code="census-block",
         )
     check_once(table, column)
 
@@ -63,7 +63,7 @@ def check_once(table: SourceTable, column: str) -> None:
             f"block '{values[row]}' a second time; it is first at {table.at(first)}",
             "every block once",
             "Remove one of the rows.",
-            "census-block",
+            code="census-block",
         )
 
 
@@ -83,7 +83,7 @@ def check_form(table: SourceTable, column: str, form: str, wanted: str, *, may_b
             f"{got} in column {column}",
             wanted,
             "Read codes as text, because numbers lose their leading zeros, or download the file again.",
-            "census-code",
+            code="census-code",
         )
 
 
@@ -110,7 +110,7 @@ def _check_tribal_class(table: SourceTable, column: str) -> None:
             f"'{values[row]}' in column {column}, which no class of areas has",
             f"a code from {CLASSES[0].first} to {CLASSES[-1].last} in one of the classes, or {OUTSIDE}",
             "Download the file again, or correct the code.",
-            "census-code",
+            code="census-code",
         )
 
 
@@ -149,7 +149,7 @@ def check_part(table: SourceTable, block: str, column: str, part: Part) -> None:
             f"block '{blocks[row]}' with {column} '{own[row] or ''}'",
             f"the {part.what} of the block, '{wanted[row]}'",
             "Correct the block or the column; the Bureau's files say the same in both.",
-            "census-block",
+            code="census-block",
         )
 
 
@@ -172,7 +172,7 @@ def check_same_blocks(first: SourceTable, other: SourceTable, column: str) -> No
                 f"({len(lost)} blocks differ in this way)",
                 "the same blocks in all files of a State",
                 "Use files of one year, and download an incomplete file again.",
-                "census-block",
+                code="census-block",
             )
 
 
@@ -190,7 +190,7 @@ def check_known(table: SourceTable, column: str, known: pl.Series) -> None:
             f"block '{table.rows[column][row]}', for which there is no geography ({len(lost)} rows have such blocks)",
             "blocks of the block assignment files and the geographic reference files",
             "Use files of one year, and add the files of the block's State.",
-            "census-block",
+            code="census-block",
         )
 
 

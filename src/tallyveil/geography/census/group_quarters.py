@@ -98,5 +98,5 @@ def _check_pairs(table: SourceTable) -> None:
             f"type '{table.rows[KIND][row]}' in block '{table.rows[BLOCKID][row]}' a second time",
             "one row for each type in a block",
             "Add the numbers of facilities in one row.",
-            "census-block",
+            code="census-block",
         )

@@ -14,6 +14,7 @@ from tallyveil.storage.read import (
     UNREADABLE,
     collect,
     parquet_columns,
+    read_lines,
     require_text,
     scan_table,
     scan_text,
@@ -23,8 +24,6 @@ SEPARATOR: Final = "|"
 OTHER_SEPARATORS: Final = {",": "commas", "\t": "tabs", ";": "semicolons"}
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-_UNUSED = "\x1f"
-"""A character that no public file holds. With it as separator, polars reads every line as one column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +54,7 @@ class SourceTable:
         row = row if self.kept is None else int(self.kept[row])
         return f"{self.path}, line {row + 2}" if self.counts_lines else f"{self.path}, row {row + 1}"
 
-    def error(self, row: int, got: str, wanted: str, mend: str, code: str) -> GeographyError:
+    def error(self, row: int, got: str, wanted: str, mend: str, *, code: str) -> GeographyError:
         """An error at a row.
 
         Args:
@@ -151,20 +150,11 @@ def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) ->
 def _lines(path: Path) -> pl.Series:
     """The lines below the header."""
     try:
-        lines = pl.read_csv(
-            path.absolute(),
-            has_header=False,
-            new_columns=["line"],
-            separator=_UNUSED,
-            quote_char=None,
-            infer_schema=False,
-            glob=False,
-        )
+        return read_lines(path)[1:]
     except UNREADABLE:
         raise _misread(
-            path, "bytes that are not UTF-8 text", "a text file in UTF-8", "Download it again."
+            path, "bytes that are no UTF-8 text", "a text file in UTF-8", "Download it again."
         ) from None
-    return lines["line"][1:].fill_null("")
 
 
 def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
@@ -179,7 +169,7 @@ def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
             f"{found[row]} fields in '{_short(lines[row])}'",
             f"{n_fields}, as in the header",
             "Correct the line, or download the file again.",
-            "census-file",
+            code="census-file",
         )
 
 
