@@ -179,14 +179,14 @@ def _without_area(entities: pl.DataFrame) -> Iterator[str]:
     inside = own.filter(pl.col("tribal_area").is_not_null() & pl.col("place").is_null())
     if inside.height:
         yield (
-            f"{inside.height} blocks in tribal areas are in no place, such as {_some(inside)}. By the rule they are in "
-            "no minor civil division either."
+            f"Blocks in tribal areas of States with minor civil divisions that are in no place: {inside.height}, such "
+            f"as {_some(inside)}. By the rule they are in no minor civil division either."
         )
     outside = own.filter(pl.col("tribal_area").is_null() & pl.col("county_subdivision").is_null())
     if outside.height:
         yield (
-            f"{outside.height} blocks of States with minor civil divisions are in none, such as {_some(outside)}. The "
-            "Bureau codes water without a minor civil division in this way."
+            f"Blocks of States with minor civil divisions that are in none: {outside.height}, such as "
+            f"{_some(outside)}. The Bureau gives water outside minor civil divisions the code 00000."
         )
 
 
@@ -196,15 +196,15 @@ def _left_out(entities: pl.DataFrame) -> Iterator[str]:
     codes = own["published_tribal_area"].unique().sort().to_list()
     if codes:
         yield (
-            f"{len(codes)} areas with {own.height} blocks are of classes for which the spine has no branch, such as "
-            f"{', '.join(codes[:EXAMPLES])}. They are in the column published_tribal_area alone."
+            f"Areas of classes for which the spine has no branch: {len(codes)}, such as {', '.join(codes[:EXAMPLES])}; "
+            f"their blocks: {own.height}. They are in the column published_tribal_area alone."
         )
 
 
 def _outside_home(entities: pl.DataFrame) -> Iterator[str]:
     """Areas of a class that only one State has, in another State."""
-    state = pl.col("geocode").str.slice(0, 2).alias("state")
-    pairs = entities.select("published_tribal_area", state).drop_nulls().unique()
+    home = pl.col("geocode").str.slice(0, 2).alias("state")
+    pairs = entities.select("published_tribal_area", home).drop_nulls().unique()
     for code, state in pairs.sort(pairs.columns).iter_rows():
         kind = class_of(code)
         if kind is not None and kind.state not in (None, state):
@@ -224,7 +224,7 @@ def _two_kinds_of_districts(entities: pl.DataFrame) -> Iterator[str]:
     both = entities.filter(pl.col(names[0]).is_not_null() & other)
     if both.height:
         yield (
-            f"{both.height} blocks are in a unified school district and in an elementary or secondary one, such as "
+            f"Blocks in a unified school district and in an elementary or secondary one: {both.height}, such as "
             f"{_some(both)}. The column school_district names their combination."
         )
 

@@ -159,14 +159,14 @@ def _lines(path: Path) -> pl.Series:
 
 def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
     if len(lines) == 0:
-        raise _misread(path, "a header and no rows", "a row for every block", "Download the file again.")
+        raise _misread(path, "a header and no rows", "at least one row", "Download the file again.")
     found = lines.str.count_matches(SEPARATOR, literal=True) + 1
     wrong = (found != n_fields).arg_true()
     if len(wrong):
         row = wrong[0]
         raise SourceTable(path, pl.DataFrame()).error(
             row,
-            f"{found[row]} fields in '{_short(lines[row])}'",
+            f"{found[row]} field(s) in '{_short(lines[row])}'",
             f"{n_fields}, as in the header",
             "Correct the line, or download the file again.",
             code="census-file",

@@ -77,7 +77,10 @@ def test_a_block_in_two_kinds_of_school_districts_is_in_their_combination(files)
     )
     made = import_geography(Sources((folder,)))
     assert made.entities["school_district"][0] == "4400030+4400510"
-    assert any("5 blocks are in a unified school district" in one for one in made.report["misfits"])
+    assert any(
+        "Blocks in a unified school district and in an elementary or secondary one: 5" in one
+        for one in made.report["misfits"]
+    )
 
 
 def _rows(folder: Path):

@@ -72,9 +72,11 @@ def test_the_report_audits_tribal_areas(files):
     }
     assert (second["code"], second["in_spine"]) == ("9600", False)
     misfits = "\n".join(report["misfits"])
-    assert "1 areas with 1 blocks are of classes for which the spine has no branch, such as 9600" in misfits
-    assert "1 blocks in tribal areas are in no place, such as 440090511011001" in misfits
-    assert "1 blocks of States with minor civil divisions are in none, such as 440090511011002" in misfits
+    assert "Areas of classes for which the spine has no branch: 1, such as 9600; their blocks: 1." in misfits
+    assert "that are in no place: 1, such as 440090511011001" in misfits
+    assert (
+        "Blocks of States with minor civil divisions that are in none: 1, such as 440090511011002" in misfits
+    )
     assert "no block assignment files of SDSEC, VTD, CD, SLDU, SLDL" in misfits
     assert "no column group_quarters" in misfits
 
