@@ -18,6 +18,7 @@ from tallyveil.cli.demo import demo
 from tallyveil.cli.estimate import estimate
 from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.explain import explain
+from tallyveil.cli.geography import geography
 from tallyveil.cli.intervals import intervals
 from tallyveil.cli.measure import measure
 from tallyveil.cli.plan import plan
@@ -48,6 +49,7 @@ app = typer.Typer(
 for command in (demo, plan, run, measure, estimate, report, intervals, evaluate, synth, study, explain):
     app.command()(command)
 app.add_typer(account)
+app.add_typer(geography)
 app.add_typer(spine)
 app.add_typer(safetab)
 app.add_typer(subspace)

@@ -170,6 +170,25 @@ def read_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.D
     return scan_text(path, separator, quote).collect()
 
 
+def read_lines(path: Path) -> pl.Series:
+    """The lines of a UTF-8 text file, from exactly this path, without their line ends (also those of Windows).
+
+    Raises:
+        PolarsError, PanicException, OSError: the file is empty or not UTF-8, or it has the character U+001F.
+    """
+    # With a separator that no line holds, each line is one column.
+    lines = pl.read_csv(
+        path.absolute(),
+        has_header=False,
+        new_columns=["line"],
+        separator="\x1f",
+        quote_char=None,
+        infer_schema=False,
+        glob=False,
+    )
+    return lines["line"].fill_null("")
+
+
 def require_text(frame: pl.LazyFrame, column: str, path: Path, what: str) -> None:
     """Refuse a geocode column that is not text, because numbers have already lost their leading zeros.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.synthetic.entities import make_entities
 from tallyveil.synthetic.population import SyntheticPopulation
@@ -13,18 +14,6 @@ TAGS = {"synthetic": "true"}
 
 
 _NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
-
-
-def kinds_of_group_quarters(facilities: pl.DataFrame) -> pl.DataFrame:
-    """For every block with group quarters, the combination of their kinds: columns geocode, group_quarters.
-
-    Args:
-        facilities: As in `SyntheticPopulation`.
-    """
-    present = facilities.filter(pl.col("lower") > 0).sort("geocode", "hhgq")
-    return present.group_by("geocode", maintain_order=True).agg(
-        pl.col("hhgq").str.join("+").alias("group_quarters")
-    )
 
 
 def _with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:

@@ -20,7 +20,8 @@ from tallyveil.cli.main import app
 def commands(group: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for command in group.registered_commands:
         assert command.callback is not None
-        yield (*path, command.callback.__name__.replace("_", "-")), command.callback
+        name = command.name or command.callback.__name__.replace("_", "-")
+        yield (*path, name), command.callback
     for inner in group.registered_groups:
         assert inner.typer_instance is not None
         yield from commands(inner.typer_instance, (*path, str(inner.typer_instance.info.name)))

@@ -5,7 +5,6 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.synthetic import make_population, write_population
-from tallyveil.synthetic.files import kinds_of_group_quarters
 
 
 def test_files_hold_the_tables(tmp_path: Path) -> None:
@@ -26,19 +25,6 @@ def test_files_hold_the_tables(tmp_path: Path) -> None:
     assert entities["geocode"].equals(population.geography["geocode"])
     # No temporary file is left.
     assert sorted(folder.iterdir()) == sorted(paths.values())
-
-
-def test_kinds_of_group_quarters_are_named_together() -> None:
-    facilities = pl.DataFrame(
-        {
-            "geocode": ["b", "a", "a", "b", "c"],
-            "hhgq": ["college", "prison", "college", "household", "household"],
-            "lower": [2, 1, 1, 0, 0],
-            "upper": [None, None, None, None, None],
-        }
-    )
-    found = kinds_of_group_quarters(facilities)
-    assert found.rows() == [("a", "college+prison"), ("b", "college")]
 
 
 def test_earlier_facilities_do_not_stay(tmp_path: Path) -> None:

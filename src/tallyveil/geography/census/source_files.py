@@ -1,0 +1,191 @@
+"""Reads one public file as text. Errors say the file, the line, what was found and what was wanted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.errors import GeographyError
+from tallyveil.printable import shown
+from tallyveil.storage.read import (
+    LONGEST_HEADER,
+    UNREADABLE,
+    collect,
+    parquet_columns,
+    read_lines,
+    require_text,
+    scan_table,
+    scan_text,
+)
+
+SEPARATOR: Final = "|"
+OTHER_SEPARATORS: Final = {",": "commas", "\t": "tabs", ";": "semicolons"}
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceTable:
+    """A table of a public file, all columns as text. An empty field is null.
+
+    Attributes:
+        path: The file.
+        rows: The columns that were asked for and are there, one row for each line below the header.
+        notes: What was unusual about the file but leaves its meaning clear.
+        counts_lines: Whether places are numbered as lines of a text file. Otherwise they are rows, from 1.
+        kept: Numbers of the rows in the file, from 0, if only some of them are in `rows`.
+    """
+
+    path: Path
+    rows: pl.DataFrame
+    notes: tuple[str, ...] = ()
+    counts_lines: bool = True
+    kept: pl.Series | None = None
+
+    def filtered(self, mask: pl.Series) -> "SourceTable":
+        """The rows of a mask. Errors still name their lines in the file. It is applied once."""
+        kept = mask.arg_true()
+        return SourceTable(self.path, self.rows.filter(mask), self.notes, self.counts_lines, kept)
+
+    def at(self, row: int) -> str:
+        """The file and the line of a row (the rows are numbered from 0)."""
+        row = row if self.kept is None else int(self.kept[row])
+        return f"{self.path}, line {row + 2}" if self.counts_lines else f"{self.path}, row {row + 1}"
+
+    def error(self, row: int, got: str, wanted: str, mend: str, *, code: str) -> GeographyError:
+        """An error at a row.
+
+        Args:
+            row: The row, from 0.
+            got: What was found. Values of the file in it are made safe to print here.
+            wanted: What was expected.
+            mend: A sentence that says what to do.
+            code: Code of the error.
+        """
+        return GeographyError(f"{self.at(row)}: got {shown(got)}; wanted {wanted}. {mend}", code=code)
+
+
+def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> SourceTable:
+    """Read a file: text with "|" between fields, or, if its name ends so, `.csv` (commas) or `.parquet`.
+
+    A byte-order mark and Windows line ends do not change what a file says. They are accepted and noted.
+
+    Args:
+        path: The file.
+        required: Columns that must be there. The first is the block, and must be text.
+        optional: Columns that are read if they are there.
+
+    Raises:
+        GeographyError: the file is missing, empty, not UTF-8, or has another separator; its header is missing or lacks
+            a column; or a line has too few or too many fields.
+        ConfigError, StoreError: as `scan_table` raises them, for Parquet and CSV.
+    """
+    if not path.is_file():
+        raise _misread(path, "there is no such file", "a file of the Census Bureau", "Correct the path.")
+    if path.suffix in (".parquet", ".csv"):
+        return _read_table(path, required, optional)
+    header, notes = _header(path)
+    _check_header(path, header, required)
+    lines = _lines(path)
+    _check_fields(path, lines, len(header))
+    fields = lines.str.split_exact(SEPARATOR, len(header) - 1).struct.unnest()
+    fields.columns = header
+    kept = [name for name in (*required, *optional) if name in header]
+    return SourceTable(path, fields.select(pl.col(kept).replace("", None)), notes)
+
+
+def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
+    """Names of the columns in the first line, and notes."""
+    with path.open("rb") as stream:
+        line = stream.readline(LONGEST_HEADER)
+    if not line.strip():
+        raise _misread(
+            path, "an empty first line", "a header with the names of the columns", "Download it again."
+        )
+    if line.startswith(WIDE_MARKS):
+        raise _misread(path, "a file in UTF-16", "UTF-8", "Save the file as UTF-8.")
+    marked, windows = line.startswith(BYTE_ORDER_MARK), line.endswith(b"\r\n")
+    text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    if SEPARATOR not in text:
+        found = next((words for sign, words in OTHER_SEPARATORS.items() if sign in text), "no separator")
+        raise _misread(
+            path,
+            f"{found} in the first line, '{_short(text)}'",
+            f"fields with '{SEPARATOR}' between them",
+            f"Replace the separators by '{SEPARATOR}'. If the file has commas, its name may end in .csv instead.",
+        )
+    notes = (
+        *(["The file begins with a byte-order mark, which was skipped."] if marked else []),
+        *(["The file has Windows line ends, which were read as line ends."] if windows else []),
+    )
+    return text.split(SEPARATOR), notes
+
+
+def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
+    missing = [name for name in required if name not in header]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    got = f"'{_short(SEPARATOR.join(header))}'"
+    if missing and header[0].isdigit():
+        raise _misread(
+            path,
+            f"{got}, which is no header",
+            f"a header with {', '.join(required)}",
+            "Put the header in front.",
+        )
+    if missing:
+        raise _misread(
+            path,
+            f"the columns {got}",
+            f"also the columns {', '.join(missing)}",
+            "Use the file as the Census Bureau publishes it, or rename the columns.",
+        )
+    if twice:
+        raise _misread(
+            path, f"the column {twice[0]} twice, in {got}", "each column once", "Remove one of them."
+        )
+
+
+def _lines(path: Path) -> pl.Series:
+    """The lines below the header."""
+    try:
+        return read_lines(path)[1:]
+    except UNREADABLE:
+        raise _misread(
+            path, "bytes that are no UTF-8 text", "a text file in UTF-8", "Download it again."
+        ) from None
+
+
+def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
+    if len(lines) == 0:
+        raise _misread(path, "a header and no rows", "at least one row", "Download the file again.")
+    found = lines.str.count_matches(SEPARATOR, literal=True) + 1
+    wrong = (found != n_fields).arg_true()
+    if len(wrong):
+        row = wrong[0]
+        raise SourceTable(path, pl.DataFrame()).error(
+            row,
+            f"{found[row]} field(s) in '{_short(lines[row])}'",
+            f"{n_fields}, as in the header",
+            "Correct the line, or download the file again.",
+            code="census-file",
+        )
+
+
+def _read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> SourceTable:
+    scan = scan_table(path, required, "geography")
+    present = parquet_columns(path) if path.suffix == ".parquet" else scan_text(path).collect_schema().names()
+    wanted = [*required, *(name for name in optional if name in present)]
+    scan = scan_table(path, wanted, "geography")
+    require_text(scan, required[0], path, "geography")
+    rows = collect(scan, path, "geography").select(pl.col(wanted).cast(pl.String).replace("", None))
+    return SourceTable(path, rows, counts_lines=False)
+
+
+def _misread(path: Path, got: str, wanted: str, mend: str) -> GeographyError:
+    return GeographyError(f"{path}: got {shown(got)}; wanted {wanted}. {mend}", code="census-file")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else text[:120] + "..."
