@@ -19,6 +19,7 @@ class Study(StrEnum):
     FDP_CENSUS = "fdp-census"
     SAFETAB = "safetab"
     INTEGER_SUBSPACE = "integer-subspace"
+    GEOGRAPHIC_SPINES = "geographic-spines"
 
 
 class PlotFormat(StrEnum):
@@ -30,9 +31,13 @@ class PlotFormat(StrEnum):
 
 def study(
     name: Annotated[
-        Study,
-        typer.Argument(help="The paper: fdp-census, safetab or integer-subspace.", metavar="PAPER"),
-    ],
+        Study | None,
+        typer.Argument(
+            help="The paper: fdp-census, safetab, integer-subspace or geographic-spines. Leave it out together with "
+            "--all to recompute every paper, each in a folder of its own under --out.",
+            metavar="PAPER",
+        ),
+    ] = None,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
     figure: Annotated[
@@ -46,9 +51,10 @@ def study(
         typer.Option(
             "--beyond",
             metavar="NAME",
-            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
-            "redistricting, dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, "
-            "iterations, unbiasedness, projection. May be repeated.",
+            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, redistricting, "
+            "dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, iterations, "
+            "unbiasedness, projection. For geographic-spines: variances, fan-out, theorem-2, remark-1, remark-2, "
+            "alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,
@@ -60,23 +66,49 @@ def study(
 ) -> None:
     """Recompute a paper's tables and figures, and write the paper's numbers beside ours.
 
-    For safetab and integer-subspace, everything is recomputed unless you choose figures or tables.
+    For all papers but fdp-census, everything is recomputed unless you choose figures or tables.
     """
     from tallyveil.storage.outputs import claim_folder
+
+    wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
+    # Everything in the other papers is quick to recompute, so no choice is required there.
+    everything = everything or (name not in (Study.FDP_CENSUS, None) and not wanted)
+    if name is None and (wanted or not everything):
+        from tallyveil.errors import ConfigError
+
+        raise ConfigError(
+            f"study: no paper was named. Name one of {', '.join(Study)}, or recompute all of them with --all and "
+            "without --figure, --table and --beyond.",
+            code="bad-flag",
+        )
+    folders = {paper: out / paper.value for paper in Study} if name is None else {name: out}
+    chosen = {paper: _chosen(paper, wanted, everything) for paper in folders}
+    for paper, folder in folders.items():
+        claim_folder(folder, f"study {paper.value}")
+    for paper, folder in folders.items():
+        _recompute(paper, chosen[paper], folder, data, plots, skip=everything, quiet=quiet)
+
+
+def _recompute(
+    name: Study,
+    chosen: "list[Exhibit]",
+    out: Path,
+    data: Path | None,
+    plots: PlotFormat,
+    *,
+    skip: bool,
+    quiet: bool,
+) -> None:
+    """Recompute exhibits of one paper; `skip` those whose public data are missing."""
     from tallyveil.studies.exhibit import MissingDataError, StudyInputs
     from tallyveil.studies.write import write_comparisons, write_findings
 
-    wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
-    # Everything in the other two papers is quick to recompute, so no choice is required there.
-    everything = everything or (name is not Study.FDP_CENSUS and not wanted)
-    chosen = _chosen(name, wanted, everything)
-    claim_folder(out, f"study {name.value}")
     results: list[tuple[Exhibit, Findings]] = []
     for exhibit in chosen:
         try:
             findings = exhibit.recompute(StudyInputs(data))
         except MissingDataError as missing:
-            if not everything:
+            if not skip:
                 raise
             say(f"skipped: {missing}", err=True)
             continue
@@ -107,17 +139,12 @@ def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]"
 
 
 def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
-    if name is Study.SAFETAB:
-        from tallyveil.studies.safetab import catalogue as of_safetab
+    """The exhibits of a paper. A paper's folder under `studies` has its name, with underscores."""
+    from importlib import import_module
 
-        return of_safetab.EXHIBITS
-    if name is Study.INTEGER_SUBSPACE:
-        from tallyveil.studies.integer_subspace import catalogue as of_subspaces
-
-        return of_subspaces.EXHIBITS
-    from tallyveil.studies.fdp_census import catalogue as of_census
-
-    return of_census.EXHIBITS
+    folder = name.value.replace("-", "_")
+    exhibits: tuple[Exhibit, ...] = import_module(f"tallyveil.studies.{folder}.catalogue").EXHIBITS
+    return exhibits
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:

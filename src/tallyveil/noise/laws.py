@@ -202,6 +202,11 @@ class IntegerLaw(ABC):
         with precision(_FLOAT_PRECISION + self._guard_bits):
             return certified_float(self._probability(x))
 
+    def variance_ball(self, bits: int = _FLOAT_PRECISION) -> arb:
+        """The variance of the law itself as a ball, computed at `bits` bits plus a guard."""
+        with precision(bits + self._guard_bits):
+            return self._variance()
+
     def variance_float(self) -> float:
         """The variance of the law itself, with relative error below 2**-47."""
         with precision(_FLOAT_PRECISION + self._guard_bits):

@@ -10,6 +10,7 @@ from flint import arb
 
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, laws
+from tallyveil.noise.balls import precision, rational
 from tallyveil.noise.laws import IntegerLaw
 
 GAUSSIANS = [DiscreteGaussian(Fraction(v)) for v in ("1/10", "1/2", "51/100", "5", "68.49", "456.62")]
@@ -190,3 +191,12 @@ def test_a_floor_that_the_first_precision_leaves_open_is_decided_by_a_higher_one
     monkeypatch.setattr(laws, "certified_floor", lambda ball: None)
     monkeypatch.setattr(IntegerLaw, "tail_floor", lambda self, x, bits: wanted[x - 1])
     assert law.tail_floors(40, 1000) == wanted
+
+
+@pytest.mark.parametrize(("least", "bound"), [("17/4", "5.8e-34"), ("5", "2.8e-40"), ("10", "1.5e-82")])
+def test_the_decrease_of_the_variance_is_within_published_bounds(least, bound):
+    """Fact A.3 of Su, Su, Wang 2025. The decrease falls with the parameter, so each range is tested at its lower end."""
+    with precision(400):
+        saved = rational(Fraction(least)) - DiscreteGaussian(Fraction(least)).variance_ball(400)
+        assert saved > 0
+        assert saved < rational(Fraction(bound))

@@ -1,11 +1,15 @@
 """`tallyveil study`, end to end."""
 
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+import tallyveil.studies
 from tallyveil.cli.main import main
+from tallyveil.cli.study import Study
 
 
 @pytest.fixture
@@ -67,3 +71,32 @@ def test_all_goes_on_without_data(study, tmp_path, monkeypatch):
     assert "skipped: Figure 8" in text
     assert (tmp_path / "table-3.csv").exists()
     assert not (tmp_path / "figure-8.csv").exists()
+
+
+def test_every_paper_has_a_name_in_the_command():
+    """A study that the command does not know would never be run by --all."""
+    folders = {path.parent.name for path in Path(tallyveil.studies.__file__).parent.glob("*/catalogue.py")}
+    assert {study.value.replace("-", "_") for study in Study} == folders
+
+
+def test_all_without_a_paper_runs_every_paper(command, tmp_path, monkeypatch):
+    quick = {
+        "fdp_census": "table-3",
+        "safetab": "table-1",
+        "integer_subspace": "table-1",
+        "geographic_spines": "fan-out",
+    }
+    for folder in (study.value.replace("-", "_") for study in Study):
+        catalogue = import_module(f"tallyveil.studies.{folder}.catalogue")
+        few = tuple(exhibit for exhibit in catalogue.EXHIBITS if exhibit.name == quick.get(folder, "fan-out"))
+        monkeypatch.setattr(catalogue, "EXHIBITS", few)
+    command("study", "--all", "--out", tmp_path, "-q")
+    for study_name in Study:
+        assert list((tmp_path / study_name.value).glob("*.csv")), study_name
+
+
+def test_a_paper_is_named_unless_all_are_wanted(command, tmp_path):
+    said = command("study", "--out", tmp_path, code=2)
+    assert "geographic-spines" in said
+    assert "no paper was named" in command("study", "--all", "--figure", "1", "--out", tmp_path, code=2)
+    assert not list(tmp_path.iterdir())
