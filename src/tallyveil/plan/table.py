@@ -143,13 +143,14 @@ class SubspacePlan:
             "declared": str(self.declared),
             "spent": str(self.cost),
             "delta": str(self.delta),
-            "outputs": self.outputs.value,
+            # Keys that are not used are left out, so that plans without them keep their digest, and so their noise.
+            **({} if self.outputs is Outputs.FREE else {"outputs": self.outputs.value}),
             "sampler": self.wish,
             "chain": {
                 "allowed_delta": str(self.chain.allowed_delta),
                 "sweeps": self.chain.sweeps,
-                "moves": self.chain.moves,
-                "lag": self.chain.lag,
+                **({} if self.chain.moves == "slices" else {"moves": self.chain.moves}),
+                **({} if self.chain.lag is None else {"lag": self.chain.lag}),
                 "pairs": self.chain.pairs,
                 "longest": self.chain.longest,
                 "confidence": str(self.chain.confidence),

@@ -295,11 +295,16 @@ def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: Confidential
     written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
     system = plan.constraints.system
     names = _names_of_cells(plan.schema)
-    whole = written.select(names).equals(pl.DataFrame(names))
+    whole = written.select(*names).equals(pl.DataFrame(names))
+    sums = collect(scan_parquet(out / SUMS), out / SUMS, "sums")
+    published = plan.published_sums()
     passed = {
         "every cell of the table is there once": whole,
         f"all {system.n_constraints} invariants are exact": whole
         and keeps_invariants(table, written["count"].to_numpy(), system),
+        "the published sums are those of the published table": whole
+        and sums["sum"].to_list() == list(published.names)
+        and np.array_equal(published.totals(written["count"].to_numpy()), sums["count"].to_numpy()),
     }
     if plan.outputs is not Outputs.FREE:
         passed["no count is negative"] = bool((written["count"] >= 0).all())

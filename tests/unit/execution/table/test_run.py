@@ -11,7 +11,7 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.config.subspace import load_subspace_plan
 from tallyveil.errors import ConfigError, ConstraintError, SolverError, StoreError, TallyveilError
 from tallyveil.execution.table import run as table_run
-from tallyveil.execution.table.run import DRAWS, TABLE, TABLE_CSV, Table, noise_of, run_subspace
+from tallyveil.execution.table.run import DRAWS, SUMS, TABLE, TABLE_CSV, Table, noise_of, run_subspace
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.run.observer import SilentObserver
 
@@ -224,17 +224,20 @@ DAMAGE = {
         lambda frame: frame.with_columns(pl.col("count") + (pl.col("kind") == "a")),
         "invariants",
     ),
+    "another sum": (lambda frame: frame.with_columns(pl.col("count") + 1), "published sums", SUMS),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_the_final_check_sees_damage(plan, tmp_path, monkeypatch, damage):
-    change, said = DAMAGE[damage]
+    change, said, where = (*DAMAGE[damage], TABLE)[:3]
     with monkeypatch.context() as patch:
         patch.setattr(
             table_run,
             "write_parquet",
-            lambda path, frame, tags: change(frame).write_parquet(path, metadata=tags),
+            lambda path, frame, tags: (change(frame) if path.name == where else frame).write_parquet(
+                path, metadata=tags
+            ),
         )
         with pytest.raises(SolverError, match=f"final check failed: .*{said}") as caught:
             run_subspace(plan, tmp_path / "out", test_key=KEY)
