@@ -61,4 +61,4 @@ CLOSED_LISTS = {
     "synthetic/safetab.py",
     "universe/presets.py",
 }
-"""Modules whose texts hold words of a closed list: presets, us and pr, t1 to t4, svg and png, synthetic files, the three tables of an import."""
+"""Modules whose texts hold words of a closed list: presets, us and pr, t1 to t4, svg and png, names of made files."""

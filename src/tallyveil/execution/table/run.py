@@ -237,7 +237,7 @@ class _Work:
     def check(self, run: Run) -> list[str]:
         """Read the written files back and check that they keep the invariants."""
         with self.watch.stage("checks"):
-            return _checks(run.path, self.plan, self.noise, self.table)
+            return _checks(run.path, self)
 
     def performance(self) -> list[JsonObject]:
         """Seconds and memory of every stage."""
@@ -290,18 +290,18 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
     write_parquet(run.path / DRAWS, frame, run.tags)
 
 
-def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: ConfidentialTable) -> list[str]:
+def _checks(out: Path, work: _Work) -> list[str]:
     """Read the written files back and check that they keep the invariants."""
+    plan, published = work.plan, work.sums
     written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
     system = plan.constraints.system
     names = _names_of_cells(plan.schema)
     whole = written.select(*names).equals(pl.DataFrame(names))
     sums = collect(scan_parquet(out / SUMS), out / SUMS, "sums")
-    published = plan.published_sums()
     passed = {
         "every cell of the table is there once": whole,
         f"all {system.n_constraints} invariants are exact": whole
-        and keeps_invariants(table, written["count"].to_numpy(), system),
+        and keeps_invariants(work.table, written["count"].to_numpy(), system),
         "the published sums are those of the published table": whole
         and sums["sum"].to_list() == list(published.names)
         and np.array_equal(published.totals(written["count"].to_numpy()), sums["count"].to_numpy()),
@@ -311,7 +311,7 @@ def _checks(out: Path, plan: SubspacePlan, noise: NoisePlan, table: Confidential
     if (out / DRAWS).exists():
         drawn = collect(scan_parquet(out / DRAWS), out / DRAWS, "draws")
         vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)
-        passed["every draw of noise leaves the invariants alone"] = noise.lattice.contains(vectors.T)
+        passed["every draw of noise leaves the invariants alone"] = work.noise.lattice.contains(vectors.T)
     for name, holds in passed.items():
         if not holds:
             raise SolverError(
