@@ -47,8 +47,8 @@ def study(
             "--beyond",
             metavar="NAME",
             help="Recompute what is not a numbered figure or table of the paper. For fdp-census: redistricting, "
-            "dhc-persons, dhc-units, products, replacement. For integer-subspace: illinois, iterations, unbiasedness, "
-            "projection. May be repeated.",
+            "dhc-persons, dhc-units, products, replacement. For integer-subspace: illinois, iterations, "
+            "scale-reduction, unbiasedness, projection. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,
