@@ -53,8 +53,8 @@ def study(
             metavar="NAME",
             help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
             "redistricting, dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, "
-            "iterations, unbiasedness, projection. For geographic-spines: variances, fan-out, theorem-2, remark-1, "
-            "remark-2, alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be "
+            "iterations, scale-reduction, unbiasedness, projection. For geographic-spines: variances, fan-out, "
+            "theorem-2, remark-1, remark-2, alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be "
             "repeated.",
         ),
     ] = None,

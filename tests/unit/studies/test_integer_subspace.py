@@ -73,3 +73,69 @@ def test_projection_favours_no_cell():
     assert np.abs(found.mean(axis=0)).max() < 5 * found.std() / np.sqrt(len(found))
     fixed = project(noise, np.broadcast_to(np.arange(5), noise.shape))
     assert np.abs(fixed.mean(axis=0)).max() > 20 * found.std() / np.sqrt(len(found))
+
+
+COUNTIES = """fips,name,pop
+17001,Adams,900
+17003,Alexander,40
+17005,Bond,0
+11001,District,7
+10001,Kent,60
+10003,New Castle,5
+"""
+
+
+@pytest.fixture
+def counties(tmp_path):
+    (tmp_path / "vtd").mkdir()
+    (tmp_path / "vtd" / "us_2010_county_pop_hu.csv").write_text(COUNTIES)
+    return tmp_path
+
+
+def test_every_state_with_counties_has_noise_that_keeps_its_total(study, counties, tmp_path):
+    code, said = study("--figure", 8, "--out", tmp_path / "out", "--data", counties)
+    assert code == 0
+    assert "2 States" in said
+    states = pl.read_csv(tmp_path / "out" / "figure-8-states.csv", schema_overrides={"state": pl.String})
+    assert states["state"].to_list() == ["10", "17"]
+    assert states["negative_draws"].min() > 10  # of the small ones
+    cells = pl.read_csv(tmp_path / "out" / "figure-8.csv", schema_overrides={"state": pl.String})
+    assert cells.filter(state="17")["cell"].to_list() == ["Bond", "Alexander", "Adams"]
+    assert set(cells.group_by("state").agg(pl.col("one_draw").sum())["one_draw"]) == {0}
+
+
+def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_path, monkeypatch):
+    from tallyveil.studies.integer_subspace import nonnegative
+
+    monkeypatch.setattr(nonnegative, "NEAREST_DRAWS", 300)
+    monkeypatch.setattr(nonnegative, "RESTRICTED_DRAWS", 2)
+    monkeypatch.setattr(nonnegative, "illinois_populations", lambda _: pl.DataFrame({"pop": [10**6] * 102}))
+    code, said = study("--figure", 9, "--out", tmp_path / "out", "--data", counties)
+    assert code == 0
+    assert "0 of 1,000 draws were changed" in " ".join(said.split())
+    table = pl.read_csv(tmp_path / "out" / "figure-9.csv")
+    nearest = table.filter(outputs="nonnegative")["bias"].to_list()
+    assert nearest[0] > 1
+    assert nearest[-1] < -0.4
+    assert sum(table.filter(outputs="restricted, same cost")["bias"]) == pytest.approx(0, abs=1e-9)
+
+
+def test_scale_reduction_falls_with_the_iterations(study, tmp_path, monkeypatch):
+    from tallyveil.studies.integer_subspace import scale_reduction
+
+    monkeypatch.setattr(scale_reduction, "ITERATIONS", 20_000)
+    monkeypatch.setattr(scale_reduction, "THIN", 50)
+    code, _ = study("--beyond", "scale-reduction", "--out", tmp_path, "-q")
+    assert code == 0
+    table = pl.read_csv(tmp_path / "scale-reduction.csv")
+    assert table["iterations"].to_list() == [2000, 5000, 10_000, 20_000]
+    assert table["median"][-1] < table["median"][0]
+
+
+def test_the_paper_s_jumps_are_those_of_its_appendix():
+    from tallyveil.studies.integer_subspace.convergence import PAPER, _plan
+    from tallyveil.subspace.mechanisms import Norm
+
+    plan = _plan("children", Norm.L2, PAPER)
+    assert plan.moves.at_once is None
+    assert set(plan.moves.scales) == {0.5}  # a = exp(-1 / scale) = exp(-2)

@@ -69,10 +69,19 @@ def illinois_populations(inputs: StudyInputs) -> pl.DataFrame:
     Raises:
         MissingDataError: the file is missing.
     """
-    (path,) = inputs.files("Illinois by population", (COUNTY_FILE,))
+    return county_populations(inputs).filter(state=ILLINOIS).select("name", "pop")
+
+
+def county_populations(inputs: StudyInputs) -> pl.DataFrame:
+    """Counties of all States, smallest first: `state` (its code), `name` and `pop` as published for 2010.
+
+    Raises:
+        MissingDataError: the file is missing.
+    """
+    (path,) = inputs.files("counties by population", (COUNTY_FILE,))
     table = read_table(path, ["fips", "name", "pop"], "county populations")
-    counties = table.filter(pl.col("fips").str.starts_with(ILLINOIS))
-    return counties.with_columns(pl.col("pop").cast(pl.Int64)).sort("pop").select("name", "pop")
+    state = pl.col("fips").str.slice(0, 2).alias("state")
+    return table.select(state, "name", pl.col("pop").cast(pl.Int64)).sort("pop")
 
 
 def boxed(draws: Integers) -> tuple[Box, ...]:

@@ -106,12 +106,13 @@ def unbiasedness(_: StudyInputs) -> Findings:
         notes=(
             f"{off} of {CHECKED_DRAWS * len(rows):,} draws change a constrained sum.",
             f"Largest mean: {largest:.2f} standard errors, of {cells} cells. Unbiased ones have as much or more with "
-            f"probability {1 - (1 - 2 * _upper_tail(largest)) ** cells:.2f}.",
+            f"probability {1 - (1 - 2 * upper_tail(largest)) ** cells:.2f}.",
         ),
     )
 
 
-def _upper_tail(x: float) -> float:
+def upper_tail(x: float) -> float:
+    """Probability that a standard normal number is above x."""
     from scipy.stats import norm
 
     return float(norm.sf(x))
