@@ -1,6 +1,7 @@
 """Tables 1 and 4: the budgets that given margins of error need."""
 
 from fractions import Fraction
+from typing import Any
 
 import polars as pl
 
@@ -56,7 +57,7 @@ def formula_budgets(noise: str) -> tuple[Fraction, ...]:
 
 
 def _row(place: int) -> dict[str, str | int | float]:
-    row: dict[str, str | int | float] = {"level": LEVELS[place], "margin": MARGINS[place]}
+    row: dict[str, Any] = {"level": LEVELS[place], "margin": MARGINS[place]}
     for noise in MECHANISMS:
         corrected, exact = (_budget(noise, MARGINS[place], exact=x) for x in (False, True))
         for part, share in (("step 2", 1 - GAMMA), ("total", Fraction(1))):
@@ -65,6 +66,11 @@ def _row(place: int) -> dict[str, str | int | float]:
             row[f"{noise}: {part}, exact"] = float(share * exact)
         row[f"{noise}: coverage, corrected"] = _coverage(noise, corrected, MARGINS[place])
         row[f"{noise}: coverage, exact"] = _coverage(noise, exact, MARGINS[place])
+        row[f"{noise}: remark"] = printed_budgets(noise, "total")[place].remark + (
+            " The corrected formula covers less than 95 %."
+            if row[f"{noise}: coverage, corrected"] < 0.95
+            else " The corrected formula costs more than 95 % needs."
+        )
     return row
 
 
