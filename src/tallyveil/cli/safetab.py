@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.safetab_calibrate import calibrate
 from tallyveil.cli.safetab_files import consistent, long_form
 from tallyveil.cli.safetab_groups import FILE_SUFFIX, plan_of_groups, refuse_census_options, run_of_groups
 from tallyveil.cli.terminal import say
@@ -303,6 +304,7 @@ def households(
         show_households(outcome.manifest, out, outcome.already_finished)
 
 
+safetab.command()(calibrate)
 safetab.command()(consistent)
 safetab.command()(long_form)
 

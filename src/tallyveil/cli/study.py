@@ -54,8 +54,8 @@ def study(
             help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
             "redistricting, dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, "
             "iterations, scale-reduction, unbiasedness, projection. For geographic-spines: variances, fan-out, "
-            "theorem-2, remark-1, remark-2, alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be "
-            "repeated.",
+            "theorem-2, remark-1, remark-2, alternative, alternative-rhode-island, rhode-island-distances, "
+            "rhode-island-errors. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,

@@ -1,5 +1,6 @@
 """`tallyveil study safetab`: Tables 1, 2 and 4 with printed, corrected and exact columns."""
 
+import math
 import sys
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from tallyveil.accounting import zcdp_to_epsilon
 from tallyveil.cli.main import main
 from tallyveil.studies.comparison import Verdict
 from tallyveil.studies.exhibit import StudyInputs
+from tallyveil.studies.safetab.formulas import margins_by_formula, stability_accounting
 from tallyveil.studies.safetab.losses import losses
 from tallyveil.studies.safetab.margins import budgets_for_margins, exact_budgets
 from tallyveil.studies.safetab.parameters import LEVELS, paper_event, printed_totals
@@ -53,6 +55,35 @@ def test_margins_stand_beside_what_they_cost():
     gaussian = table.filter(noise="Gaussian", budgets="exact", level="Nation, Detailed")
     rho = Fraction(gaussian["total"].item())
     assert gaussian["epsilon_at_1e-10"].item() < zcdp_to_epsilon(rho, Fraction("1e-10"))
+
+
+def test_margins_by_formula_cover_less_than_least_ones():
+    """Equation 36 by hand: b = 9 / (0.9 * 4.27), and b ln(40 / (1 + e^(1 / b))) = 6.46, so that the formula says 6."""
+    frame = margins_by_formula(StudyInputs()).tables["margins"]
+    row = frame.row(
+        by_predicate=(pl.col("noise") == "Geometric")
+        & (pl.col("level") == "Nation, Detailed")
+        & (pl.col("number") == "cell of stage 2")
+        & (pl.col("confidence") == 0.95),
+        named=True,
+    )
+    assert row["formula"] == pytest.approx(6.462792, abs=1e-6)
+    assert (row["margin by formula"], row["least margin"]) == (6, 7)
+    ratio = math.exp(-0.9 * 4.27 / 9)  # P(|Y| > m) = 2 q^(m + 1) / (1 + q) with q = e^(-1 / b)
+    assert row["coverage"] == pytest.approx(1 - 2 * ratio**7 / (1 + ratio), abs=1e-12)
+    assert row["coverage of the least"] == pytest.approx(1 - 2 * ratio**8 / (1 + ratio), abs=1e-12)
+    assert (frame["coverage of the least"] >= frame["confidence"]).all()
+    short = frame["coverage"] < frame["confidence"]
+    assert ((frame["remark"] != "") == short).all()
+    assert short.sum() == 48
+
+
+def test_stability_accounting_costs_nine_times_the_rho():
+    frame = stability_accounting(StudyInputs()).tables["stability"]
+    ratio = frame["budget by stability, same noise"] / frame["budget"]
+    assert ratio.to_list() == pytest.approx([1.0] * 7 + [9.0] * 7)
+    same = frame["margin of a cell, stability, same budget"] / frame["margin of a cell, composition"]
+    assert same.to_list() == pytest.approx([1.0] * 7 + [3.0] * 7)
 
 
 def test_what_does_not_agree_has_a_remark(table_2):
@@ -108,6 +139,8 @@ def test_the_command_needs_no_flags(monkeypatch, capsys, tmp_path):
         "table-1.csv",
         "table-2.csv",
         "table-4.csv",
+        "margins.csv",
+        "stability.csv",
         "paper-and-ours.csv",
     }
     assert pl.read_csv(tmp_path / "paper-and-ours.csv").height == 65

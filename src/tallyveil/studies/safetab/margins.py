@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import polars as pl
 
@@ -60,7 +61,7 @@ def formula_budgets(noise: str) -> tuple[Fraction, ...]:
 
 
 def _row(place: int) -> dict[str, str | int | float]:
-    row: dict[str, str | int | float] = {"level": LEVELS[place], "margin": MARGINS[place]}
+    row: dict[str, Any] = {"level": LEVELS[place], "margin": MARGINS[place]}
     for noise in MECHANISMS:
         corrected, exact = (_budget(noise, MARGINS[place], exact=x) for x in (False, True))
         for part, share in (("step 2", 1 - GAMMA), ("total", Fraction(1))):
@@ -69,6 +70,11 @@ def _row(place: int) -> dict[str, str | int | float]:
             row[f"{noise}: {part}, exact"] = float(share * exact)
         row[f"{noise}: coverage, corrected"] = _coverage(noise, corrected, MARGINS[place])
         row[f"{noise}: coverage, exact"] = _coverage(noise, exact, MARGINS[place])
+        row[f"{noise}: remark"] = printed_budgets(noise, "total")[place].remark + (
+            " The corrected formula covers less than 95 %."
+            if row[f"{noise}: coverage, corrected"] < 0.95
+            else " The corrected formula costs more than 95 % needs."
+        )
     return row
 
 
