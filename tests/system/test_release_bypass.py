@@ -378,6 +378,20 @@ def test_laplace_noise_bypasses_by_theorem_2_and_the_tree_changes(release, tmp_p
     )
 
 
+def test_geounits_with_more_children_than_the_limit_are_not_bypassed(release, tmp_path):
+    text = laplace(release.read_text())
+    release.write_text(text)
+    free = read_hierarchies(load_plan(release))
+    assert "bypass = true" in text
+    release.write_text(text.replace("bypass = true", "bypass = true\nmost_children = 1"))
+    plan = load_plan(release)
+    limited = read_hierarchies(plan)
+    assert limited.spine.n_geounits(1) == limited.original.n_geounits(1) < free.spine.n_geounits(1)
+    out = run_release(plan, tmp_path / "out", test_key=KEY)
+    assert out.manifest.body["plan"]["spine"]["most_children"] == 1
+    assert open_release(out.path).shares is not None
+
+
 def test_an_invariant_of_bypassed_geounits_is_refused(release):
     text = laplace(release.read_text())
     release.write_text(text + '\n[[invariants]]\nquery = "total"\ngeolevels = ["Town"]\n')

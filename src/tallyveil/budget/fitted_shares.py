@@ -151,7 +151,9 @@ def check_targets(
     """
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         raise BudgetError(
-            "shares can be fitted for Gaussian noise only. Use a strategy whose budget is given in rho."
+            "shares can be fitted for Gaussian noise only. Under Laplace noise a precision grows with the square of a "
+            "share, so that the least budget is no convex problem and might be missed. Use a strategy whose budget is "
+            "given in rho."
         )
     if strategy.geolevels != spine.geolevels:
         raise BudgetError(

@@ -33,14 +33,24 @@ Family = Annotated[
 StrategyName = Annotated[
     str | None,
     typer.Option(
-        "--strategy", metavar="PRESET", help="Strategy preset with the queries and the shares of the budget."
+        "--strategy",
+        metavar="PRESET|RELEASE.TOML",
+        help="Strategy preset, or release file, with the queries and the shares of the budget.",
     ),
 ]
-SchemaName = Annotated[str, typer.Option("--schema", help="Schema preset of the queries of the strategy.")]
+SchemaName = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        help="Schema preset of the queries of a strategy preset. Default: pl94-persons. A release file has its own.",
+    ),
+]
 Exact = Annotated[
     list[str] | None,
     typer.Option(
-        "--exact", metavar="GEOLEVEL", help="Geolevel whose totals are published exactly. May be repeated."
+        "--exact",
+        metavar="GEOLEVEL",
+        help="Geolevel whose totals are published exactly, with a strategy preset. May be repeated.",
     ),
 ]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
@@ -81,7 +91,7 @@ def build(
         ),
     ] = None,
     strategy: StrategyName = None,
-    schema: SchemaName = "pl94-persons",
+    schema: SchemaName = None,
     exact: Exact = None,
     regroup: Annotated[
         str | None,
@@ -143,7 +153,10 @@ def build(
         ),
     ] = False,
     bypass: Annotated[
-        bool, typer.Option(help="Bypass geounits by the rule of the preset, if a strategy gives shares.")
+        bool,
+        typer.Option(
+            help="Bypass geounits if the preset does and a strategy gives shares. The mechanism decides the rule."
+        ),
     ] = True,
     quiet: Quiet = False,
 ) -> None:
@@ -151,14 +164,16 @@ def build(
     from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine.matrices import require_affordable
     from tallyveil.cli.show.area_changes import show_changes
+    from tallyveil.cli.spine_measures import measures_of
     from tallyveil.execution.topdown.spine_build import BuildFlags, built
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.storage.outputs import claim_file
 
     claim_file(out, [geography, *([entities] if entities is not None else [])])
+    measures = None if strategy is None else measures_of(strategy, schema, exact or [])[0]
     found = built(
         BuildFlags(
-            geography, entities, preset, geolevels, column or [], strategy, schema, exact or [], regroup, aim or [],
+            geography, entities, preset, geolevels, column or [], measures, regroup, aim or [],
             cutoff, maximum, most_loss, Reference(reference), may_worsen or [], bypass,
         )
     )  # fmt: skip
@@ -236,7 +251,12 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Another spine over the same blocks.", metavar="SPINE")],
     *,
     strategy: Annotated[
-        str, typer.Option("--strategy", metavar="PRESET", help="Strategy preset of the first spine.")
+        str,
+        typer.Option(
+            "--strategy",
+            metavar="PRESET|RELEASE.TOML",
+            help="Strategy preset, or release file, of the first spine.",
+        ),
     ],
     entities: Entities = None,
     family: Family = None,
@@ -244,11 +264,11 @@ def compare(
         str | None,
         typer.Option(
             "--second-strategy",
-            metavar="PRESET",
-            help="Strategy preset of the second spine, if it is a different one.",
+            metavar="PRESET|RELEASE.TOML",
+            help="Strategy preset, or release file, of the second spine, if it is a different one.",
         ),
     ] = None,
-    schema: SchemaName = "pl94-persons",
+    schema: SchemaName = None,
     exact: Exact = None,
     out: Annotated[Path | None, typer.Option("--out", help="File for the same numbers (Parquet).")] = None,
     each: Annotated[
@@ -266,6 +286,7 @@ def compare(
     non-negative and integer. No noise is drawn: the numbers follow from the spines and the strategy.
     """
     from tallyveil.cli.show.spine import show_rows
+    from tallyveil.cli.spine_measures import measures_of
     from tallyveil.execution.topdown.spine_comparison import comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
@@ -273,13 +294,13 @@ def compare(
     for path in (out, each):
         if path is not None:
             claim_file(path, [first, second, *([entities] if entities is not None else [])])
-    frame, areas, parameters = comparison(
-        (first, second), (strategy, second_strategy or strategy), entities, family or [], schema, exact or []
-    )
+    measures, name = measures_of(strategy, schema, exact or [])
+    others = measures if second_strategy is None else measures_of(second_strategy, schema, exact or [])[0]
+    frame, areas, parameters = comparison((first, second), (measures, others), entities, family or [])
     if out is not None:
-        write_parquet(out, frame, {"schema": schema})
+        write_parquet(out, frame, {"schema": name})
     if each is not None:
-        write_parquet(each, areas, {"schema": schema})
+        write_parquet(each, areas, {"schema": name})
     show_rows(frame, parameters, as_json)
 
 
@@ -288,7 +309,12 @@ def fit(
     file: SpineFile,
     *,
     strategy: Annotated[
-        str, typer.Option("--strategy", metavar="PRESET", help="Strategy preset whose queries are kept.")
+        str,
+        typer.Option(
+            "--strategy",
+            metavar="PRESET|RELEASE.TOML",
+            help="Strategy preset, or release file, whose queries are kept.",
+        ),
     ],
     target: Annotated[
         list[str],
@@ -306,7 +332,7 @@ def fit(
             help="Every area must meet its target. Without this flag the mean variance must meet it.",
         ),
     ] = False,
-    schema: SchemaName = "pl94-persons",
+    schema: SchemaName = None,
     exact: Exact = None,
     as_json: AsJson = False,
 ) -> None:
@@ -314,9 +340,10 @@ def fit(
     shares of the strategy."""
     from tallyveil.cli.show.area_changes import warn
     from tallyveil.cli.show.spine import show_fitted
+    from tallyveil.cli.spine_measures import measures_of
     from tallyveil.execution.topdown.fitted_spine import fitted
 
-    made = fitted(file, strategy, target, entities, each, schema, exact or [])
+    made = fitted(file, measures_of(strategy, schema, exact or [])[0], target, entities, each)
     show_fitted(made, as_json)
     warn(made.losses)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.spine.presets import SpinePreset, load_spine_preset
+from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset
 from tallyveil.budget.spine.regroup import Measure
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.config.models import ReleaseFile
@@ -61,6 +61,7 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
         overlapping=tuple((name, folder / path) for name, path in table.overlapping.items()),
         regroup=_regroup(table.regroup, families, geolevels, steps),
         bypassing=_bypassing(table, preset, file.privacy.mechanism),
+        most_children=table.most_children,
     )
 
 
@@ -118,19 +119,21 @@ def _regroup(
 
 
 def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) -> BypassRule | None:
-    """The rule by which geounits are bypassed; None for no bypassing.
+    """The rule by which geounits are bypassed, which is that of the mechanism; None for no bypassing.
 
-    If the file does not say whether to bypass, the preset decides. If the file asks for bypassing and the preset has no
-    rule, the mechanism decides the rule.
+    If the file does not say whether to bypass, the preset decides.
+
+    Raises:
+        ConfigError: a limit on bypassing is given where nothing is bypassed.
     """
-    rule = None if preset is None else preset.bypassing
-    if table.bypass is None:
-        return rule
-    if not table.bypass:
-        return None
-    return rule or (
-        BypassRule.SINGLE_CHILD if mechanism == Mechanism.DISCRETE_GAUSSIAN else BypassRule.PURE_DP
-    )
+    bypasses = table.bypass if table.bypass is not None else preset is not None and preset.bypasses
+    if not bypasses and table.most_children is not None:
+        raise ConfigError(
+            f"[spine] most_children is {table.most_children}, but no geounit is bypassed. Add bypass = true, or leave "
+            "most_children out.",
+            code="spine-step",
+        )
+    return bypass_rule(Mechanism(mechanism)) if bypasses else None
 
 
 def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], where: str) -> str:

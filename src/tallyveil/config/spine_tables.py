@@ -157,8 +157,16 @@ class SpineTable(Table):
     )
     bypass: bool | None = Field(
         default=None,
-        description="As the last step, give a geounit's budget to its children where that makes no estimate worse. "
-        "Default: as the preset says; without a preset, false.",
+        description="As the last step, give a geounit's budget to its children, by the rule of the mechanism: from "
+        "geounits with a single child for Gaussian noise, by Theorem 2 of Cumings-Menon et al. 2023 for Laplace noise. "
+        "The theorem supposes the same query shares at every geolevel. Default: as the preset says; without a preset, "
+        "false.",
+    )
+    most_children: int | None = Field(
+        default=None,
+        ge=1,
+        description="With bypassing: never bypass a geounit with more children. Production had 150 for Laplace noise. "
+        "Default: no limit.",
     )
 
     @model_validator(mode="after")

@@ -34,7 +34,10 @@ class BypassRule(StrEnum):
     """When a geounit is bypassed."""
 
     PURE_DP = "pure_dp"
-    """If the smallest share of its children is >= (children - 1) x its own share / 2; for Laplace noise (Theorem 2)."""
+    """If the smallest share of its children is >= (children - 1) x its own share / 2; for Laplace noise (Theorem 2).
+
+    The theorem supposes that all geolevels measure the same queries with the same query shares.
+    """
     SINGLE_CHILD = "single_child"
     """If it has exactly one child; for Gaussian noise under zCDP. With more children, some variance would increase."""
 

@@ -68,6 +68,7 @@ class SpineInput:
             geounit of each entity.
         regroup: Groups of geounits that are then chosen by variance; None to keep all groups.
         bypassing: Rule by which geounits are bypassed, after all other changes; None to bypass nothing.
+        most_children: Never bypass a geounit with more children; None for no limit.
     """
 
     entities: Path | None
@@ -78,6 +79,7 @@ class SpineInput:
     overlapping: tuple[tuple[str, Path], ...] = ()
     regroup: "Regroup | None" = None
     bypassing: BypassRule | None = None
+    most_children: int | None = None
 
     @property
     def changes(self) -> bool:
@@ -95,6 +97,7 @@ class SpineInput:
             **({"overlapping": [name for name, _ in self.overlapping]} if self.overlapping else {}),
             **({"regroup": self.regroup.to_mapping()} if self.regroup is not None else {}),
             **({"bypassing": self.bypassing.value} if self.bypassing is not None else {}),
+            **({"most_children": self.most_children} if self.most_children is not None else {}),
         }
 
 

@@ -61,7 +61,13 @@ _SHAPE: Final = {
     "microdata": bool,
 }
 _SPINE: Final = {"from": [str], "geocode": str, "families": [str], "steps": [{"kind": str}]}
-_SPINE_PERHAPS: Final = {"preset": str, "overlapping": [str], "regroup": dict, "bypassing": str}
+_SPINE_PERHAPS: Final = {
+    "preset": str,
+    "overlapping": [str],
+    "regroup": dict,
+    "bypassing": str,
+    "most_children": int,
+}
 _PERHAPS: Final = {
     "subspace": [{"mechanism": str, "query": str, "geolevel": str, "budget": str}],
     "intervals": str,

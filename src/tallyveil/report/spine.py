@@ -156,6 +156,7 @@ def _bypassing(record: dict[str, Any]) -> str:
             f"geolevel, with the shares of both. So {without} geounits have no measurement of their own."
         )
     return (
-        "Bypassing: a geounit is left out where no query of any geounit has a greater variance then; its children take "
-        f"its place and its share. So {without} geounits have no measurement of their own."
+        "Bypassing: a geounit is left out where its share is small beside its children's, which take its place and its "
+        "share. If all geolevels measure the same queries with the same query shares, no query of any geounit has a "
+        f"greater variance then. So {without} geounits have no measurement of their own."
     )

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tallyveil.cli.main import app
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
-from tallyveil.geography import path_total
+from tallyveil.geography import BypassRule, bypass, path_total
 from tallyveil.geography.spine_files import read_spine_file
 from tallyveil.synthetic import make_entities
 from tallyveil.synthetic.country import make_geography
@@ -331,3 +331,67 @@ def test_a_spine_that_overspends_is_refused(folder, tmp_path):
     with pytest.raises(BudgetError, match="more than 1, on the path") as caught:
         run("compare", tmp_path / "more.parquet", folder / "paper.parquet", "--strategy", STRATEGY)
     assert caught.value.code == "overspent-path"
+
+
+RELEASE = """[release]
+name = "pure"
+[geography]
+path = "geography.parquet"
+geocode = "geocode"
+geolevels = ["US", "State", "County", "Tract", "Block_Group", "Block"]
+prefix_lengths = [0, 2, 5, 11, 12, 15]
+[records]
+path = "persons.parquet"
+geocode = "geocode"
+[schema]
+preset = "pl94-persons"
+[privacy]
+neighbours = "bounded"
+mechanism = "discrete_laplace"
+epsilon = "4"
+[strategy]
+epsilon = "4"
+[strategy.geolevels]
+US = "1/6"
+State = "1/6"
+County = "1/6"
+Tract = "1/6"
+Block_Group = "1/6"
+Block = "1/6"
+[strategy.queries."*"]
+total = "1/2"
+detailed = "1/2"
+[outputs]
+tables = ["total"]
+"""
+
+
+def test_a_release_file_with_laplace_noise_is_a_strategy(folder, tmp_path):
+    """The bypass rule is that of its mechanism, and bypassing makes no area worse where all geolevels measure alike."""
+    release, made, plain = tmp_path / "release.toml", tmp_path / "pure.parquet", tmp_path / "plain.parquet"
+    release.write_text(RELEASE)
+    run(*build(folder), "--out", made, "--strategy", release)
+    run(*build(folder), "--out", plain, "--strategy", release, "--no-bypass")
+    before, shares = read_spine_file(plain)
+    spine, moved = read_spine_file(made)
+    wanted, wanted_shares = bypass(before, shares, BypassRule.PURE_DP)
+    assert spine.digest() == wanted.spine.digest() != before.digest()
+    assert [spine_shares.tolist() for spine_shares in moved.positions] == [
+        spine_shares.tolist() for spine_shares in wanted_shares.positions
+    ]
+    rows = json.loads(run("compare", plain, made, "--strategy", release, "--json"))["areas"]
+    same = [row for row in rows if row["part"] == "areas of the first"]
+    assert same
+    assert all(row["second_mean"] <= row["first_mean"] * (1 + 1e-9) for row in same)
+    with pytest.raises(BudgetError, match="no convex problem"):
+        run("fit", plain, "--strategy", release, "--target", "Tract=3")
+    release.write_text(RELEASE.replace("discrete_laplace", "discrete_gaussian").replace("epsilon", "rho"))
+    assert json.loads(run("fit", plain, "--strategy", release, "--target", "Tract=3", "--json"))
+
+
+def test_a_release_file_has_its_own_schema_and_published_totals(folder, tmp_path):
+    release = tmp_path / "release.toml"
+    release.write_text(RELEASE)
+    for flag in (("--exact", "US"), ("--schema", "pl94-persons")):
+        with pytest.raises(ConfigError, match="states its own"):
+            run("compare", folder / "paper.parquet", folder / "paper.parquet", "--strategy", release, *flag)

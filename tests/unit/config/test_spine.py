@@ -173,3 +173,26 @@ def test_parts_need_a_branch(with_spine):
     spine = '[spine]\nentities = "e"\npreset = "dhc-state-rooted"\nparts = "P"\n'
     with pytest.raises(ConfigError, match="no step of kind branch"):
         load_plan(with_spine(spine, rooted="state-rooted"))
+
+
+def test_the_bypass_rule_follows_the_mechanism_also_under_a_preset(with_spine):
+    preset = load_spine_preset("redistricting-persons-us")
+    spine = '[spine]\nentities = "e"\npreset = "redistricting-persons-us"\nmost_children = 150\n'
+    path = with_spine(spine, preset.made)
+    text = (
+        path.read_text()
+        .replace("discrete_gaussian", "discrete_laplace")
+        .replace('rho = "2"', 'epsilon = "2"')
+    )
+    path.write_text(text)
+    plan = load_plan(path)
+    assert plan.spine is not None
+    assert plan.spine.bypassing is BypassRule.PURE_DP
+    assert plan.to_mapping()["spine"]["most_children"] == 150
+
+
+def test_a_limit_on_bypassing_needs_bypassing(with_spine):
+    spine = '[spine]\nentities = "e"\nfamilies = ["ward"]\nmost_children = 3\n'
+    path = with_spine(spine, ["State", "County", "Tract", "Block_Group", "Block"], "state-rooted")
+    with pytest.raises(ConfigError, match="bypass = true"):
+        load_plan(path)

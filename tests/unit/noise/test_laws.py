@@ -195,7 +195,7 @@ def test_a_floor_that_the_first_precision_leaves_open_is_decided_by_a_higher_one
 
 @pytest.mark.parametrize(("least", "bound"), [("17/4", "5.8e-34"), ("5", "2.8e-40"), ("10", "1.5e-82")])
 def test_the_decrease_of_the_variance_is_within_published_bounds(least, bound):
-    """Fact A.3 of Su, Su, Wang 2025. The decrease falls with the parameter, so its lower end is tested."""
+    """Fact A.3 of Su, Su, Wang 2025. The decrease falls with the parameter: each range is tested at its lower end."""
     with precision(400):
         saved = rational(Fraction(least)) - DiscreteGaussian(Fraction(least)).variance_ball(400)
         assert saved > 0

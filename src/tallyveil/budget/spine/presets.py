@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (
     Branch,
@@ -32,7 +33,7 @@ class SpinePreset:
         geolevels: Geolevels of the spine at the start, root first.
         families: Families of off-spine entities that it needs, named by the columns of the entity table.
         steps: Steps, in order.
-        bypassing: Rule for bypassing; None to bypass nothing.
+        bypasses: Whether geounits are bypassed afterwards, by the rule of the mechanism (`bypass_rule`).
         made: Geolevels of the resulting spine, root first.
     """
 
@@ -42,7 +43,7 @@ class SpinePreset:
     geolevels: tuple[str, ...]
     families: tuple[str, ...]
     steps: tuple[Step, ...]
-    bypassing: BypassRule | None
+    bypasses: bool
     made: tuple[str, ...]
 
 
@@ -74,9 +75,17 @@ def load_spine_preset(name: str) -> SpinePreset:
         geolevels=tuple(table["geolevels"]),
         families=tuple(table["families"]),
         steps=tuple(read_step(step) for step in table["steps"]),
-        bypassing=BypassRule(table["bypassing"]) if "bypassing" in table else None,
+        bypasses=table["bypass"],
         made=tuple(table["made"]),
     )
+
+
+def bypass_rule(mechanism: Mechanism) -> BypassRule:
+    """The rule by which geounits are bypassed under a mechanism: Theorem 2 for Laplace noise, else a single child.
+
+    Source: Cumings-Menon et al. 2023, Algorithm 3.
+    """
+    return BypassRule.PURE_DP if mechanism is Mechanism.DISCRETE_LAPLACE else BypassRule.SINGLE_CHILD
 
 
 def read_step(table: Mapping[str, Any]) -> Step:

@@ -11,7 +11,7 @@ from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.spine_changes import is_worse
-from tallyveil.execution.topdown.spine_inputs import read_families, read_strategy
+from tallyveil.execution.topdown.spine_inputs import read_families
 from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.spine_files import read_spine_file
 
@@ -34,23 +34,19 @@ class FittedSpine:
 
 def fitted(
     file: Path,
-    strategy: str,
+    measures: TotalMeasures,
     targets: Sequence[str],
     entities: Path | None,
     each: bool,
-    schema: str,
-    exact: Sequence[str],
 ) -> FittedSpine:
     """Fit shares that meet targets with the least budget.
 
     Args:
         file: The spine.
-        strategy: Name of the strategy preset to compare with.
+        measures: The strategy to compare with, and the totals that are published.
         targets: "NAME=STANDARD_DEVIATION" of geolevels and families.
         entities: Table of entities; None for none.
         each: Whether every area must meet the target; otherwise the mean variance of the areas must meet it.
-        schema: Name of the schema.
-        exact: Geolevels whose totals an invariant publishes.
     Raises:
         ConfigError: a target does not have this form.
         BudgetError: as `fit_shares`.
@@ -64,12 +60,12 @@ def fitted(
         for item in targets
     ]
     made, _ = read_spine_file(file)
-    plan, summed = read_strategy(strategy, schema)
+    plan, summed, exact = measures.strategy, measures.summed, measures.exact
     missing = [one.name for one in wanted if one.name not in made.geolevels] if entities is None else []
     families = read_families(entities, made, missing)
     found = fit_shares(made, families, plan, summed, wanted, exact=exact)
-    own_measures = TotalMeasures(replace(plan, total=found.needed), summed, tuple(exact))
-    fitted_measures = TotalMeasures(found.strategy, summed, tuple(exact))
+    own_measures = TotalMeasures(replace(plan, total=found.needed), summed, exact)
+    fitted_measures = TotalMeasures(found.strategy, summed, exact)
     losses = _losses(made, families, own_measures, fitted_measures)
     return FittedSpine(found, plan, losses)
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from tallyveil.budget.caps import Reference
 from tallyveil.budget.fractions import parse_fraction
-from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.spine.precision import totals_summed
-from tallyveil.budget.spine.presets import SpinePreset, load_spine_preset
+from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset
 from tallyveil.budget.spine.regroup import Measure, Regrouped
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.spine_changes import area_changes
@@ -29,23 +27,20 @@ from tallyveil.geography.bypass import bypass
 from tallyveil.geography.entity_tables import family_columns
 from tallyveil.geography.optimise import further
 from tallyveil.plan.inputs import Regroup
-from tallyveil.universe import load_preset
 
 PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
 
 @dataclass(frozen=True, slots=True)
 class BuildFlags:
-    """The flags of `tallyveil spine build`, as they are given."""
+    """The flags of `tallyveil spine build`, as they are given, and the measurements of the strategy that they name."""
 
     geography: Path
     entities: Path | None
     preset: str | None
     geolevels: str | None
     columns: Sequence[str]
-    strategy: str | None
-    schema: str
-    exact: Sequence[str]
+    measures: TotalMeasures | None
     regroup: str | None
     aim: Sequence[str]
     cutoff: int
@@ -82,7 +77,7 @@ def built(flags: BuildFlags) -> Built:
         raise ConfigError(
             "a preset has geolevels of its own: give --preset or --geolevels, and not both.", code="bad-flag"
         )
-    if flags.regroup is not None and flags.strategy is None:
+    if flags.regroup is not None and flags.measures is None:
         raise ConfigError(
             "--regroup needs variances, which follow from a strategy. Give --strategy as well.",
             code="bad-flag",
@@ -92,12 +87,9 @@ def built(flags: BuildFlags) -> Built:
     plain = read_geography(flags.geography, names, flags.columns)
     families = _families(flags, plain, preset)
     steps = optimise_spine(plain, families, preset.steps if preset else ())
-    if flags.strategy is None:
+    measures = flags.measures
+    if measures is None:
         return Built(steps, (), ())
-    strategy = load_strategy_preset(flags.strategy).strategy
-    measures = TotalMeasures(
-        strategy, totals_summed(load_preset(flags.schema), strategy), tuple(dict.fromkeys(flags.exact))
-    )
     made = steps
     groups: Regrouped | None = None
     aimed: tuple[str, ...] = ()
@@ -105,10 +97,10 @@ def built(flags: BuildFlags) -> Built:
         asked = _asked(flags, preset, steps.spine, families)
         made, groups = choose_groups(asked, plain, steps, families, measures)
         aimed = tuple(name for name, _ in asked.aim)
-    shares = uniform_shares(made.spine, dict(strategy.geolevel_shares))
+    shares = uniform_shares(made.spine, dict(measures.strategy.geolevel_shares))
     made = replace(made, shares=shares)
-    if flags.bypass and preset is not None and preset.bypassing is not None:
-        moved, shares = bypass(made.spine, shares, preset.bypassing)
+    if flags.bypass and preset is not None and preset.bypasses:
+        moved, shares = bypass(made.spine, shares, bypass_rule(measures.strategy.mechanism))
         made = further(plain, made, moved, shares)
     return Built(made, aimed, area_changes(plain, families, measures, steps, made, groups, aimed))
 

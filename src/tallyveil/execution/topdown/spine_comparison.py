@@ -13,13 +13,13 @@ from tallyveil.budget.spine.accuracy import (
     AreaAccuracy,
     family_accuracies,
     geolevel_accuracies,
-    measured_variances,
 )
+from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.execution.topdown.spine_changes import is_worse
-from tallyveil.execution.topdown.spine_inputs import read_families, read_strategy
+from tallyveil.execution.topdown.spine_inputs import read_families
 from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.spine_files import read_aimed, read_spine_file
@@ -29,11 +29,9 @@ MEASURES = ("mean", "median", "q90", "greatest")
 
 def comparison(
     files: tuple[Path, Path],
-    strategies: tuple[str, str],
+    measures: tuple[TotalMeasures, TotalMeasures],
     entities: Path | None,
     family: Sequence[str],
-    schema: str,
-    exact: Sequence[str],
 ) -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, Any]]]:
     """Standard deviations on two spines.
 
@@ -49,15 +47,15 @@ def comparison(
 
     found, families, spines, parameters = [], [], [], []
     aimed = {name for file in files for name in read_aimed(file)}
-    for place, file, strategy in zip(("first", "second"), files, strategies, strict=True):
+    for place, file, measured in zip(("first", "second"), files, measures, strict=True):
         made, shares = read_spine_file(file)
-        plan, summed = read_strategy(strategy, schema)
+        plan = measured.strategy
         if shares is None and plan.geolevels != made.geolevels:
             raise BudgetError(
-                f"{file} has geolevels {', '.join(made.geolevels)}, and strategy {strategy} has "
+                f"{file} has geolevels {', '.join(made.geolevels)}, and its strategy has "
                 f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
             )
-        found.append(measured_variances(made, plan, summed, shares=shares, exact=exact))
+        found.append(measured.on(made, shares))
         families.append(read_families(entities, made, family))
         spines.append(made)
         parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]

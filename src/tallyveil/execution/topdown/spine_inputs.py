@@ -1,4 +1,4 @@
-"""Tables the spine commands read: a geography, its entities, points, and the strategy in force."""
+"""Tables the spine commands read: a geography, its entities, points."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,7 +10,6 @@ from tallyveil.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.budget import Strategy
     from tallyveil.geography import EntityFamily, Spine
 
 GEOCODE = "geocode"
@@ -104,20 +103,6 @@ def read_points(path: Path) -> "pl.DataFrame | None":
     if not set(columns) <= set(_columns_of(path)):
         return None
     return collect(scan_table(path, columns, "entities"), path, "entities")
-
-
-def read_strategy(name: str, schema_name: str) -> "tuple[Strategy, dict[str, int]]":
-    """A strategy preset, and how many of each query group's answers sum to the total of its schema.
-
-    Raises:
-        BudgetError, SchemaError: there is no such preset, or it does not fit the schema.
-    """
-    from tallyveil.budget import load_strategy_preset
-    from tallyveil.budget.spine.precision import totals_summed
-    from tallyveil.universe import load_preset
-
-    strategy = load_strategy_preset(name).strategy
-    return strategy, totals_summed(load_preset(schema_name), strategy)
 
 
 def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:

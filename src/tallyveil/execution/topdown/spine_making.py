@@ -45,7 +45,7 @@ def make_spine(
         aimed = tuple(name for name, _ in asked.regroup.aim)
     if asked is not None and asked.bypassing is not None:
         shares = uniform_shares(made.spine, dict(plan.strategy.geolevel_shares))
-        moved, kept = bypass(made.spine, shares, asked.bypassing)
+        moved, kept = bypass(made.spine, shares, asked.bypassing, most_children=asked.most_children)
         made = further(original, made, moved, kept)
     if not measures.tell_totals():
         return made, ()
