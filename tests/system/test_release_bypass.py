@@ -389,7 +389,7 @@ def test_geounits_with_more_children_than_the_limit_are_not_bypassed(release, tm
     assert limited.spine.n_geounits(1) == limited.original.n_geounits(1) < free.spine.n_geounits(1)
     out = run_release(plan, tmp_path / "out", test_key=KEY)
     assert out.manifest.body["plan"]["spine"]["most_children"] == 1
-    assert open_release(out.path).shares is not None
+    assert open_release(out.path).hierarchies.shares is not None
 
 
 def test_an_invariant_of_bypassed_geounits_is_refused(release):
