@@ -405,8 +405,8 @@ def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(releas
     from tallyveil.geography import GeounitShares
     from tallyveil.geography.bypass import bypass
 
-    def wrong(spine, shares, rule):
-        made, kept = bypass(spine, shares, rule)
+    def wrong(spine, shares, rule, most_children):
+        made, kept = bypass(spine, shares, rule, most_children=most_children)
         positions = [one.copy() for one in kept.positions]
         positions[2][:] = len(kept.values) - 1
         return made, GeounitShares(kept.values, tuple(positions))
