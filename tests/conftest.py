@@ -1,13 +1,18 @@
 """Shared by all tests: a small population and a release file for it."""
 
+import fcntl
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from tallyveil.cli.main import main
 
@@ -116,6 +121,42 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     """Flushing asks for the descriptor alone: no test cuts the power, and a kill loses nothing that was written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+class OneAtATime:
+    """Lock between the processes of one test run; the thread that holds it may take it again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._thread, self._depth = path, threading.RLock(), 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._thread, self._path.open("a") as file:
+            if not self._depth:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A worker that needs a kernel waits while another compiles it, and then loads it from disk."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    lock = OneAtATime(tmp_path_factory.getbasetemp().parent / "compiling")
+    original = Dispatcher.compile
+
+    def compile_alone(self: Dispatcher, signature: Any) -> Any:
+        with lock.held():
+            return original(self, signature)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", compile_alone)
         yield
 
 

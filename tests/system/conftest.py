@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tallyveil.storage.write as writing
+from tallyveil.postprocess.warm_up import compile_kernels
 
 
 class Killed(BaseException):
@@ -49,7 +50,13 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> Iterator[Any]:
+def compiled_kernels() -> None:
+    """The kernels lie compiled on disk: processes that a test starts need not each compile them."""
+    compile_kernels()
+
+
+@pytest.fixture(scope="session")
+def fork_server(compiled_kernels: None) -> Iterator[Any]:
     """Runs the command line in real processes, without the seconds that starting Python takes."""
     path = Path(__file__).parents[1] / "soak" / "fork_server.py"
     spec = importlib.util.spec_from_file_location("fork_server_of_system_tests", path)

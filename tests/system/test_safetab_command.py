@@ -36,12 +36,23 @@ def inputs(tmp_path, toy):
     return params, toy.write_data(tmp_path / "d", toy.person_rows(900))
 
 
-@pytest.fixture
-def inputs_of_one_level(tmp_path, toy):
+@pytest.fixture(scope="module")
+def inputs_of_one_level(tmp_path_factory, toy):
     """Inputs whose accounting takes a third of the time, for runs in processes of their own."""
+    folder = tmp_path_factory.mktemp("one-level")
     level_2 = {f"privacy_budget_p_level_2_{geography.lower()}": 0 for geography in toy.US}
-    params = toy.write_params(tmp_path / "p", run_pr=False, **level_2)
-    return params, toy.write_data(tmp_path / "d", toy.person_rows(900))
+    params = toy.write_params(folder / "p", run_pr=False, **level_2)
+    return params, toy.write_data(folder / "d", toy.person_rows(900))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(inputs_of_one_level, tmp_path_factory):
+    """What a run that nothing stops publishes."""
+    from tallyveil.execution.safetab.run import run_safetab
+    from tallyveil.noise import insecure_key
+
+    out = tmp_path_factory.mktemp("undisturbed") / "whole"
+    return contents(run_safetab(*inputs_of_one_level, out, test_key=insecure_key(KEY)).path)
 
 
 @pytest.fixture
@@ -222,7 +233,7 @@ POINTS = [
 
 @pytest.mark.parametrize(("where", "number"), POINTS)
 def test_killed_by_the_system_at_chosen_points(
-    inputs_of_one_level: tuple[Path, Path], tmp_path, fork_server, where, number
+    inputs_of_one_level: tuple[Path, Path], undisturbed, tmp_path, fork_server, where, number
 ):
     """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
     from tallyveil.execution.safetab.run import run_safetab
@@ -233,17 +244,17 @@ def test_killed_by_the_system_at_chosen_points(
     ended = fork_server.run(arguments(inputs, out), tmp_path, 120, kill_at=(where, number))
     assert ended["code"] == -signal.SIGKILL, ended["err"]
     run_safetab(*inputs, out, test_key=key)
-    assert contents(out) == contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
+    assert contents(out) == undisturbed
     assert kinds(out).count("spend") == 1
     assert not (out / "private").exists()
 
 
-def test_killed_by_the_system_at_any_moment(inputs_of_one_level, tmp_path, fork_server):
+def test_killed_by_the_system_at_any_moment(inputs_of_one_level, undisturbed, tmp_path, fork_server):
     """SIGKILL at moments nobody chose; the same command finishes it. The last run has an interpreter of its own."""
     inputs = inputs_of_one_level
     whole = fork_server.run(arguments(inputs, tmp_path / "whole"), tmp_path, 120)
     assert whole["code"] == 0, whole["err"]
-    expected = contents(tmp_path / "whole")
+    assert contents(tmp_path / "whole") == undisturbed
     moments = random.Random(6)
     start = "from tallyveil.cli.main import main; main()"
     for number in range(2):
@@ -254,7 +265,7 @@ def test_killed_by_the_system_at_any_moment(inputs_of_one_level, tmp_path, fork_
             subprocess.run([sys.executable, "-c", start, *arguments(inputs, out)], check=True)
         else:
             assert fork_server.run(arguments(inputs, out), tmp_path, 120)["code"] == 0
-        assert contents(out) == expected
+        assert contents(out) == undisturbed
         assert kinds(out).count("spend") == 1
         assert not (out / "private").exists()
 
