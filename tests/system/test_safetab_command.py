@@ -51,8 +51,9 @@ def undisturbed(inputs_of_one_level, tmp_path_factory):
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
+    params, data = inputs_of_one_level
     out = tmp_path_factory.mktemp("undisturbed") / "whole"
-    return contents(run_safetab(*inputs_of_one_level, out, test_key=insecure_key(KEY)).path)
+    return contents(run_safetab(params, data, out, test_key=insecure_key(KEY)).path)
 
 
 @pytest.fixture
