@@ -298,6 +298,39 @@ def test_laplace_noise_has_no_intervals(edit):
     assert refused.value.code == "interval-noise"
 
 
+def test_laplace_noise_has_estimates_and_standard_errors(edit, tmp_path, command):
+    """Estimates of finest geounits add up, standard errors are those of the model, and nothing claims an interval."""
+    edit('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_laplace"\nepsilon = "2"')
+    path = edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "2"')
+    outcome = run_release(load_plan(path), tmp_path / "out", test_key=bytes(32))
+    command("intervals", outcome.path, "-q")
+    manifest = json.loads((outcome.path / "intervals" / "manifest.json").read_text())
+    assert manifest["kind"] == "none"
+    assert "discrete Laplace" in manifest["covers"]
+    table = pl.read_parquet(outcome.path / "intervals" / "Block" / "age" / "*.parquet")
+    inexact = table.filter(pl.col("standard_error") > 1e-5)
+    assert inexact.height
+    assert inexact["lower"].null_count() == inexact["upper"].null_count() == inexact.height
+    shown = json.loads(command("intervals", outcome.path, "--district", _district(tmp_path), "--json"))
+    total = next(line for line in shown["answers"] if line["query"] == "total")
+    blocks = pl.read_parquet(outcome.path / "intervals" / "Block" / "total" / "*.parquet")
+    parts = blocks.filter(pl.col("geocode").is_in(["P0000", "P0101", "Q0203"]))["estimate"]
+    assert total["estimate"] == pytest.approx(parts.sum(), abs=1e-5)
+    assert total["standard_error"] > 1
+    for line in shown["answers"]:
+        given = (line["lower"], line["upper"])
+        assert given == ((line["estimate"],) * 2 if line["standard_error"] == 0 else (None, None))
+    page = (outcome.path / "report.html").read_text()
+    assert "There are no intervals, because the noise is discrete Laplace" in page
+    assert "Its interval goes from" not in page
+
+
+def _district(folder: Path) -> Path:
+    path = folder / "district.csv"
+    pl.DataFrame({"geocode": ["P0000", "P0101", "Q0203"]}).write_csv(path)
+    return path
+
+
 def test_zeros_that_cannot_be_kept_are_refused_before_anything_is_spent(edit, tmp_path, monkeypatch):
     plan = load_plan(edit("[outputs]", '[outputs]\nintervals = "0.95"'))
     from tallyveil.intervals import model as modelling

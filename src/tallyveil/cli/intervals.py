@@ -83,6 +83,8 @@ def intervals(
 ) -> None:
     """Put an unbiased estimate, its standard error and an interval beside every published count.
 
+    With Laplace noise there are estimates and standard errors, and no intervals.
+
     Reads the published measurements of RUN (measurements = "full") and nothing confidential, and costs no budget.
     Writes RUN/intervals, adds the same columns to RUN/tables, and updates RUN/report.html.
     """
@@ -153,7 +155,7 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
     table.add_column("query", overflow="fold")
     for heading in ("counts", "exact", "median st.error", "published outside"):
         table.add_column(heading, justify="right", no_wrap=True)
-    last = None
+    last, none = None, manifest["kind"] == "none"
     for item in manifest["compared"]:
         if last not in (None, item["area"]):
             table.add_section()
@@ -164,11 +166,13 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
             f"{item['answers']:,}",
             f"{item['exact']:,}",
             "–" if error is None else f"{error:,.2f}",
-            f"{100 * outside / max(item['answers'], 1):.2f} %",
+            "–" if none else f"{100 * outside / max(item['answers'], 1):.2f} %",
         )
         last = item["area"]
     console.print(table)
-    console.print(f"{percent} intervals. {manifest['covers']}", soft_wrap=True)
+    console.print(
+        manifest["covers"] if none else f"{percent} intervals. {manifest['covers']}", soft_wrap=True
+    )
     if manifest["bounds_left_out"]:
         console.print("Public bounds were left out, which widens the intervals.")
     console.print(f"Written to {release / 'intervals'}; see also {page}", soft_wrap=True)

@@ -229,7 +229,8 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
         raise ConfigError(
             f"[outputs] intervals needs discrete Gaussian noise; [privacy] mechanism is {strategy.mechanism.value}. "
             "The sum of a few draws of such noise has heavier tails than a normal law, so that intervals would "
-            "cover too seldom. Leave intervals out, or measure with rho.",
+            "cover too seldom. Leave intervals out, or measure with rho; `tallyveil intervals` adds estimates and "
+            "standard errors to a finished release with any noise.",
             code="interval-noise",
         )
     if table.measurements != "full" or not table.tables:

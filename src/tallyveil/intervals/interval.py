@@ -2,7 +2,7 @@
 
 There are two kinds of intervals with the stated coverage: the unified interval, for counts, which cannot be negative;
 and the normal interval, for anything else, such as differences. docs/intervals.md explains why no other kind is
-offered.
+offered. Discrete Laplace noise has estimates and standard errors, and no intervals.
 
 Worked case. An estimate is 3.2 with standard error 2, that is x = 1.6. At level 0.95 the unified interval is 0 to
 2 x (1.6 + 1.96) = 7.12; rounded inward to integers, it is 0 to 7. The normal interval is -0.72 to 7.12.
@@ -21,7 +21,15 @@ from tallyveil.intervals.answers import Answers
 from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.model import TreeModel
 
-IntervalKind = Literal["unified", "normal"]
+IntervalKind = Literal["unified", "normal", "none"]
+
+NO_INTERVALS = (
+    "There are no intervals, because the noise is discrete Laplace. The sum of a few draws of such noise has heavier "
+    "tails than a normal law, so that an interval of normal quantiles would contain the count before noise less often "
+    "than stated. Estimates are unbiased, and standard errors are those of this noise. They cover the privacy noise "
+    "only: neither errors of the count itself, nor those of coverage or response."
+)
+"""Why a release with Laplace noise has no intervals, and what its standard errors cover."""
 
 GRAIN = 1e-6
 """Rounding of floats may have moved an end by this many counts, plus 1e-9 of the estimate."""
@@ -32,9 +40,9 @@ class Intervals:
     """Intervals for several answers, as arrays of the same shape.
 
     Attributes:
-        low: Lower ends, in counts; integers for the unified kind.
-        high: Upper ends, in counts; inf if the answer is not determined.
-        kind: "unified" or "normal".
+        low: Lower ends, in counts; integers for the unified kind; NaN for no interval.
+        high: Upper ends, in counts; inf if the answer is not determined; NaN for no interval.
+        kind: "unified" or "normal"; "none" if only answers that are known exactly have one, of one number.
         level: The requested coverage.
         simultaneous: Number of intervals that together have the level; 1 for one interval at a time.
     """
@@ -59,6 +67,13 @@ def sentence_of(level: float, simultaneous: int = 1) -> str:
 def sentence_of_tables(level: float) -> str:
     """The same, if all intervals of a table together have the level."""
     return _sentence(level, "all intervals of a table")
+
+
+def covers_of_tables(model: TreeModel, level: float, *, simultaneous: bool) -> str:
+    """What the intervals of a release's tables cover, or why the noise allows none."""
+    if not model.gaussian:
+        return NO_INTERVALS
+    return sentence_of_tables(level) if simultaneous else sentence_of(level)
 
 
 def _sentence(level: float, together: str | None) -> str:
@@ -109,6 +124,21 @@ def intervals_of(
     return Intervals(low, np.where(known, high, np.inf), kind, level, simultaneous)
 
 
+def intervals_if_any(
+    model: TreeModel, answers: Answers, *, level: float, kind: IntervalKind = "unified", simultaneous: int = 1
+) -> Intervals:
+    """Intervals as `intervals_of` makes them; where the noise allows none, of exact answers alone.
+
+    Raises:
+        ConfigError: the level or the number of intervals is out of range.
+    """
+    if model.gaussian:
+        return intervals_of(model, answers, level=level, kind=kind, simultaneous=simultaneous)
+    refuse_level(level, kind, simultaneous)
+    ends = np.where(answers.standard_errors == 0, answers.estimates, np.nan)
+    return Intervals(ends, ends, "none", level, simultaneous)
+
+
 def _unified(estimates: Floats, errors: Floats, level: float) -> tuple[Floats, Floats]:
     exact = errors == 0
     scale = np.where(exact | ~np.isfinite(errors), 1.0, errors)
@@ -151,6 +181,15 @@ def refuse_intervals(model: TreeModel, level: float, kind: str = "unified", simu
             "variances, which are exact for any noise.",
             code="interval-noise",
         )
+    refuse_level(level, kind, simultaneous)
+
+
+def refuse_level(level: float, kind: str = "unified", simultaneous: int = 1) -> None:
+    """Refuse a level, kind or number of intervals that cannot be.
+
+    Raises:
+        ConfigError: see `intervals_of`.
+    """
     if kind not in ("unified", "normal"):
         raise ConfigError(
             f"the kind of interval is {kind!r}; wanted 'unified' or 'normal'. Use one of them.",

@@ -20,13 +20,19 @@ from tallyveil.geography.entity_tables import entities_from_pairs
 from tallyveil.intervals import (
     Answers,
     TreeModel,
-    intervals_of,
     questions_of,
     region_of,
     region_variances,
     tree_covariance,
 )
-from tallyveil.intervals.interval import IntervalKind, refuse_intervals, rounded_inward, sentence_of
+from tallyveil.intervals.interval import (
+    NO_INTERVALS,
+    IntervalKind,
+    intervals_if_any,
+    refuse_level,
+    rounded_inward,
+    sentence_of,
+)
 from tallyveil.postprocess.interval_areas import family_counts
 from tallyveil.postprocess.interval_model import FinishedRelease, open_release, release_model
 from tallyveil.postprocess.level import usable_cores
@@ -54,7 +60,7 @@ class DistrictAnswer:
         published: Sum of the published counts; None where the folder does not hold them.
         standard_error: Standard error of the unbiased estimate; None if the measurements do not determine it.
         estimate: Unbiased estimate; None without `intervals/`, or if the measurements do not determine it.
-        lower, upper: Ends of the interval; None without an estimate.
+        lower, upper: Ends of the interval; None without an estimate, or if the noise allows no interval.
         lacking: Why there is no estimate; None if there is one.
     """
 
@@ -81,7 +87,7 @@ class District:
         n_minus: Number of finest geounits of the subtracted district; None if no district is subtracted.
         answers: One for each answer of each query.
         level: Coverage of the intervals.
-        covers: What the given intervals cover; None if there are no intervals.
+        covers: What the given intervals cover, or why the noise allows none; None without estimates.
         unpublished: Why there are no published counts; None if there are.
     """
 
@@ -118,7 +124,7 @@ def district_answers(
     Raises:
         StoreError: the folder holds no finished release, or lacks its bounds.
         GeographyError: a geocode is unknown or given twice.
-        ConfigError: the level is out of range, or the noise does not allow intervals.
+        ConfigError: the level is out of range.
     """
     release = open_release(root)
     threads = workers or usable_cores()
@@ -130,7 +136,7 @@ def district_answers(
     if made is not None:
         with_bounds = not made["bounds_left_out"]
     model = release_model(release, with_bounds=with_bounds)
-    refuse_intervals(model, level)
+    refuse_level(level)
     covariance = tree_covariance(model, workers=threads)
     regions = [region_of(release.spine, family.members) for _, family in parts]
     region = regions[0] if minus is None else regions[0] - regions[1]
@@ -162,7 +168,7 @@ def district_answers(
         None if minus is None else sizes[1],
         tuple(answers),
         level,
-        covers=sentence_of(level, together) if n_given else None,
+        covers=None if n_given == 0 else sentence_of(level, together) if model.gaussian else NO_INTERVALS,
         unpublished=f"{_counts_path(release)} is not there" if published is None else None,
     )
 
@@ -265,16 +271,17 @@ def _lines(
     lacking: str | None,
 ) -> list[DistrictAnswer]:
     found = Answers(np.nan_to_num(values), variances)
-    intervals = intervals_of(
+    intervals = intervals_if_any(
         asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
     )
     low, high = intervals.low, intervals.high
-    if asked.kind == "normal":  # a difference of counts is an integer as well
+    if intervals.kind == "normal":  # a difference of counts is an integer as well
         low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
     lines = []
     for number, label in enumerate(group.labels()):
         determined = bool(np.isfinite(variances[number]))
         estimated = determined and bool(np.isfinite(values[number]))
+        given = estimated and bool(np.isfinite(low[number]))
         lines.append(
             DistrictAnswer(
                 query=group.name,
@@ -282,8 +289,8 @@ def _lines(
                 published=None if published is None else int(published[number]),
                 standard_error=round(math.sqrt(variances[number]), 6) if determined else None,
                 estimate=round(float(values[number]), 6) if estimated else None,
-                lower=int(low[number]) if estimated else None,
-                upper=int(high[number]) if estimated else None,
+                lower=int(low[number]) if given else None,
+                upper=int(high[number]) if given else None,
                 lacking=None if estimated else lacking or _NOT_DETERMINED,
             )
         )

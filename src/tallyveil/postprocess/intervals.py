@@ -20,14 +20,13 @@ from tallyveil.intervals import (
     KeptRows,
     TreeEstimate,
     fit_tree,
-    intervals_of,
     questions_of,
     region_answers,
     region_of,
     stream_answers,
     tree_covariance,
 )
-from tallyveil.intervals.interval import refuse_intervals, sentence_of, sentence_of_tables
+from tallyveil.intervals.interval import covers_of_tables, intervals_if_any, refuse_level
 from tallyveil.postprocess.interval_areas import (
     Area,
     entity_families,
@@ -119,7 +118,7 @@ def make_intervals(
         workers: Threads; None for one a core. The files do not depend on it.
     Raises:
         StoreError: the release is not finished, lacks measurements or bounds, or cannot be written to.
-        ConfigError: the level is out of range, or the noise does not allow intervals.
+        ConfigError: the level is out of range.
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. Nothing is spent, because everything follows from published data.
     """
@@ -132,7 +131,7 @@ def make_intervals(
     areas = with_given(released_areas(release), found)
     with watch.stage("covariances"):
         model = release_model(release, with_bounds=with_bounds)
-        refuse_intervals(model, level)
+        refuse_level(level)
         covariance = tree_covariance(model, workers=threads)
     with watch.stage("read and fit"):
         rows = KeptRows(measured_rows(release, model))
@@ -244,8 +243,8 @@ class _Work:
 
     @property
     def covers(self) -> str:
-        """What the intervals cover."""
-        return sentence_of_tables(self.level) if self.simultaneous else sentence_of(self.level)
+        """What the intervals cover, or why there are none."""
+        return covers_of_tables(self.fit.covariance.model, self.level, simultaneous=self.simultaneous)
 
     @property
     def tabulated(self) -> set[str]:
@@ -311,7 +310,7 @@ class _Work:
             "run": self.release.manifest.run,
             "protected": self.release.manifest.protected,
             "level": self.level,
-            "kind": "unified",
+            "kind": "unified" if self.fit.covariance.model.gaussian else "none",
             "simultaneous": self.simultaneous,
             "covers": self.covers,
             "bounds_used": bounds if with_bounds else [],
@@ -331,7 +330,9 @@ class _Work:
         )
         return warning + _README.format(
             name=self.release.name,
-            percent=f"{100 * self.level:g}",
+            interval=f"the {100 * self.level:g} % interval: whole numbers, both ends belong to it"
+            if self.fit.covariance.model.gaussian
+            else "null; the count itself where it is exact",
             covers=self.covers,
             units=self.release.schema.unit.many,
             zeros=zeros,
@@ -372,7 +373,7 @@ class _Work:
             part = Answers(answers.estimates[:, own], answers.variances[:, own])
             together = n_rows * table.group.size if self.simultaneous else 1
             model = self.fit.covariance.model
-            made = intervals_of(model, part, level=self.level, simultaneous=together)
+            made = intervals_if_any(model, part, level=self.level, simultaneous=together)
             table.add(codes, published[:, own], part, made)
             place = own.stop
 
@@ -383,7 +384,7 @@ One row for every geounit (or entity) and answer, zeros included:
   published       the released count: whole, not negative, and for that slightly biased
   estimate        an unbiased estimate from all noisy measurements; may be negative or fractional
   standard_error  of the estimate, from the privacy noise alone, {units}
-  lower, upper    the {percent} % interval: whole numbers, both ends belong to it
+  lower, upper    {interval}
 Null means that the measurements do not determine the answer. Where the standard error is 0 the count is exact.
 
 {covers}

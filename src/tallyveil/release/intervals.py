@@ -124,8 +124,8 @@ class IntervalTable:
                 "published": published.ravel(),
                 "estimate": _rounded(answers.estimates, known),
                 "standard_error": _rounded(answers.standard_errors, known),
-                "lower": intervals.low.ravel().astype(np.int64),
-                "upper": _where(np.where(known, intervals.high.ravel(), 0.0).astype(np.int64), known),
+                "lower": _whole(intervals.low),
+                "upper": _whole(intervals.high),
             }
         )
         self._frames.append(frame)
@@ -166,6 +166,13 @@ class IntervalTable:
 def _rounded(values: NDArray[np.float64], known: NDArray[np.bool_]) -> pl.Series:
     flat = np.where(known, values.ravel(), 0.0)
     return _where(np.round(flat, DECIMALS) + 0.0, known)  # + 0.0 makes -0.0 a plain zero
+
+
+def _whole(ends: NDArray[np.float64]) -> pl.Series:
+    """Ends of intervals as integers; null where there is none."""
+    flat = ends.ravel()
+    finite = np.isfinite(flat)
+    return _where(np.where(finite, flat, 0.0).astype(np.int64), finite)
 
 
 def _where(values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Series:

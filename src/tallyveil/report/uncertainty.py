@@ -50,12 +50,13 @@ class Uncertainty:
         level: Coverage, as text.
         share: The same as "95 of 100".
         simultaneous: Whether all intervals of a table together have this coverage.
-        covers: What the intervals cover and what they do not.
+        covers: What the intervals cover and what they do not, or why there are none.
+        given: Whether there are intervals; Laplace noise has estimates and standard errors alone.
         bounds_left_out: Names of public bounds that were not used.
         example: A count of medium size; None if no count has an interval.
-        outside: Share of published counts outside their interval, by query and geolevel.
+        outside: Share of published counts outside their interval, by query and geolevel; None without intervals.
         errors: Median standard errors, by query and geolevel.
-        entities_outside: The same as `outside` for families of entities; None without entities.
+        entities_outside: The same as `outside` for families of entities; None without entities or intervals.
         entities_errors: The same as `errors` for families of entities; None without entities.
         plot: Figure of published counts against estimates; None if there is nothing to draw.
         plotted: Title of the query in the figure.
@@ -66,9 +67,10 @@ class Uncertainty:
     share: str
     simultaneous: bool
     covers: str
+    given: bool
     bounds_left_out: tuple[str, ...]
     example: Example | None
-    outside: Matrix
+    outside: Matrix | None
     errors: Matrix
     entities_outside: Matrix | None
     entities_errors: Matrix | None
@@ -97,18 +99,20 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     levels = [item for item in compared if not item["is_entity"]]
     entities = [item for item in compared if item["is_entity"]]
     query = levels[0]["query"]
-    samples = _samples(files, levels, query)
+    given = manifest.get("kind") != "none"
+    samples = _samples(files, levels, query) if given else []
     panels = [_panel(geolevel, sample) for geolevel, sample in samples]
     return Uncertainty(
         level=f"{100 * manifest['level']:g} %",
         share=f"{100 * manifest['level']:g} of 100",
         simultaneous=bool(manifest.get("simultaneous")),
         covers=manifest["covers"],
+        given=given,
         bounds_left_out=tuple(manifest["bounds_left_out"]),
         example=_example(samples, query),
-        outside=_by_level(levels, _outside),
+        outside=_by_level(levels, _outside) if given else None,
         errors=_by_level(levels, _error),
-        entities_outside=_by_family(entities, _outside) if entities else None,
+        entities_outside=_by_family(entities, _outside) if entities and given else None,
         entities_errors=_by_family(entities, _error) if entities else None,
         plot=interval_plot(panels, files.unit) if panels else None,
         plotted=query_title(query),

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from tallyveil.errors import ConfigError
 from tallyveil.intervals.answers import Answers
 from tallyveil.intervals.feldman_cousins import unified_belt
-from tallyveil.intervals.interval import contains, intervals_of, rounded_inward
+from tallyveil.intervals.interval import contains, intervals_if_any, intervals_of, rounded_inward
 
 BELT = unified_belt(0.95)
 
@@ -119,6 +119,18 @@ def test_bonferroni():
     assert ten.high[0] == pytest.approx(strict.high[0], rel=1e-12)
     assert "Bonferroni" in ten.sentence
     assert "95 of 100" in one.sentence
+
+
+def test_other_noise_has_an_interval_for_exact_answers_alone():
+    found = Answers(np.array([7.0, 3.2]), np.array([0.0, 4.0]))
+    given = intervals_if_any(Noise(False), found, level=0.95)
+    assert given.kind == "none"
+    assert (given.low[0], given.high[0]) == (7, 7)
+    assert np.isnan([given.low[1], given.high[1]]).all()
+    same = intervals_if_any(Noise(True), found, level=0.95)
+    assert np.array_equal(same.low, intervals_of(Noise(True), found).low)
+    with pytest.raises(ConfigError):
+        intervals_if_any(Noise(False), found, level=1.0)
 
 
 def test_refusals():
