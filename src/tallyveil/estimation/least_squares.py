@@ -12,11 +12,11 @@ Each pass tries one method after another until an answer is certified, and the m
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Int32s
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.estimation.active_set import CERTIFIED_PERSONS, polish
 from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.pass_arrays import pass_arrays
@@ -77,7 +77,8 @@ def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PE
         if number == len(problem.passes):
             break
         carried = _carried(problem, current, estimate)
-        bounds, allowed = (*bounds, *carried), _narrow(allowed, carried)
+        allowed = _narrow(allowed, carried)
+        bounds = (*bounds, *(_without_repeats(one, bounds) for one in carried))
     return LeastSquaresAnswer(estimate, status, worst, False)
 
 
@@ -168,6 +169,31 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) 
         slack = max(current.slack, _blur(answers))
         carried.append(Bounds(query.labels, answers - slack, answers + slack, np.arange(len(answers))))
     return tuple(carried)
+
+
+def _without_repeats(carried: Bounds, bounds: tuple[Bounds, ...]) -> Bounds:
+    """Leave out the carried bounds of the second of two children whose sum is exact: they repeat the first one's.
+
+    The price of a row that repeats another is arbitrary, and the walk from face to face would wait for its sign.
+    """
+    lower, upper = carried.lower.copy(), carried.upper.copy()
+    for one in bounds:
+        pairs = np.flatnonzero(np.bincount(one.groups) == 2)
+        second = np.array([np.flatnonzero(one.groups == pair)[1] for pair in pairs], dtype=np.int64)
+        for k in range(one.lower.shape[1] if pairs.size else 0):
+            answer = _same_cells(one.labels == k, carried.labels)
+            if answer >= 0:
+                repeats = second[one.lower[pairs, k] == one.upper[pairs, k]]
+                lower[repeats, answer], upper[repeats, answer] = -np.inf, np.inf
+    return replace(carried, lower=lower, upper=upper)
+
+
+def _same_cells(row: Bools, labels: Int32s | Integers) -> int:
+    """The answer that counts exactly these cells, or -1."""
+    inside = np.unique(labels[row])
+    if inside.size != 1 or inside[0] < 0 or (labels[~row] == inside[0]).any():
+        return -1
+    return int(inside[0])
 
 
 def _blur(answers: Floats) -> float:

@@ -81,6 +81,7 @@ def polish(
     whole: bool,
     full_swaps: int,
     single_swaps: int,
+    renewed: bool,
 ) -> tuple[float, int]:
     """Walk from face to face until one settles.
 
@@ -92,13 +93,15 @@ def polish(
         whole: How faces are solved, see `list_face`.
         full_swaps: Steps that swap everything that is wrong.
         single_swaps: Later steps, which swap only what is most wrong.
+        renewed: Whether full swaps begin again after each face on which nothing is wrong.
     Returns:
         The answer's residual in persons, or inf where no face settled; steps made.
     """
     walk = begin_walk(program, start)
     softness = Softness(row_compliance, row_compliance, STIFFEST, NEAR_PERSONS)
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
-    stage, known, listed, step = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False, int(np.int64(0))
+    stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
+    step, since = int(np.int64(0)), int(np.int64(0))
     while step < full_swaps + single_swaps:
         if not listed:
             ok, face, softness = _list_regular(program, walk, softness, whole)
@@ -109,8 +112,9 @@ def polish(
         _solve_face(program, face, walk, ROUGH_PERSONS if stage == SEARCH else walk.exact, known)
         tolerance = ROUGH_SIGN if stage == SEARCH else walk.tolerance
         exact = ROUGH_SIGN if stage == SEARCH else walk.exact
-        n_wrong = swap(program, walk, tolerance, exact, softness.compliance, _manner(step, full_swaps))
+        n_wrong = swap(program, walk, tolerance, exact, softness.compliance, _manner(since, full_swaps))
         step += 1
+        since = 0 if renewed and n_wrong == 0 else since + 1
         before = softness.compliance
         if n_wrong > 0:
             stage, softness = _turn(program, walk, softness, n_wrong)
@@ -156,9 +160,9 @@ def _list_regular(
 
 
 @internal
-def _manner(step: int, full_swaps: int) -> int:
-    """How to swap at a step, see `swap`: in full, then more and more gently."""
-    return 0 if step < full_swaps else (1 if step < 3 * full_swaps else 2)
+def _manner(since: int, full_swaps: int) -> int:
+    """How to swap after so many steps, see `swap`: in full, then more and more gently."""
+    return 0 if since < full_swaps else (1 if since < 3 * full_swaps else 2)
 
 
 @inlined

@@ -32,8 +32,9 @@ ROW_COMPLIANCE = 2.0**-3
 FULL_SWAPS = 8
 SINGLE_SWAPS = 42
 SINGLE_SWAPS_OF_GROUPS = 1000
-"""The same where a row sums cells of several children. Such rows bind children's carried answers to each other, and
-more of them change sides on the way. A step costs little against the larger faces of the next round."""
+"""The same in the first round where a row sums cells of several children. Such rows bind children's carried answers to
+each other. Their prices are far from right at first, and each move of the prices changes many variables. Full swaps
+therefore begin again after each face that settles. A step costs little against the dense faces of later rounds."""
 
 SWEEPS = 30
 MANY_VARIABLES = 1000
@@ -85,10 +86,9 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     # sweeps cost less than large faces do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
     done = DONE_WITH_ROWS if program.row_group.size > 0 else DONE_PERSONS
-    single_swaps = SINGLE_SWAPS
+    grouped = False
     for members in program.bound_members:
-        if members > 1:
-            single_swaps = SINGLE_SWAPS_OF_GROUPS
+        grouped |= members > 1
     ridged = False
     for z in range(program.ridge.shape[0]):
         for i in range(program.ridge.shape[1]):
@@ -98,8 +98,9 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     for attempt in range(ROUNDS):
         sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
+        single_swaps = SINGLE_SWAPS_OF_GROUPS if grouped and attempt == 0 else SINGLE_SWAPS << attempt
         found, made = polish(
-            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, single_swaps << attempt
+            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, single_swaps, grouped
         )
         steps += made
         if found < best:
