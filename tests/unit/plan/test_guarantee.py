@@ -27,7 +27,7 @@ def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, bud
 
 def test_the_textbook_epsilon_stands_beside_the_exact_one(small_release):
     plan = load_plan(small_release)
-    found = guarantee_of(plan, None)
+    found = guarantee_of(plan.terms, None)
     assert found["textbook_epsilon"] == zcdp_to_epsilon_textbook(plan.spent, plan.delta)
     for one in (found, *found["exact"]["geolevels"]):
         assert one["textbook_epsilon"] > one["classical_epsilon"]
