@@ -38,10 +38,10 @@ def calibrate(
             "--epsilon", metavar="NUMBER", help="Scale all budgets to at most this epsilon at delta."
         ),
     ] = None,
-    recipe: Annotated[
+    formula: Annotated[
         Margins,
         typer.Option(
-            "--recipe",
+            "--formula",
             help="exact: the least budget with 95 % coverage. printed: the formulas of the paper, corrected.",
         ),
     ] = Margins.EXACT,
@@ -70,7 +70,7 @@ def calibrate(
     at = parse_fraction(delta, "--delta")
     read = read_plan(params)
     if margins is not None:
-        plan = plan_for_margins(read, parse_margins(margins), recipe.value)
+        plan = plan_for_margins(read, parse_margins(margins), formula.value)
     else:
         plan = plan_for_epsilon(read, parse_fraction(epsilon, "--epsilon"), at)
     record = plan_record(plan, at, None)
