@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson
+from tallyveil.cli.arguments import AsJson, Quiet
 from tallyveil.cli.terminal import say
 
 
@@ -46,6 +46,7 @@ def calibrate(
         ),
     ] = Margins.EXACT,
     delta: Annotated[str, typer.Option("--delta", help="Delta at which epsilon is stated.")] = "1e-10",
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a parameter folder with other budgets, and show its plan. No data is opened.
@@ -79,7 +80,7 @@ def calibrate(
     write_parameters(params, out, plan)
     if as_json:
         say(json.dumps(record, indent=2))
-    else:
+    elif not quiet:
         from tallyveil.cli.show.safetab import show_plan
 
         show_plan(record)
