@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson
+from tallyveil.cli.arguments import AsJson, Quiet
 from tallyveil.cli.terminal import say
 
 
@@ -38,14 +38,15 @@ def calibrate(
             "--epsilon", metavar="NUMBER", help="Scale all budgets to at most this epsilon at delta."
         ),
     ] = None,
-    recipe: Annotated[
+    formula: Annotated[
         Margins,
         typer.Option(
-            "--recipe",
+            "--formula",
             help="exact: the least budget with 95 % coverage. printed: the formulas of the paper, corrected.",
         ),
     ] = Margins.EXACT,
     delta: Annotated[str, typer.Option("--delta", help="Delta at which epsilon is stated.")] = "1e-10",
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a parameter folder with other budgets, and show its plan. No data is opened.
@@ -70,7 +71,7 @@ def calibrate(
     at = parse_fraction(delta, "--delta")
     read = read_plan(params)
     if margins is not None:
-        plan = plan_for_margins(read, parse_margins(margins), recipe.value)
+        plan = plan_for_margins(read, parse_margins(margins), formula.value)
     else:
         plan = plan_for_epsilon(read, parse_fraction(epsilon, "--epsilon"), at)
     record = plan_record(plan, at, None)
@@ -79,7 +80,7 @@ def calibrate(
     write_parameters(params, out, plan)
     if as_json:
         say(json.dumps(record, indent=2))
-    else:
+    elif not quiet:
         from tallyveil.cli.show.safetab import show_plan
 
         show_plan(record)
