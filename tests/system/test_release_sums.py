@@ -20,6 +20,8 @@ from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.checks import check_release
 
+pytestmark = pytest.mark.long
+
 KEY = insecure_key("sums test")
 BRANCH = """
 [spine]
@@ -118,6 +120,7 @@ def test_measured_and_estimated_apart_they_are_the_same_counts(release, tmp_path
         assert pl.read_parquet(path).equals(pl.read_parquet(apart / "histogram" / path.name))
 
 
+@pytest.mark.parametrize("release", ["children"], indirect=True)
 def test_neither_workers_nor_interruptions_change_the_counts(release, tmp_path, killed_at):
     plan = load_plan(release)
     whole = run_release(plan, tmp_path / "whole", test_key=KEY, workers=1).path
@@ -235,6 +238,7 @@ def test_bypassed_roots_keep_the_invariants_of_what_they_replace(small_release, 
     assert solver["families"] == 2
 
 
+@pytest.mark.parametrize("release", ["children"], indirect=True)
 def test_the_two_halves_of_the_truth_are_never_written(release, tmp_path):
     """The invariant has the sum of a region's parts alone, in memory and in the files."""
     plan = load_plan(release)

@@ -64,28 +64,24 @@ def test_public_housing_units_keep_empty_blocks_empty(shared_data, tmp_path):
     assert not none["geocode"].is_in(published).any()
 
 
-def test_the_flags_do_what_they_say(small_release, tmp_path):
-    def tallyveil(*arguments: str) -> subprocess.CompletedProcess[str]:
-        script = "from tallyveil.cli.main import main; main()"
-        return subprocess.run(
-            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
-        )
-
-    out = str(tmp_path / "out")
-    quiet = tallyveil("run", str(small_release), "--out", out, "--quiet")
+def test_the_flags_do_what_they_say(small_release, tmp_path, command):
+    """The first run has an interpreter of its own: a library that prints would be heard."""
+    out = tmp_path / "out"
+    script = "from tallyveil.cli.main import main; main()"
+    words = ["run", str(small_release), "--out", str(out), "--quiet"]
+    quiet = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
-    again = tallyveil("run", str(small_release), "--out", out, "--json")
-    assert again.returncode == 0
-    assert pl.read_json(again.stdout.encode())["already_finished"].to_list() == [True]
-    truth = str(small_release.parent / "people.parquet")
-    refused = tallyveil("evaluate", out, "--truth", truth)
-    assert refused.returncode == 2
-    assert "--i-understand-this-is-not-private" in refused.stderr
-    assert not (tmp_path / "out" / "evaluation").exists()
-    evaluated = tallyveil("evaluate", out, "--truth", truth, "--i-understand-this-is-not-private")
-    assert evaluated.returncode == 0, evaluated.stderr
-    assert "NOT PRIVATE" in evaluated.stdout
-    assert "empty, but published with people" in evaluated.stdout
-    assert "Bias of total at Block" in evaluated.stdout
-    assert "declassify" in (tmp_path / "out" / "ledger.jsonl").read_text()
-    assert "NOT PRIVATE" in (tmp_path / "out" / "evaluation" / "report.html").read_text()
+    again = command("run", small_release, "--out", out, "--json")
+    assert pl.read_json(again.encode())["already_finished"].to_list() == [True]
+    truth = small_release.parent / "people.parquet"
+    refused = command("evaluate", out, "--truth", truth, code=2)
+    assert "--i-understand-this-is-not-private" in refused
+    assert not (out / "evaluation").exists()
+    evaluated = command("evaluate", out, "--truth", truth, "--i-understand-this-is-not-private")
+    assert "NOT PRIVATE" in evaluated
+    assert "empty, but published with people" in evaluated
+    assert "Bias of total at Block" in evaluated
+    assert "declassify" in (out / "ledger.jsonl").read_text()
+    assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()

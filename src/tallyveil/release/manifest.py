@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -196,4 +197,10 @@ def listed_file(root: Path, path: str, digest: str | None = None) -> ListedFile:
 
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the libraries that results depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    return {"python": platform.python_version(), **{name: _installed(name) for name in LIBRARIES}}
+
+
+@cache
+def _installed(library: str) -> str:
+    """Version of a library, which is read from the disk once."""
+    return version(library)
