@@ -208,7 +208,7 @@ def test_polish(seed, detailed, root):
     start, _ = solve_interior(twin)
     expected, expected_residual = polish_reference(twin, start)
     close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
-    found, steps = polish(program, close, 2.0**-3, bool(program.ridge.max() > 0), 8, 42)
+    found, steps = polish(program, close, 2.0**-3, bool(program.ridge.max() > 0), 8, 42, False)
     assert max(found, expected_residual) <= 1e-7
     assert steps <= 50
     np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)
