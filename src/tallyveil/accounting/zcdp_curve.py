@@ -18,7 +18,6 @@ from enum import StrEnum
 from fractions import Fraction
 
 import flint
-from scipy.optimize import brentq
 
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.rounding import as_float, round_up
@@ -115,6 +114,7 @@ class ZcdpCurve:
 
 def _flattest(rho: float, epsilon: float) -> Fraction | None:
     """About the x at which F' = (1 + 2 x) rho - epsilon - ln(1 + 1 / x) is 0; None where floats end before it."""
+    from scipy.optimize import brentq  # here, since most users of this module compute no curve
 
     def slope(log_x: float) -> float:
         x = math.exp(log_x)

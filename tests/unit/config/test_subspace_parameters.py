@@ -108,7 +108,7 @@ def test_a_chain_moves_as_the_file_says(load):
         noise = noise_of(plan)
         assert isinstance(noise.chain.plan.moves, kind)
         assert noise.chain.bound.lag == 64
-        assert plan.to_mapping()["chain"]["moves"] == moves
+        assert plan.to_mapping()["chain"].get("moves", "slices") == moves
 
 
 @pytest.mark.parametrize("name", ["count", "Noisy", "margin", "draw"])

@@ -22,7 +22,10 @@ def assert_told(plan):
         assert told.strategy.queries(geolevel) == plan.strategy.queries(geolevel)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.toml")), ids=lambda path: path.stem)
+RELEASE_FILES = [path for path in sorted(EXAMPLES.glob("*/*.toml")) if "[strategy]" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", RELEASE_FILES, ids=lambda path: path.stem)
 def test_plans_of_the_examples_are_told(path):
     assert_told(load_plan(path))
 
