@@ -94,7 +94,7 @@ def main() -> None:
     command = typer.main.get_command(app)
     with compiled_libraries_silenced():
         try:
-            _require_text(sys.argv[1:], str(Path.cwd()))
+            _require_text([*sys.argv[1:], _working_folder()])
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:
             code = _show_mistake(error)
@@ -106,9 +106,17 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _require_text(arguments: Sequence[str], folder: str) -> None:
+def _working_folder() -> str:
+    """The folder that the command was started in; empty if it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _require_text(texts: Sequence[str]) -> None:
     """Refuse arguments and a working folder with bytes that are no UTF-8: Parquet readers and JSON cannot take them."""
-    for text in (*arguments, folder):
+    for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise StoreError(
                 f"got '{text}', which has bytes that are no UTF-8 text; wanted paths and values in UTF-8. Rename the "
