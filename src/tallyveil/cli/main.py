@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -32,7 +34,7 @@ from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
 from tallyveil.cli.terminal import compiled_libraries_silenced, say, say_error
 from tallyveil.cli.whole_help import WholeHelp
-from tallyveil.errors import TallyveilError
+from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.printable import shown
 
 app = typer.Typer(
@@ -92,6 +94,7 @@ def main() -> None:
     command = typer.main.get_command(app)
     with compiled_libraries_silenced():
         try:
+            _require_text([*sys.argv[1:], _working_folder()])
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:
             code = _show_mistake(error)
@@ -101,6 +104,25 @@ def main() -> None:
         except typer.Abort:
             code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _working_folder() -> str:
+    """The folder that the command was started in; empty if it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _require_text(texts: Sequence[str]) -> None:
+    """Refuse arguments and a working folder with bytes that are no UTF-8: Parquet readers and JSON cannot take them."""
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise StoreError(
+                f"got '{text}', which has bytes that are no UTF-8 text; wanted paths and values in UTF-8. Rename the "
+                "file or the folder.",
+                code="path-not-text",
+            )
 
 
 def _show_mistake(error: Any) -> int:

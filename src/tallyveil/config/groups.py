@@ -15,7 +15,7 @@ from tallyveil.safetab.group_numbers import QUALITY_COLUMNS
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
 from tallyveil.safetab.groupings import Grouping, Match, grouping_from_rows, list_groups
 from tallyveil.safetab.levels import Ladder, level_laws
-from tallyveil.storage.read import read_table
+from tallyveil.storage.read import collect, require_levels, scan_table
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_apart
 from tallyveil.universe.recode import Recode
@@ -211,7 +211,10 @@ def _grouping(item: GroupingTable, folder: Path) -> Grouping:
             )
         return grouping_from_rows(item.name, item.columns, item.match, rows)
     value, group = item.value or "", item.group or ""
-    table = read_table(folder / (item.path or ""), [value, group], f"groups of '{item.name}'")
+    path, what = folder / (item.path or ""), f"groups of '{item.name}'"
+    scan = scan_table(path, [value, group], what)
+    require_levels(scan, [value, group], path, what)
+    table = collect(scan, path, what)
     if table[value].null_count():
         raise ConfigError(
             f"{item.path}, which lists the groups of '{item.name}', has {table[value].null_count()} row(s) without a "

@@ -11,16 +11,19 @@ region it is in two groups: (I, North) and (J, North). At a level of no grouping
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.universe.names import check_labels
 
 Match = Literal["any", "all"]
+
+MOST_GROUPS: Final = 1 << 27
+"""Largest number of groups of a level, so that the list of their positions takes at most a GiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,8 +136,15 @@ def list_groups(
         total_only: Whether all groups are total-only; or by grouping, the labels whose groups are.
     Raises:
         ConfigError: a grouping or a label of `total_only` is unknown.
+        SchemaError: the level is too large.
     """
     shape = [len(one.groups) for one in groupings]
+    if math.prod(shape) > MOST_GROUPS:
+        raise SchemaError(
+            f"level '{where}' has {math.prod(shape):,} groups; wanted at most {MOST_GROUPS:,}. Use fewer or coarser "
+            "groupings.",
+            code="schema-too-large",
+        )
     only = np.zeros(shape, np.bool_)
     if isinstance(total_only, bool):
         only |= total_only

@@ -222,7 +222,7 @@ def require_counts(frame: pl.LazyFrame, column: str, path: Path, what: str) -> N
 
 
 def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what: str) -> None:
-    """Refuse columns of levels whose values are not simple texts or numbers.
+    """Refuse columns of levels or codes whose values are not simple texts or numbers.
 
     Raises:
         SchemaError: a column contains lists, structures or bytes.
@@ -233,7 +233,7 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
     ]:
         raise SchemaError(
             f"column(s) {', '.join(strange)} of the {what} file {path} hold lists, structures or bytes; wanted text. "
-            "Store each level's name as text.",
+            "Store each value as text.",
             code="unknown-level",
         )
 

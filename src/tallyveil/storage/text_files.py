@@ -7,7 +7,7 @@ MOST_BYTES = 1 << 28
 
 
 def read_text_file(path: Path) -> str:
-    """The text of a UTF-8 file.
+    """The text of a UTF-8 file, without the byte-order mark that some editors put in front.
 
     Raises:
         OSError: the file cannot be read.
@@ -18,4 +18,4 @@ def read_text_file(path: Path) -> str:
         raise ValueError("it is no regular file")
     if path.stat().st_size > MOST_BYTES:
         raise ValueError("it is larger than any such file")
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8-sig")

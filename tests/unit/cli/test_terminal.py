@@ -43,6 +43,16 @@ def test_names_are_only_text_wherever_they_are_printed(capsys, name):
         assert said.count(name) >= 7
 
 
+def test_a_path_that_is_no_utf_8_is_refused_before_anything_is_written(tmp_path):
+    out = os.fsencode(tmp_path) + b"/caf\xe9"
+    program = [sys.executable, "-c", "from tallyveil.cli.main import main; main()", "demo", "--out", out]
+    found = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert found.returncode == 8
+    assert "error [path-not-text]" in found.stderr
+    assert "\\udce9" in found.stderr
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_stages_and_warnings_are_only_text(capsys, name):
     for observer in (BarObserver(), JsonObserver()):
@@ -65,7 +75,7 @@ def test_errors_show_paths_as_text(capsys, monkeypatch, tmp_path, name):
         main()
     assert ended.value.code == 8
     said = capsys.readouterr().err
-    assert "input-missing" in said
+    assert ("path-not-text" if "\udce9" in name else "input-missing") in said
     assert not obeyed(said)
 
 

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tallyveil.accounting.costs import rho_of
@@ -79,3 +80,15 @@ def test_mistakes_are_refused(changed, old, new, code):
     with pytest.raises(TallyveilError) as caught:
         changed(old, new)
     assert caught.value.code == code, str(caught.value)
+
+
+def test_a_byte_order_mark_is_passed_over(changed):
+    plan = changed("# Hospital stays", "\ufeff# Hospital stays")
+    assert plan.digest() == load_group_plan(EXAMPLE / "stays.toml").digest()
+
+
+@pytest.mark.parametrize("value", [["A00"], b"A\xff"], ids=["list", "bytes"])
+def test_lists_and_bytes_are_no_values(changed, tmp_path, value):
+    pl.DataFrame({"code": [value], "chapter": ["A"]}).write_parquet(tmp_path / "codes.parquet")
+    with pytest.raises(TallyveilError, match="hold lists, structures or bytes"):
+        changed('path = "diagnoses.csv"', 'path = "codes.parquet"')

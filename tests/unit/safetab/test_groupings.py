@@ -57,6 +57,13 @@ def test_an_unknown_total_only_group_is_refused(total_only):
     assert caught.value.code == "groups-file"
 
 
+def test_a_level_of_too_many_groups_is_refused_before_they_are_listed():
+    wide = grouping_from_rows("wide", ["a"], "any", [(str(n), str(n)) for n in range(3000)])
+    with pytest.raises(SchemaError, match="81,000,000,000,000 groups") as caught:
+        list_groups("level", [wide] * 4, False)
+    assert caught.value.code == "schema-too-large"
+
+
 def test_a_grouping_without_groups_is_refused():
     with pytest.raises(SchemaError, match="no group"):
         grouping_from_rows("chapter", ["a"], "any", [("x", None)])

@@ -15,6 +15,7 @@ from tallyveil.storage.read import (
     collect,
     parquet_columns,
     read_lines,
+    require_levels,
     require_text,
     scan_table,
     scan_text,
@@ -81,6 +82,7 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
         GeographyError: the file is missing, empty, not UTF-8, or has another separator; its header is missing or lacks
             a column; or a line has too few or too many fields.
         ConfigError, StoreError: as `scan_table` raises them, for Parquet and CSV.
+        SchemaError: a column of a Parquet file contains lists, structures or bytes.
     """
     if not path.is_file():
         raise _misread(path, "there is no such file", "a file of the Census Bureau", "Correct the path.")
@@ -159,7 +161,7 @@ def _lines(path: Path) -> pl.Series:
 
 def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
     if len(lines) == 0:
-        raise _misread(path, "a header and no rows", "at least one row", "Download the file again.")
+        raise _without_rows(path)
     found = lines.str.count_matches(SEPARATOR, literal=True) + 1
     wrong = (found != n_fields).arg_true()
     if len(wrong):
@@ -179,12 +181,19 @@ def _read_table(path: Path, required: Sequence[str], optional: Sequence[str]) ->
     wanted = [*required, *(name for name in optional if name in present)]
     scan = scan_table(path, wanted, "geography")
     require_text(scan, required[0], path, "geography")
+    require_levels(scan, wanted, path, "geography")
     rows = collect(scan, path, "geography").select(pl.col(wanted).cast(pl.String).replace("", None))
+    if rows.height == 0:
+        raise _without_rows(path)
     return SourceTable(path, rows, counts_lines=False)
 
 
 def _misread(path: Path, got: str, wanted: str, mend: str) -> GeographyError:
     return GeographyError(f"{path}: got {shown(got)}; wanted {wanted}. {mend}", code="census-file")
+
+
+def _without_rows(path: Path) -> GeographyError:
+    return _misread(path, "a header and no rows", "at least one row", "Download the file again.")
 
 
 def _short(text: str) -> str:

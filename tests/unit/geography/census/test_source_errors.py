@@ -2,9 +2,10 @@
 
 import re
 
+import polars as pl
 import pytest
 
-from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
 from tallyveil.geography.census import Sources, import_geography
 
 MCD = "BlockAssign_ST44_RI_MCD.txt"
@@ -183,6 +184,20 @@ def test_another_table_lacks_columns_or_has_numbers_for_blocks(files, tmp_path):
     broken = files.text("facilities.parquet", ["no Parquet"])
     with pytest.raises(StoreError, match="cannot be read as parquet"):
         import_geography(Sources((folder,), facilities=broken))
+
+
+@pytest.mark.parametrize("kind", [["501"], b"50\xff"], ids=["list", "bytes"])
+def test_lists_and_bytes_are_no_codes(files, tmp_path, kind):
+    path = tmp_path / "facilities.parquet"
+    pl.DataFrame({"BLOCKID": ["440010301001000"], "GQTYPE": [kind], "FACILITIES": [1]}).write_parquet(path)
+    with pytest.raises(SchemaError, match="GQTYPE of the geography file"):
+        import_geography(Sources((files.assigned(),), facilities=path))
+
+
+def test_a_comma_table_without_rows_is_refused(files):
+    """Read as a table of no facilities, it would forbid all group quarters."""
+    path = files.text("facilities.csv", ["BLOCKID,GQTYPE,FACILITIES"])
+    assert "a header and no rows" in refused(Sources((files.assigned(),), facilities=path), "census-file")
 
 
 @pytest.mark.parametrize(
