@@ -269,6 +269,9 @@ def test_releases_that_do_not_fit_are_refused(country, tmp_path):
         publish_pl94(persons, units, folder / "tables")
     with pytest.raises(StoreError, match="inside the folder that output is written to"):
         publish_pl94(persons, units, folder)
+    with pytest.raises(StoreError, match="must stay as it was published"):
+        publish_pl94(persons, units, units / "tables-of-it")
+    assert not (units / "tables-of-it").exists()
     *_, other = write_country(tmp_path / "other", blocks=120, seed=5, schema="pl94-units")
     other.write_text(few_queries(other.read_text(), LEVELS[1:]))
     run_release(load_plan(other), tmp_path / "elsewhere", test_key=KEY)

@@ -23,8 +23,7 @@ from tallyveil.run.once import run_product
 from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
-from tallyveil.storage.outputs import refuse_inputs
-from tallyveil.storage.paths import real
+from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
 
 LevelEstimation = tuple[tuple[str, GeolevelEstimation], ...]
 
@@ -94,12 +93,7 @@ class Estimate:
         """Refuse an output folder that contains the measurements or is inside their folder; raises StoreError."""
         root = self.measured.root
         refuse_inputs(out, [root])
-        if real(out).is_relative_to(real(root)):
-            raise StoreError(
-                f"{out} lies in {root}, which holds the measurements and must stay as it was published. Choose a "
-                "folder outside it.",
-                code="input-in-output",
-            )
+        refuse_output_inside(out, root)
 
     def read(self, out: Path, observer: Observer) -> Work:
         """The work; the measurements are open already."""

@@ -34,6 +34,22 @@ def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
             )
 
 
+def refuse_output_inside(out: Path, root: Path) -> None:
+    """Refuse an output path inside a published folder that is an input.
+
+    Args:
+        out: The file or folder that will be written.
+        root: The published folder.
+    Raises:
+        StoreError: `out` lies in `root`, possibly through symbolic links.
+    """
+    if real(out).is_relative_to(real(root)):
+        raise StoreError(
+            f"{out} lies in {root}, which is read and must stay as it was published. Choose a folder outside it.",
+            code="input-in-output",
+        )
+
+
 def refuse_taken(folder: Path, what: str) -> None:
     """Refuse a folder that contains anything.
 

@@ -19,7 +19,7 @@ from tallyveil.release.pl94.readme import readme_text
 from tallyveil.release.pl94.sources import Source, open_source, source_counts
 from tallyveil.release.pl94.tables import area_totals, table_frames, write_rows
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.outputs import refuse_inputs, refuse_taken
+from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside, refuse_taken
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json, write_text
 from tallyveil.universe.counts import PublicCounts
@@ -53,7 +53,7 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
         out: A new or empty folder.
         csv: Whether every table, the geography and the labels are written as CSV, too.
     Raises:
-        StoreError: a release is not finished or damaged, `out` is taken or an input, or cannot be written to.
+        StoreError: a release is not finished or damaged; `out` is taken, an input or in one, or cannot be written to.
         SchemaError: a schema lacks an attribute of the tables.
         GeographyError: the releases have different geographies.
         BudgetError: the releases are stated under different neighbours.
@@ -62,6 +62,8 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
     """
     given = [(persons, PERSON_TABLES), *([(units, UNIT_TABLES)] if units is not None else [])]
     refuse_inputs(out, [root for root, _ in given])
+    for root, _ in given:
+        refuse_output_inside(out, root)
     refuse_taken(out, "the tables")
     sources = [open_source(root, layouts) for root, layouts in given]
     areas = published_areas(sources)
