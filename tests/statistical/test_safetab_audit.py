@@ -85,6 +85,7 @@ def scores(one, codes, ethnicity, people, key):
 BASE = 3
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("mechanism", "budget", "delta"), [("zcdp", 0.7, Fraction(1, 100)), ("puredp", 1.5, Fraction(1, 1000))]
 )

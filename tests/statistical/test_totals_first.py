@@ -19,7 +19,7 @@ from tallyveil.plan.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.counts import PublicCounts
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 KEYS = 12
 

@@ -57,6 +57,7 @@ def test_killed_at_every_write(small_release, tmp_path, killed_at, before):
     assert number > 20  # there are that many files to write, or the test has tested nothing
 
 
+@pytest.mark.soak
 def test_killed_by_the_system_at_random_moments(small_release, tmp_path, fork_server):
     """The real thing: SIGKILL to the process, ten times, at moments nobody chose."""
     expected = contents(run_release(load_plan(small_release), tmp_path / "whole", test_key=KEY).path)

@@ -250,6 +250,7 @@ def test_killed_by_the_system_at_chosen_points(
     assert not (out / "private").exists()
 
 
+@pytest.mark.soak
 def test_killed_by_the_system_at_any_moment(inputs_of_one_level, undisturbed, tmp_path, fork_server):
     """SIGKILL at moments nobody chose; the same command finishes it. The last run has an interpreter of its own."""
     inputs = inputs_of_one_level
