@@ -101,9 +101,8 @@ class ZcdpCurve:
             def slope(x: flint.arb) -> flint.arb:
                 return (1 + 2 * x) * r - e - (1 / x).log1p()
 
-            if (
-                not slope(left) < 0 < slope(right)
-            ):  # the minimum may lie anywhere: nothing is known from below
+            # The minimum may lie anywhere: nothing is known from below.
+            if not slope(left) < 0 < slope(right):
                 return -math.inf
             # The tangent at the left end, where the tangent at the right end meets it.
             reach = (height(left) - height(right) + slope(right) * (right - left)) / (

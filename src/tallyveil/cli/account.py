@@ -88,7 +88,7 @@ def epsilon(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """Epsilon at a delta, from both sides, beside what the classical accountants allow."""
+    """Lower and upper bounds on epsilon at a delta, with the epsilon of the classical accountants for comparison."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
@@ -107,7 +107,7 @@ def delta(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """Delta at an epsilon, from both sides, and its logarithm where it is too small for a float."""
+    """Lower and upper bounds on delta at an epsilon, and on its logarithm, which may be too small for a float."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     answer = {
         "delta": guarantee.delta(exact_of(epsilon, "--epsilon")).to_mapping(),
@@ -132,7 +132,7 @@ def profile(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The privacy profile: delta as a function of epsilon."""
+    """The privacy profile, which is delta as a function of epsilon."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
@@ -157,7 +157,7 @@ def tradeoff(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The trade-off function: least false negatives beta of any test with false positives alpha."""
+    """The trade-off function: the least type II error beta of any test with type I error alpha."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]

@@ -144,8 +144,8 @@ def write_page(release: Path) -> Path:
     page = PRODUCTS[kind].page
     if page is None:
         raise StoreError(
-            f"{release} holds a release of `{kind.command}`, which has no page: the command that made it showed and "
-            "wrote its guarantee and its diagnostics.",
+            f"{release} holds a release of `{kind.command}`, for which there is no page. Its guarantee is in "
+            "manifest.json.",
             code="no-release",
         )
     return page(release)

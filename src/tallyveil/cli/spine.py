@@ -248,7 +248,7 @@ def distance(
 @spine.command()
 def compare(
     first: SpineFile,
-    second: Annotated[Path, typer.Argument(help="Another spine over the same blocks.", metavar="SPINE")],
+    second: Annotated[Path, typer.Argument(help="Another spine with the same blocks.", metavar="SPINE")],
     *,
     strategy: Annotated[
         str,

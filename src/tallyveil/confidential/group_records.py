@@ -222,9 +222,8 @@ def _members(one: Grouping, columns: Sequence[Integers]) -> tuple[Integers, Inte
     flat = np.repeat(held[0], times) * len(one.groups) + groups[np.repeat(first[held[1]], times) + within]
     found, n_found = np.unique(flat, return_counts=True)
     records, group = np.divmod(found, len(one.groups))
-    if (
-        one.match == "all"
-    ):  # each pair (value, group) is listed once, so a shared group is found once for each value
+    # Each pair (value, group) is listed once, so a shared group is found once for each value.
+    if one.match == "all":
         shared = n_found == np.bincount(held[0], minlength=1)[records]
         records, group = records[shared], group[shared]
     return records, group

@@ -40,8 +40,8 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
 
     Args:
         terms: Of the plan.
-        allocation: What every geounit of its spine is measured with; None while the geography is not opened. Then
-            what bypassing will do is not known, and the exact epsilon is told from above only.
+        allocation: The share of the budget that each geounit of the spine gets; None before the geography is opened.
+            The effect of bypassing is then unknown, so only an upper bound on the exact epsilon is given.
 
     Returns:
         Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
@@ -106,7 +106,7 @@ def check_paths(allocation: Allocation) -> str:
 
 
 def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]:
-    """Exact epsilon at the reporting delta, overall and of each geolevel by itself, beside the zCDP bound."""
+    """Exact epsilon at the reporting delta, for the whole release and for each geolevel alone, with the zCDP bound."""
     strategy, levels = terms.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
@@ -167,9 +167,9 @@ def _epsilon(
 
     Args:
         terms: Of the plan.
-        composed: What is composed: all there is, or a part or case of it.
-        budget: What all there is costs.
-        whole: All there is; where `composed` is something else, its epsilon bounds from below alone.
+        composed: The event that is composed exactly: the whole release, or a part or case of it.
+        budget: The cost of the whole release.
+        whole: The event of the whole release. If `composed` is another event, its epsilon is only a lower bound.
     """
     from tallyveil.accounting import compose
     from tallyveil.accounting.bounds import Bounds
@@ -178,7 +178,7 @@ def _epsilon(
     found = guarantee.epsilon(terms.delta)
     if composed == whole:
         return found, list(guarantee.engines)
-    # What the composition proves is below what the budget allows, up to the widths of both.
+    # The composed epsilon is below the epsilon that the budget gives, up to the widths of both bounds.
     classical = _classical(terms.strategy, budget, terms.delta)
     return Bounds(min(found.lower, classical), classical), [
         *guarantee.engines,
@@ -205,7 +205,7 @@ def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str
 
 
 def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
-    """The guarantee in one sentence: the least epsilon that is proved, then what the budget alone would allow."""
+    """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
     strategy = terms.strategy
     neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(terms.delta)
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:

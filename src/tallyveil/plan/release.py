@@ -85,7 +85,7 @@ class ReleasePlan:
 
     @property
     def spent(self) -> Fraction:
-        """What the release costs, in the strategy's unit."""
+        """Cost of the release, in the unit of the strategy."""
         return self.terms.spent
 
     @property

@@ -152,10 +152,10 @@ class PlannedIntervals:
     """The last step of a release: the intervals that its plan asks for. Those that are there stay.
 
     Attributes:
-        level: Coverage that the plan asks for; None where it asks for no intervals.
+        level: Coverage that the plan asks for; None if it asks for no intervals.
         estimated_from: What the release says of the measurements it is estimated from; None for its own.
-        observer: Told of progress.
-        workers: Threads to share the work among.
+        observer: Receives reports of progress.
+        workers: Number of threads.
     """
 
     level: Fraction | None

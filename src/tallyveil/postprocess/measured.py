@@ -39,8 +39,8 @@ class Measured:
         manifest: Content of its `manifest.json`.
         plan: How its own plan estimates counts.
         terms: What its own plan does to privacy, which is what the ledger shows.
-        hierarchies: The spine and the areas beside it.
-        allocation: What every geounit was measured with.
+        hierarchies: The spine and the areas off the spine.
+        allocation: The share of the budget of each geounit.
         constraints: Invariants, public bounds, and counts drawn on a lattice.
         source: The noisy answers.
         declaration: The budget that its ledger declares.

@@ -339,12 +339,12 @@ def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run:
     run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
     if others:
-        raise _bad_ledger(out, f"it shows what another run did ({', '.join(others)!a:.60})", draws=draws)
+        raise _bad_ledger(out, f"it has lines of another run ({', '.join(others)!a:.60})", draws=draws)
     spends = [entry for entry in entries if entry.kind == "spend"]
     tokens = [entry.token for entry in spends]
     if tokens != [f"{run} {job.token}"]:
         raise _bad_ledger(
-            out, "it does not show the spend of the run whose files stand beside it", draws=draws
+            out, "it does not show the spend of the run whose files are in the same folder", draws=draws
         )
     if spends[0].event != job.event:
         raise _bad_ledger(out, "it shows another spend than this plan's", draws=draws)

@@ -65,7 +65,7 @@ def test_the_page_of_a_release_is_that_of_its_kind(make, monkeypatch, kind):
         write_page(make(kind))
     assert caught.value.code == ("measured-only" if kind is ReleaseKind.MEASUREMENTS else "no-release")
     if kind is not ReleaseKind.MEASUREMENTS:
-        assert f"`{kind.command}`, which has no page" in str(caught.value)
+        assert f"`{kind.command}`, for which there is no page" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", list(ReleaseKind))

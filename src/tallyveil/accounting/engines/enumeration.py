@@ -122,9 +122,8 @@ def _table(factor: LossFactor, bits: int) -> Table:
     k = factor.sensitivity
     a = rational(-1 / factor.scale).exp()
     table: Table = {}
-    for j in range(
-        k + 1
-    ):  # in between, the noise lies j from one of the two answers and k - j from the other
+    # In between, the noise lies j from one of the two answers and k - j from the other.
+    for j in range(k + 1):
         weight = arb(1) if j == 0 else a**k if j == k else (1 - a) * a**j
         table[(k - 2 * j) / factor.scale] = weight / (1 + a)
     return table

@@ -200,9 +200,8 @@ class Ledger:
         end = self._file.seek(0, os.SEEK_END)
         try:
             data = line + b"\n"
-            while (
-                data
-            ):  # a disk that runs full takes a part of what it is given, and says so only the next time
+            # A disk that runs full takes a part of what it is given, and says so only the next time.
+            while data:
                 data = data[self._file.write(data) :]
             os.fsync(self._file.fileno())
         except OSError as error:

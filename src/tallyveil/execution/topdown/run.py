@@ -174,14 +174,12 @@ class _Release:
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
             constraints = compile_constraints(plan, hierarchies, histograms)
-            if (
-                plan.intervals is not None
-            ):  # refuses structural zeros that intervals could not take into account
+            # Refuses structural zeros that intervals could not take into account.
+            if plan.intervals is not None:
                 plan_model(plan, hierarchies)
             subspace = prepare_subspace(plan, spine)
-        with watch.stage(
-            "compile kernels"
-        ):  # takes a minute on the first run; bad inputs have been reported before
+        # Takes a minute on the first run; bad inputs have been reported before.
+        with watch.stage("compile kernels"):
             compile_kernels()
         return cls(
             plan,
