@@ -1,11 +1,15 @@
 """Fill in page templates. A page is one file that loads nothing else. Every value is escaped and made printable."""
 
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyveil.printable import shown
 from tallyveil.report.wording import grouped, percent, unbroken
 from tallyveil.storage.write import write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
@@ -18,6 +22,13 @@ def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
     Raises:
         StoreError: the file cannot be written.
     """
+    write_text(path, _templates().get_template(template).render(values))
+    return path
+
+
+@cache
+def _templates() -> "Environment":
+    """The templates of the package. A process compiles each of them once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -29,8 +40,7 @@ def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
         lstrip_blocks=True,
     )
     environment.filters |= {"grouped": grouped, "percent": percent, "unbroken": unbroken}
-    write_text(path, environment.get_template(template).render(values))
-    return path
+    return environment
 
 
 def _plain(value: Any) -> Any:
