@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.samples import every
 
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import (
@@ -59,9 +60,10 @@ CLOSED_PART = (4385,)
 """A family where two sets have the same open cells but, through a closed cell, other targets."""
 
 
-def test_least_deviations_agree_with_its_twin():
+@pytest.mark.parametrize("begin", every(3, range(6)))
+def test_least_deviations_agree_with_its_twin(begin):
     statuses = []
-    for seed in (*range(480), *PASSED_BOUND, *CLOSED_PART):
+    for seed in (*range(begin, 480, 6), *PASSED_BOUND, *CLOSED_PART):
         wide = 300 <= seed < 480
         family = random_family(seed, n_children=2, n_cells=5) if wide else random_family(seed)
         status, up = round_by_flow(*family)
@@ -73,7 +75,7 @@ def test_least_deviations_agree_with_its_twin():
             assert good
             np.testing.assert_array_equal(deviation, least)
     assert {OPTIMAL, INFEASIBLE} <= set(statuses)
-    assert statuses.count(OPTIMAL) > 100
+    assert statuses.count(OPTIMAL) > 15
 
 
 def shared_family(seed) -> tuple[Any, Any, Any, Any, Any, Any]:
@@ -108,9 +110,10 @@ def shared_family(seed) -> tuple[Any, Any, Any, Any, Any, Any]:
     )
 
 
-def test_bounds_on_sums_of_children_agree_with_the_twin():
+@pytest.mark.parametrize("begin", every(3, range(3)))
+def test_bounds_on_sums_of_children_agree_with_the_twin(begin):
     statuses = []
-    for seed in range(900):
+    for seed in range(300 * begin, 300 * (begin + 1)):
         family = shared_family(seed)
         status, up = round_by_flow(*family)
         statuses.append(status)
@@ -122,9 +125,9 @@ def test_bounds_on_sums_of_children_agree_with_the_twin():
             good, deviation = attained(*family, up)
             assert good
             np.testing.assert_array_equal(deviation, least)
-    assert statuses.count(OPTIMAL) > 100
-    assert statuses.count(INFEASIBLE) > 50
-    assert statuses.count(CROSSED) > 100
+    assert statuses.count(OPTIMAL) > 30
+    assert statuses.count(INFEASIBLE) > 15
+    assert statuses.count(CROSSED) > 30
 
 
 def test_the_check_sees_a_broken_sum_of_children():
