@@ -57,8 +57,8 @@ _FIRST_PIECES = 32
 _MOST_PIECES = 20_000
 _ROUNDING = 2.0**-48
 """Of the sum of the sizes of all terms of a bound: covers the rounding of about thirty operations in floats."""
-_LARGEST_FALL = 700.0
-"""Of ln delta over an interval: exponentials of larger numbers are infinite."""
+_LARGEST_EXPONENT = 700.0
+"""Of the width of an interval, and of the fall of ln delta over it: floats do not hold exponentials of much more."""
 _SLOPE = -30.0
 """Of the excess over the logarithm of the factor, about."""
 
@@ -108,7 +108,9 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
     for _ in range(_MOST_PIECES):
         bound, left, right = heap[0]
         middle = (left.epsilon + right.epsilon) / 2
-        if -bound <= best.excess + _CLOSE or not left.epsilon < middle < right.epsilon:
+        # Where both deltas are 1, the excess is exactly 0. It is to be shown that it is nowhere above that.
+        close = _CLOSE if best.excess else 0.0
+        if -bound <= best.excess + close or not left.epsilon < middle < right.epsilon:
             break
         between = point(middle)
         best = max(best, between, key=lambda one: one.excess)
@@ -152,7 +154,8 @@ def calibrate_to_curve(
         return guarantee, curve_excess(guarantee, reference, end)
 
     def excess(log_factor: float) -> float:
-        return finite(found(Fraction(math.exp(log_factor)))[1].found)
+        # At 0 exactly a root finder would stop, but every larger factor may have an excess of 0, too.
+        return finite(found(Fraction(math.exp(log_factor)))[1].found) or -_CLOSE
 
     factor = rounded_up(
         calibrate(event, epsilon=end, delta=least, neighbours=neighbours, digits=DIGITS + 1).factor, DIGITS
@@ -180,16 +183,20 @@ class _Point:
 
     @property
     def excess(self) -> float:
-        return math.nextafter(self.upper - self.reference, math.inf)
+        return _difference(self.upper, self.reference)
+
+
+def _difference(upper: float, reference: float) -> float:
+    """The difference, rounded up. Equal numbers, such as two logarithms of delta = 1, differ by exactly 0."""
+    return math.nextafter(upper - reference, math.inf) if upper != reference else 0.0
 
 
 def _largest_between(left: _Point, right: _Point) -> float:
     """A bound of the excess on the interval between two points (see the module)."""
-    anywhere = math.nextafter(left.upper - right.reference, math.inf)  # both curves decrease
-    fall = max(left.upper - right.upper, 0.0)
-    if not fall <= _LARGEST_FALL or not math.isfinite(anywhere):
+    anywhere = _difference(left.upper, right.reference)  # both curves decrease
+    fall, width = max(left.upper - right.upper, 0.0), right.epsilon - left.epsilon
+    if not max(fall, width) <= _LARGEST_EXPONENT or not math.isfinite(anywhere):
         return anywhere
-    width = right.epsilon - left.epsilon
     last = left.upper - fall
     growth = math.expm1(width)
     from_left = math.expm1(-fall) / growth

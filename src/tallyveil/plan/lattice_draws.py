@@ -88,7 +88,7 @@ def _system(
     columns: list[Integers] = []
     names: list[str] = []
     for query, at in _finest(plan.invariants, spine, level).items():
-        answers = _adding_up(plan.schema, group, plan.query(query))
+        answers = adding_up(plan.schema, group, plan.query(query))
         ancestor = _ancestors(spine, level, at)
         size = plan.query(query).size
         of_place = answers[places % group.size]
@@ -119,7 +119,7 @@ def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[s
     return found
 
 
-def _adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Integers:
+def adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Integers:
     """Answer of `other` that contains each answer of `group`; -1 where it is not a sum of answers of `group`."""
     cells = np.arange(schema.size, dtype=np.int64)
     cells = cells[schema.possible(cells)]

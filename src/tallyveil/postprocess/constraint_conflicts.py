@@ -45,7 +45,7 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
         if not covers and one.query != other.query:
             continue
         for level in range(min(len(one.lower), len(other.lower))):
-            first, second, groups = _alike(one, other, level)
+            first, second, groups = alike(one, other, level)
             starts = range(0, len(first.lower[level]), GEOUNITS_AT_ONCE)
             found = [_conflicts(first, second, level, start, covers) for start in starts]
             _refuse(
@@ -57,7 +57,7 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
             )
 
 
-def _alike(
+def alike(
     one: ConstraintTable, other: ConstraintTable, level: int
 ) -> tuple[ConstraintTable, ConstraintTable, Integers | None]:
     """Both tables with the same rows at a geolevel, and the row of each geounit (None: its own).

@@ -18,6 +18,7 @@ from tallyveil.measurements.store import measurement_name, write_measurements, w
 from tallyveil.plan.estimating import EstimationPlan
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.implied_bounds import with_implied_bounds
 from tallyveil.postprocess.level import KeepMeasurements, LevelOutcome, estimate_level, n_families
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.unsolved import UNSOLVED
@@ -82,6 +83,10 @@ class Estimation:
     workers: int
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _bounding: tuple[ConstraintTable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bounding = with_implied_bounds(self.constraints, self.spine, self.plan.schema)
 
     @property
     def spine(self) -> Spine:
@@ -147,7 +152,7 @@ class Estimation:
             allocation=self.allocation,
             level=level,
             source=self.source,
-            constraints=self.constraints,
+            constraints=self._bounding,
             queries=tuple(self.plan.query(name) for name in self.plan.strategy.queries(geolevel)),
             rounding=tuple(
                 tuple(self.plan.query(name) for name in stage)

@@ -30,7 +30,7 @@ def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolut
         write_json(path, problem_to_mapping(problem))
         raise SolverError(
             f"{error}. The family of this estimation problem is kept in {path}, which holds noisy answers and "
-            "published counts and no true count; tallyveil.estimation.problem_json reads it. The key and all "
-            "measurements are kept as well. The same command tries again with the same noise and spends nothing.",
+            "published counts and no true count; tallyveil.estimation.problem_json reads it. All finished stages are "
+            "kept as well. The same command tries again with the same noise and spends nothing.",
             code="family-unsolved",
         ) from error

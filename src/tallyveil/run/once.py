@@ -91,9 +91,10 @@ def finished_before(out: Path, asked: Asked) -> Outcome | None:
     if state not in (FolderState.FINISHED, FolderState.SEALED):
         return None
     if state is FolderState.FINISHED and not (out / PRIVATE).exists():
-        outcome = _require_plan(out, written_manifest(out), asked)
+        manifest = written_manifest(out)
+        _require_plan(out, manifest, asked)
         if asked.last is None or asked.last.is_done(out):
-            return outcome
+            return Outcome(out, manifest, already_finished=True)
     with RunFolder(out) as folder:
         return _last_steps(folder, asked)
 
@@ -186,17 +187,18 @@ def _usable_state(out: Path, asked: Asked) -> FolderState:
 def _last_steps(folder: RunFolder, asked: Asked) -> Outcome | None:
     """The finished release, after the steps that a killed process left out; None where there is work to do."""
     state = _usable_state(folder.path, asked)
+    manifest = None
     if state is FolderState.FINISHED:
-        _require_plan(folder.path, written_manifest(folder.path), asked)
+        manifest = written_manifest(folder.path)
     elif state is FolderState.SEALED:
         manifest = _sealed_manifest(folder, asked)
-        if manifest is None:
-            return None
-        _require_plan(folder.path, manifest, asked)
-        folder.publish()
-    else:
+    if manifest is None:
         return None
+    _require_plan(folder.path, manifest, asked)
+    if state is FolderState.SEALED:
+        folder.publish()
     _close(folder, asked.last)
+    # Read once more, because the last step may have added to it.
     return Outcome(folder.path, written_manifest(folder.path), already_finished=True)
 
 
@@ -243,7 +245,8 @@ def _differs(path: Path, digest: str) -> bool:
     return not path.is_file() or file_digest(path) != digest
 
 
-def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> Outcome:
+def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> None:
+    """Refuse a finished release of another plan, or one that another command made; raises StoreError."""
     if manifest.plan_digest != asked.plan_digest:
         raise StoreError(
             f"{out} holds a finished release of another plan. Choose another folder.",
@@ -252,7 +255,6 @@ def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> Outcome:
     require_entered(out, manifest)
     if asked.last is not None:
         asked.last.refuse(out, manifest)
-    return Outcome(out, manifest, already_finished=True)
 
 
 def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:

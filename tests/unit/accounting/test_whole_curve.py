@@ -95,6 +95,14 @@ def test_pure_noise_ends_below_every_curve():
     assert curve_excess(found.guarantee, curve, curve.epsilon(Fraction(DELTA))).bound <= 0
 
 
+def test_a_curve_of_a_very_large_rho_is_met_by_less_noise_than_rho_asks_for():
+    # For all epsilon below rho the textbook allows delta = 1, and the noise has a delta that no float tells from 1.
+    event, curve = DiscreteGaussian(Fraction(1, 60_000)), ZcdpCurve(Fraction(30_000))
+    found = held(event, curve)
+    assert 0.99 < found.factor < 1
+    assert curve_excess(found.guarantee, curve, curve.epsilon(Fraction(DELTA))).bound <= 0
+
+
 @pytest.mark.parametrize("delta", [0, 1, "2"])
 def test_impossible_deltas_are_refused(delta):
     with pytest.raises(BudgetError, match="smallest delta"):
