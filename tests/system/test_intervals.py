@@ -154,7 +154,7 @@ def test_public_bounds_make_intervals_shorter(run):
     assert (without >= with_bounds).all()
     assert (without > with_bounds).sum() > 40
     write_report(run)
-    assert "Public bounds were left out (barracks)" in (run / "report.html").read_text()
+    assert "These public bounds were not used: barracks" in (run / "report.html").read_text()
     (run / "bounds/00.parquet").unlink()
     with pytest.raises(StoreError, match="--without-bounds") as refused:
         make_intervals(run, workers=1)

@@ -59,7 +59,7 @@ Relation = Annotated[
     typer.Option(
         "--neighbours",
         help="unbounded: one record is added or removed. bounded: one changes its value, which moves two answers "
-        "of every query. A release file and a product bring their own.",
+        "of every query. A release file and a product state their own.",
     ),
 ]
 Proved = Annotated[
@@ -88,7 +88,7 @@ def epsilon(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """Lower and upper bounds on epsilon at a delta, with the epsilon of the classical accountants for comparison."""
+    """Compute bounds on epsilon at a delta from both sides, and the epsilon of the classical accountants."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
@@ -107,7 +107,7 @@ def delta(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """Lower and upper bounds on delta at an epsilon, and on its logarithm, which may be too small for a float."""
+    """Compute bounds on delta at an epsilon from both sides, and on the logarithm of delta."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     answer = {
         "delta": guarantee.delta(exact_of(epsilon, "--epsilon")).to_mapping(),
@@ -132,7 +132,7 @@ def profile(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The privacy profile, which is delta as a function of epsilon."""
+    """Compute the privacy profile, which is delta as a function of epsilon."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
@@ -157,7 +157,7 @@ def tradeoff(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The trade-off function: the least type II error beta of any test with type I error alpha."""
+    """Compute the trade-off function: the least type II error beta of any test with type I error alpha."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
     alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]
@@ -185,8 +185,8 @@ def calibrate(
         typer.Option(
             "--curve",
             metavar="textbook|best",
-            help="In the place of --epsilon: keep to what this conversion of zCDP gives at every delta of --delta or "
-            "more.",
+            help="Use this instead of --epsilon. Epsilon is then at most what this conversion of zCDP gives, at every "
+            "delta of --delta or more.",
         ),
     ] = None,
     rho: Annotated[
@@ -201,7 +201,7 @@ def calibrate(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The least noise, in the given proportions, that keeps epsilon within a target at one delta or at many.
+    """Find the least noise, in the given proportions, that keeps epsilon within a target at one delta or at many.
 
     With --epsilon the target holds at --delta. With --curve epsilon is at most the curve's at every delta of --delta
     or more; this computes about a hundred points for each amount of noise that is tried.
@@ -234,7 +234,7 @@ def savings(
     ] = "best",
     as_json: AsJson = False,
 ) -> None:
-    """For each geolevel of a release file, the least noise that keeps the epsilon which zCDP gives for it."""
+    """Find the least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""
     from tallyveil.budget.target import geolevel_savings
     from tallyveil.config.load import load_plan
 
@@ -254,7 +254,7 @@ def savings(
 
 @account.command()
 def products(as_json: AsJson = False) -> None:
-    """The released products of the 2020 Census whose noise `--product` stands for, and their cost by zCDP.
+    """List the released products of the 2020 Census that `--product` can name, and their cost by zCDP.
 
     The exact epsilon of one is `tallyveil account epsilon --delta 1e-10 --product NAME`.
     """
@@ -276,7 +276,7 @@ def total(
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
-    """The joint privacy guarantee of several releases about the same people, from their ledgers.
+    """Compute the joint privacy guarantee of several releases about the same people, from their ledgers.
 
     Measurements and the releases that are estimated from them count once. A ledger may record that true counts were
     looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,

@@ -21,7 +21,7 @@ def demo(
 ) -> None:
     """Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings and intervals.
 
-    The population lands in OUT/population with its release file, the release in OUT/release.
+    The population and its release file are written to OUT/population, and the release to OUT/release.
     """
     from tallyveil.config.load import load_plan
 

@@ -25,7 +25,7 @@ def estimate(
         typer.Option(
             "--estimation",
             metavar="FILE",
-            help="TOML file with the table [estimation] of a release file, to use in the place of the one that the "
+            help="TOML file with the table [estimation] of a release file, to use instead of the one that the "
             "measurements were planned with.",
         ),
     ] = None,
@@ -35,8 +35,8 @@ def estimate(
 ) -> None:
     """Make a release from published measurements: histograms, tables, microdata and a report.
 
-    Reads public files alone and spends nothing. With the settings of the measurements the counts are those that
-    `tallyveil run` would have published. Interrupted at any moment, the same command goes on.
+    The command reads public files alone and spends nothing. With the settings of the measurements, the counts are those
+    that `tallyveil run` would have published. After an interruption, the same command resumes the work.
     """
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.load import load_estimation

@@ -24,8 +24,8 @@ def measure(
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
 
-    Spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to make the
-    release on any machine, without the records and at no further cost.
+    The command spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to
+    make the release on any machine, without the records and at no further cost.
     """
     from tallyveil.cli.products import require_input
     from tallyveil.cli.progress import observer_for

@@ -74,7 +74,7 @@ def plan(
 ) -> None:
     """Show what a release will cost and how exact every query will be.
 
-    Opens the release file and nothing else: no records, and no public geography, bounds or entities unless
+    The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
     --read-geography or --families asks for it.
     """
     from tallyveil.cli.products import require_input

@@ -1,4 +1,4 @@
-"""`tallyveil publish`: the tables that people know, from finished releases."""
+"""`tallyveil publish`: redistricting tables, from finished releases."""
 
 import json
 from pathlib import Path
@@ -17,13 +17,13 @@ publish = typer.Typer(
     name="publish",
     cls=WholeHelp,
     no_args_is_help=True,
-    help="The tables that people know, from finished releases.",
+    help="Make redistricting tables from finished releases.",
 )
 
 
 @publish.callback()
 def options() -> None:
-    """The tables that people know, from finished releases. Nothing confidential is read, and nothing is spent."""
+    """Make redistricting tables from finished releases. Nothing confidential is read, and nothing is spent."""
 
 
 @publish.command()

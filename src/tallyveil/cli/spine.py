@@ -98,8 +98,8 @@ def build(
         typer.Option(
             "--regroup",
             metavar="GEOLEVEL",
-            help="After the steps, choose the groups of this geolevel by variance. The aim never gets worse; "
-            "--most-loss limits the loss of other areas.",
+            help="After the steps, choose the groups of this geolevel by variance. No mean variance in the aim "
+            "grows, except with --maximum; --most-loss limits the loss of other areas.",
         ),
     ] = None,
     aim: Annotated[

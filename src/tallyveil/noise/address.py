@@ -30,7 +30,7 @@ of the address (kind 0, block 1).
 
 Security: distinct inputs of a block cipher never give equal outputs, but those of a random function can. This
 difference gives an observer of q blocks an advantage of at most q**2 / 2**129 in telling the two apart. It is 2**-67
-for the 2**31 blocks of a national run.
+for 2**31 blocks. A national run asks for a little more.
 """
 
 import struct

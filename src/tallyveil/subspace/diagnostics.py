@@ -88,8 +88,8 @@ def total_variation_bound(
     beyond = upper_proportion(int((times > sweeps).sum()), pairs, half)
     from_middle = upper_proportion(late, pairs, half)
     rest = math.inf if fall >= 1 or sweeps < middle or meetings.unmet else 1 / (1 - fall)
-    updates = plan.slacks_per_sweep * plan.target.update_error
-    arithmetic = plan.target.rounding + updates * (sweeps + (2 * sweeps + lag) * rest)
+    per_sweep = plan.slacks_per_sweep * plan.target.update_error + plan.points_error
+    arithmetic = plan.target.rounding + per_sweep * (sweeps + (2 * sweeps + lag) * rest)
     extrapolated = from_middle * fall ** max(0, (sweeps - middle) // lag) * rest
     return TotalVariationBound(
         sweeps=sweeps,

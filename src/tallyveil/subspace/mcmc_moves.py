@@ -1,6 +1,7 @@
 """How chains move (slices or jumps), and the plan that determines a chain."""
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
+from tallyveil.kernels.subspace.chain import ABSOLUTE
 from tallyveil.subspace.mcmc_columns import ChainColumns
 from tallyveil.subspace.mcmc_tables import ChainTarget, JumpLaws, chain_target, jump_laws
 from tallyveil.subspace.mechanisms import LatticeLaw
@@ -89,6 +91,21 @@ class ChainPlan:
     def slacks_per_sweep(self) -> int:
         """Number of slacks drawn in a sweep of one chain."""
         return -(-self.columns.n_columns // self.block)
+
+    @property
+    def points_error(self) -> float:
+        """Upper bound on the total variation between drawn and exactly uniform points of slices, in a sweep.
+
+        It is 0 for jumps. A slice has at most 2 M + 1 points, where M is the largest absolute value that a cell may
+        have. A point is chosen with 64 random bits. A single chain leaves the move out with probability below
+        (2 M + 1) / 2**64. Two coupled chains never leave it out; each of their probabilities is off by less than
+        2**-64, and there are at most 4 M + 3 of them: those of the points of both slices, and one of a decision.
+        """
+        if isinstance(self.moves, JumpMoves):
+            return 0.0
+        limit = self.target.limit
+        largest = limit if self.target.kind == ABSOLUTE else math.isqrt(limit)
+        return self.columns.n_columns * (4 * largest + 3) * 2.0**-64
 
 
 def plan_chain(law: LatticeLaw, columns: ChainColumns, moves: Moves | None = None) -> ChainPlan:

@@ -171,9 +171,9 @@ def size_budget(kind: int, scale: float, limit: int, size: int, height: int) -> 
     """By how much the size may grow for the level to stay at or below `height` and the size below the limit."""
     if kind != ROOT:
         return min(height, limit) - size
-    bound = (float(height) + 1.0) / scale
-    if bound * bound >= float(limit):
+    if level_of(kind, scale, limit) <= height:
         return limit - size
+    bound = (float(height) + 1.0) / scale
     largest = max(int(bound * bound), size)
     while largest > size and level_of(kind, scale, largest) > height:
         largest -= 1

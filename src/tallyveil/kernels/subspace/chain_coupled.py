@@ -5,8 +5,7 @@ Each chain alone moves as in `tallyveil.kernels.subspace.chain`.
 Columns and states are those of that module. The step of column k at row pivots[k] is +1. Where both chains move
 along a column, the values they get at that row are coupled.
 
-A draw by a plain share of 2**64 (`_share`) has an error below 2**-32 an update. A bound found from some thousands of
-pairs cannot show such an error.
+A draw by a plain share of 2**64 (`_share`) is not exactly uniform. `ChainPlan.points_error` bounds the error.
 
 Specification: `tallyveil.kernels.subspace.chain_reference`.
 

@@ -1,0 +1,101 @@
+"""Examples of README.md, docs/accounting.md, docs/release-file.md and docs/spine.md work as they are written."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tallyveil.config.models import BoundsTable
+from tallyveil.config.spine_tables import SpineTable
+
+PROJECT = Path(__file__).parents[2]
+README = (PROJECT / "README.md").read_text()
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    """The code blocks of one language on a page of docs/."""
+    return re.findall(rf"```{language}\n(.*?)```", (PROJECT / "docs" / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """A new folder, in which the commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_release_file_of_the_readme_makes_a_release(empty_folder, command):
+    (toml,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    Path("release.toml").write_text(toml)
+    planned = [line.strip() for line in command("plan", "release.toml").splitlines()]
+    shown = [line.strip() for line in re.findall(r"```\n(privacy .*?)```", README, re.DOTALL)[0].splitlines()]
+    assert [line for line in shown if line not in planned] == []
+    assert not any(line.startswith("note (shares)") for line in planned)
+    blocks = [
+        f"{state:02d}{county:03d}{block:010d}" for state in (1, 2) for county in (1, 2) for block in range(9)
+    ]
+    pl.DataFrame({"block": blocks}).write_parquet("blocks.parquet")
+    pl.DataFrame(
+        {"block": blocks[:5] * 20, "sex": ["male", "female"] * 50, "age": ["18-64"] * 100}
+    ).write_parquet("people.parquet")
+    command("run", "release.toml", "--out", "DIR", "--quiet")
+    promised = re.findall(r"^\| (`.*?) \|", README.split("| in `DIR` |")[1].split("\n\n")[0], re.MULTILINE)
+    names = [name for cell in promised for name in re.findall(r"`([^`]+)`", cell)]
+    assert len(names) == 9
+    assert [name for name in names if not Path("DIR", name).exists()] == []
+
+
+def test_every_command_of_the_readme_exists(command):
+    rows = re.findall(r"^\| (`tallyveil .*?`[^|]*) \| ", README.replace(r"\|", "/"), re.MULTILINE)
+    assert len(rows) == 16
+    for row in rows:
+        words = re.match(r"`tallyveil ([a-z]+)(?: ([a-z0-9/-]+))?", row)
+        group, subcommand = words.groups()
+        names = subcommand.split("/") if subcommand and group in ("account", "safetab", "publish") else []
+        helped = command(group, "--help")
+        assert [name for name in names if f"\n  {name} " not in helped] == []
+        for option in re.findall(r"--[a-z-]+", row if not names else ""):
+            assert option in helped or option in command(group, subcommand, "--help"), option
+
+
+def test_the_example_and_the_commands_of_the_accountant(empty_folder, command):
+    (example,) = blocks_of("accounting.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(example, "accounting.md", "exec"), names)
+    found = names["guarantee"].epsilon("1e-10")
+    assert found.lower < found.upper
+    page = (PROJECT / "docs" / "accounting.md").read_text()
+    commands = re.findall(r"^tallyveil (.*)$", page, re.MULTILINE)
+    assert len(commands) == 5
+    said = [command(*line.split()) for line in commands if "--plan" not in line]
+    assert f"epsilon: between {found.upper:.12f}"[:-4] in said[0]
+    assert all("epsilon: between" in text for text in said)
+
+
+def test_the_parts_of_a_release_file(empty_folder):
+    first, second, third = (tomllib.loads(text) for text in blocks_of("release-file.md", "toml"))
+    for table in (first, second):
+        SpineTable.model_validate(table["spine"])
+    BoundsTable.model_validate(third["bounds"][0])
+    housing = pl.DataFrame(
+        {"geocode": ["a", "b", "c"], "housing_units": [2, 0, 1], "group_quarters": [0, 0, 1]}
+    )
+    (example,) = blocks_of("release-file.md", "python")
+    exec(compile(example, "release-file.md", "exec"), {"pl": pl, "housing": housing})
+    assert pl.read_parquet("bounds.parquet").rows() == [("a", 0, 40), ("c", 0, None)]
+
+
+def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
+    (block,) = blocks_of("spine.md", "sh")
+    lines = [line.partition("#")[0].split() for line in block.replace("\\\n", "").splitlines()]
+    assert len(lines) == 9
+    for line in lines:
+        if line[0] == "cd":
+            monkeypatch.chdir(line[1])
+        else:
+            command(*("600" if word == "40000" else word for word in line[1:]))
+    assert Path("spine.html").is_file()
+    assert set(pl.read_parquet_schema("plain.parquet")) >= {"Block", "share.Block"}
