@@ -1,5 +1,6 @@
 """Intervals beside the published counts: in the tables, of areas off the spine, and as part of a run."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from tallyveil.postprocess.expected_deviations import expected_deviations
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.report import write_report
+from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.write import file_digest
 
 PLAIN = ["geolevel", "geocode", "query", "answer", "count"]
@@ -383,3 +385,46 @@ def test_planned_intervals_are_made_under_the_lock_of_the_run(edit, tmp_path, mo
     assert seen == [("folder-locked", "release-unfinished")] * 2
     assert "intervals" in again.manifest.body
     assert not (out / "private").exists()
+
+
+class Killed(BaseException):
+    """Ends the process at once, as a kill does."""
+
+
+def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_path, monkeypatch):
+    """Also where `intervals/` stood already and the tables did not yet have their columns."""
+    plan, out = load_plan(edit("[outputs]", '[outputs]\nintervals = "9/10"')), tmp_path / "out"
+
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tallyveil.postprocess.intervals.exchange_tables", killed)
+        with pytest.raises(Killed):
+            run_release(plan, out, test_key=bytes(32), workers=1)
+    assert (out / "intervals" / "manifest.json").exists()
+    with pytest.raises(StoreError) as refused:
+        read_manifest(out)
+    assert refused.value.code == "folder-unfinished"
+    again = run_release(plan, out, test_key=bytes(32), workers=1)
+    assert "intervals" in again.manifest.body
+    assert digests_hold(out)
+    assert all(frame.columns == PLAIN + BESIDE for frame in tables(out).values())
+
+
+def test_two_processes_do_not_make_intervals_in_one_release(run, command):
+    with Claim(run, "intervals"):
+        before = contents(run)
+        with pytest.raises(StoreError, match="another process is writing in") as locked:
+            make_intervals(run, workers=1)
+        assert locked.value.code == "folder-locked"
+        assert contents(run) == before
+        read_manifest(run)  # nothing has changed in it yet
+    with contextlib.suppress(Killed), Claim(run, "intervals") as claim:
+        claim.begin()
+        raise Killed
+    with pytest.raises(StoreError, match="`tallyveil intervals` is at work there"):
+        write_report(run)
+    command("intervals", run, "-q")
+    assert digests_hold(run)
+    assert not is_unfinished(run)

@@ -16,7 +16,10 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import GeographyError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.release.pl94 import tables as writing_of_tables
 from tallyveil.release.pl94.publication import publish_pl94
+from tallyveil.storage import write as writing
+from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.write import file_digest
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "publish.md").read_text()
@@ -279,6 +282,28 @@ def test_releases_that_do_not_fit_are_refused(country, tmp_path):
         publish_pl94(persons, tmp_path / "elsewhere", tmp_path / "out")
     assert refused.value.code == "publish-geography"
     assert not (tmp_path / "out").exists()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("at", [1, 30])
+def test_a_killed_publication_is_finished_by_the_same_command(country, tmp_path, killed_at, at):
+    """What the first left does not stay, though the second publishes fewer files; before that it is no publication."""
+    folder, _ = country
+    persons, units, out = folder / "r-pl94-persons", folder / "r-pl94-units", tmp_path / "out"
+    modules = (writing, writing_of_tables)
+    assert killed_at(at, lambda: publish_pl94(persons, units, out, csv=True), modules=modules)
+    assert not (out / "publication.json").exists()
+    assert is_unfinished(out)
+    with Claim(out, "publish pl94"), pytest.raises(StoreError) as locked:
+        publish_pl94(persons, units, out)
+    assert locked.value.code == "folder-locked"
+    publish_pl94(persons, units, out)
+    assert files_of(out) == files_of(folder / "tables")
 
 
 @pytest.mark.parametrize("name", ["geography.parquet", "histogram/Tract.parquet"])

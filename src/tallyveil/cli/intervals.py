@@ -117,11 +117,13 @@ def intervals(
     from tallyveil.postprocess.interval_areas import read_entity_table
     from tallyveil.postprocess.intervals import make_intervals
     from tallyveil.report import write_report
+    from tallyveil.storage.claims import is_unfinished
 
     columns = split_names(families) if families else None
     table = None if entities is None else read_entity_table(entities, columns)
     # If the report cannot be made, this fails before anything else is written into the release.
-    write_report(release)
+    if not is_unfinished(release):
+        write_report(release)
     with observer_for(quiet, as_json) as observer:
         outcome = make_intervals(
             release,

@@ -82,14 +82,14 @@ def plan(
         return
     from tallyveil.safetab.plan import read_plan
     from tallyveil.safetab.plan_record import plan_record
-    from tallyveil.storage.outputs import claim_folder
+    from tallyveil.storage.outputs import own_folder
     from tallyveil.storage.write import write_json
 
     read = read_plan(params)
     record = plan_record(read, _exact(delta or DELTA), data)
     if out is not None:
-        claim_folder(out, "safetab plan")
-        write_json(out / "safetab-plan.json", record)
+        with own_folder(out, "safetab plan"):
+            write_json(out / "safetab-plan.json", record)
     if as_json:
         say(json.dumps(record, indent=2))
     else:

@@ -64,7 +64,7 @@ def calibrate(
     )
     from tallyveil.safetab.plan import read_plan
     from tallyveil.safetab.plan_record import plan_record
-    from tallyveil.storage.outputs import claim_folder, refuse_inputs
+    from tallyveil.storage.outputs import own_folder, refuse_inputs
 
     if (margins is None) == (epsilon is None):
         raise ConfigError("give either --margins or --epsilon, and not both.", code="bad-flag")
@@ -76,8 +76,8 @@ def calibrate(
         plan = plan_for_epsilon(read, parse_fraction(epsilon, "--epsilon"), at)
     record = plan_record(plan, at, None)
     refuse_inputs(out, [params])
-    claim_folder(out, "safetab calibrate")
-    write_parameters(params, out, plan)
+    with own_folder(out, "safetab calibrate"):
+        write_parameters(params, out, plan)
     if as_json:
         say(json.dumps(record, indent=2))
     elif not quiet:

@@ -17,13 +17,13 @@ FILE_SUFFIX = ".toml"
 def plan_of_groups(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Show the guarantee and the expected errors of a file of population groups."""
     from tallyveil.safetab.group_record import group_record
-    from tallyveil.storage.outputs import claim_folder
+    from tallyveil.storage.outputs import own_folder
     from tallyveil.storage.write import write_json
 
     record = group_record(_plan(path))
     if out is not None:
-        claim_folder(out, "safetab plan")
-        write_json(out / "safetab-plan.json", record)
+        with own_folder(out, "safetab plan"):
+            write_json(out / "safetab-plan.json", record)
     if as_json:
         say(json.dumps(record, indent=2))
     else:

@@ -69,7 +69,9 @@ def study(
 
     For all papers but fdp-census, everything is recomputed unless you choose figures or tables.
     """
-    from tallyveil.storage.outputs import claim_folder
+    from contextlib import ExitStack
+
+    from tallyveil.storage.outputs import own_folder
 
     wanted = [f"figure-{n}" for n in figure or []] + [f"table-{n}" for n in table or []] + (beyond or [])
     # Everything in the other papers is quick to recompute, so no choice is required there.
@@ -84,10 +86,11 @@ def study(
         )
     folders = {paper: out / paper.value for paper in Study} if name is None else {name: out}
     chosen = {paper: _chosen(paper, wanted, everything) for paper in folders}
-    for paper, folder in folders.items():
-        claim_folder(folder, f"study {paper.value}")
-    for paper, folder in folders.items():
-        _recompute(paper, chosen[paper], folder, data, plots, skip=everything, quiet=quiet)
+    with ExitStack() as held:
+        for paper, folder in folders.items():
+            held.enter_context(own_folder(folder, f"study {paper.value}"))
+        for paper, folder in folders.items():
+            _recompute(paper, chosen[paper], folder, data, plots, skip=everything, quiet=quiet)
 
 
 def _recompute(

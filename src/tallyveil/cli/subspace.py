@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,6 +69,7 @@ def release(
     from tallyveil.noise.key import insecure_key
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_table_report
+    from tallyveil.storage.claims import Claim
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX
     from tallyveil.subspace.outputs import Outputs
@@ -77,12 +79,14 @@ def release(
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
         outcome = run_subspace(plan, out, draws=draws, test_key=key, observer=observer)
-    # Also if a run was killed between the release and the diagnostics.
-    if plan.outputs is not Outputs.RESTRICTED and not inside(out, "diagnostics").exists():
-        unfinished = inside(out, "diagnostics" + TEMPORARY_SUFFIX)
-        shutil.rmtree(unfinished, ignore_errors=True)
-        _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
-        unfinished.rename(inside(out, "diagnostics"))
+    if plan.outputs is not Outputs.RESTRICTED:
+        with Claim(out, "subspace release"):
+            # Also if a run was killed between the release and the diagnostics.
+            if not inside(out, "diagnostics").exists():
+                unfinished = inside(out, "diagnostics" + TEMPORARY_SUFFIX)
+                shutil.rmtree(unfinished, ignore_errors=True)
+                _write_diagnostics(unfinished, plan, outcome.noise or noise_of(plan), 1000, plots)
+                unfinished.rename(inside(out, "diagnostics"))
     write_table_report(out)
     if as_json:
         manifest = outcome.manifest
@@ -123,7 +127,7 @@ def diagnose(
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
     from tallyveil.release.kinds import ReleaseKind
-    from tallyveil.storage.outputs import claim_folder
+    from tallyveil.storage.outputs import own_folder
     from tallyveil.subspace.noise_plan import guarantee_record
     from tallyveil.subspace.outputs import Outputs
 
@@ -135,12 +139,11 @@ def diagnose(
             "table. Leave --out out.",
             code="subspace-draws",
         )
-    if out is not None:
-        claim_folder(out, "subspace diagnose")
-    noise = noise_of(plan)
     written: tuple[Path, ...] = ()
-    if out is not None:  # written before a chain may be refused, because the plots show why
-        written = _write_diagnostics(out, plan, noise, draws, plots)
+    with nullcontext() if out is None else own_folder(out, "subspace diagnose"):
+        noise = noise_of(plan)
+        if out is not None:  # written before a chain may be refused, because the plots show why
+            written = _write_diagnostics(out, plan, noise, draws, plots)
     guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
     record: dict[str, Any] = {
         "name": plan.name,

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHEMA = "pl94-persons"
 PEOPLE_PER_BLOCK = 40
+COMMAND = "synth"
+WHAT = "a made-up population"
+RELEASE_FILE = "release.toml"
 GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 
 
@@ -104,8 +107,8 @@ def _write_safetab(
     from tallyveil.errors import ConfigError
     from tallyveil.safetab.config import read_config
     from tallyveil.safetab.iterations import read_iterations
-    from tallyveil.storage.outputs import refuse_taken
-    from tallyveil.synthetic import write_safetab_country
+    from tallyveil.storage.outputs import new_folder
+    from tallyveil.synthetic import SAFETAB_FILES, write_safetab_country
 
     if foreign or (blocks is None and people is None):
         raise ConfigError(
@@ -113,12 +116,12 @@ def _write_safetab(
             "or --like-geography, because its states and codes come from PARAMS.",
             code="bad-flag",
         )
-    refuse_taken(out, "a made-up population")
     config, files = read_config(params), read_iterations(params)
     n_states = sum(len(config.states_of(run)) for run in config.runs)
     n_blocks = blocks if blocks is not None else max(n_states, (people or 0) // PEOPLE_PER_BLOCK)
     n_people = people if people is not None else n_blocks * PEOPLE_PER_BLOCK
-    return write_safetab_country(out, config, files, people=n_people, blocks=n_blocks, seed=seed)
+    with new_folder(out, COMMAND, WHAT, SAFETAB_FILES):
+        return write_safetab_country(out, config, files, people=n_people, blocks=n_blocks, seed=seed)
 
 
 def write_country(
@@ -143,19 +146,19 @@ def write_country(
             the schema is not a known preset.
     """
     from tallyveil.errors import ConfigError
-    from tallyveil.storage.outputs import refuse_taken
+    from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
-    from tallyveil.synthetic import make_states, write_states
+    from tallyveil.synthetic import COUNTRY_FILES, make_states, write_states
 
     if (blocks is None) == (like is None):
         raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
-    refuse_taken(out, "a made-up population")
-    published = _published(like, like_geography) if like is not None else None
-    paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
-    release_file = out / "release.toml"
-    text = _release_file(schema, name or out.name, paths)
-    # the last table of every release file is [outputs]
-    write_text(release_file, text if intervals is None else f'{text}intervals = "{intervals}"\n')
+    with new_folder(out, COMMAND, WHAT, [*COUNTRY_FILES, RELEASE_FILE]):
+        published = _published(like, like_geography) if like is not None else None
+        paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
+        release_file = out / RELEASE_FILE
+        text = _release_file(schema, name or out.name, paths)
+        # the last table of every release file is [outputs]
+        write_text(release_file, text if intervals is None else f'{text}intervals = "{intervals}"\n')
     return [*paths.values(), release_file]
 
 

@@ -12,9 +12,9 @@ All words are uint64: [2 i] is the low word of address i and [2 i + 1] its high 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Integers, Uint16s, Words
+from tallyveil.kernels.compiled import njit
 
 
 class Blocks(NamedTuple):

@@ -10,9 +10,9 @@ sum, so that every machine gives the same bits. Oracle: `numpy.linalg`, in the t
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import njit
 
 
 @njit(nogil=True, cache=True)

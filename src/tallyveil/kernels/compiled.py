@@ -1,4 +1,4 @@
-"""How parts of a kernel are compiled.
+"""How parts of a kernel are compiled, and when compiled code on disk is out of date.
 
 A compiled function carries the machine code of everything it calls, which is optimised again for each caller: a
 chain of calls six deep costs six times its last link. The first compilation of all therefore depends on how deep
@@ -10,22 +10,81 @@ and how often large kernels are inlined into each other, not on their length. Th
 
 A variable that begins with a literal number is for a while of that literal's own type, and a kernel called with it
 is compiled for that type too, in vain: `int(np.int64(0))` is not a literal.
+
+numba takes compiled code from disk as long as the file of the function is the same. It does not look at the files of
+the functions and types that the function uses, which an upgrade in place also replaces. So the decorators here bind
+compiled code to the sources of all modules of this package that the function's module imports, directly or through
+others. Code of other sources is compiled anew.
 """
 
+import hashlib
+import re
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
 
-from numba import njit
+import numba
+from numba.core.dispatcher import Dispatcher
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
+def njit(**options: Any) -> Callable[[Kernel], Kernel]:
+    """`numba.njit` whose compiled code on disk is bound to all sources that it can come from."""
+
+    def compiled(function: Kernel) -> Kernel:
+        made = numba.njit(**options)(function)
+        if isinstance(made, Dispatcher):  # else the environment has turned compilation off
+            _bind(made, sources_digest(function.__module__))
+        return cast(Kernel, made)
+
+    return compiled
+
+
 def internal(function: Kernel) -> Kernel:
     """Decorator of what only kernels call."""
-    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(Kernel, njit(**options, nogil=True, cache=True)(function))
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, nogil=True, cache=True)(function)
 
 
 def inlined(function: Kernel) -> Kernel:
     """Decorator of a long function with one caller, which it becomes lines of."""
-    return cast(Kernel, njit(nogil=True, cache=True, inline="always")(function))
+    return njit(nogil=True, cache=True, inline="always")(function)
+
+
+@cache
+def sources_digest(module: str) -> str:
+    """SHA-256 of the sources of a loaded module and of all modules of its package that it imports, in hexadecimal."""
+    found: dict[str, bytes] = {}
+    names = [module]
+    while names:
+        name = names.pop()
+        if name not in found:
+            source = _source(name)
+            found[name] = source.digest
+            names += source.imported
+    digest = hashlib.sha256()
+    for name, own in sorted(found.items()):
+        digest.update(own + name.encode() + b"\0")
+    return digest.hexdigest()
+
+
+class _Source(NamedTuple):
+    digest: bytes
+    imported: tuple[str, ...]
+
+
+@cache
+def _source(module: str) -> _Source:
+    """Digest of a loaded module's file, and the modules of the same package from which it imports names."""
+    data = Path(str(sys.modules[module].__file__)).read_bytes()
+    package = re.escape(module.partition(".")[0]).encode()
+    names = re.findall(rb"^from (" + package + rb"(?:\.\w+)*) import ", data, re.MULTILINE)
+    return _Source(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))
+
+
+def _bind(made: Any, sources: str) -> None:
+    """Make numba take compiled code of other sources for that of another numba, which it ignores without reading it."""
+    index = made._cache._cache_file
+    index._version = f"{index._version} {sources}"

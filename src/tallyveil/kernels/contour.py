@@ -14,10 +14,9 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 
 FIRST: Final = 0
 SECOND: Final = 1

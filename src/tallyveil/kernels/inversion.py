@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tallyveil.arrays import Integers, Uint16s, Words
 from tallyveil.kernels.address import Blocks
-from tallyveil.kernels.compiled import inlined
+from tallyveil.kernels.compiled import inlined, njit
 
 
 class Direct(NamedTuple):

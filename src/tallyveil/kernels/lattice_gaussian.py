@@ -15,7 +15,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from tallyveil.kernels.compiled import njit
 
 UNIT: Final = 2.3e-16  # a little more than twice the rounding error of one operation
 _DIRECT_VARIANCE: Final = 1000.0  # below, the sum is short; above, the integral is close

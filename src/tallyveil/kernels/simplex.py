@@ -13,9 +13,9 @@ Oracles: `..._reference` below, which sort the numbers.
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import njit
 
 
 @njit(nogil=True, cache=True)

@@ -20,10 +20,9 @@ cells, takes the place of r.
 import math
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 
 Law = tuple[Floats, Floats]
 """Values, ascending, and the chance of each."""

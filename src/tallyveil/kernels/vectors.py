@@ -3,7 +3,8 @@
 from typing import Any
 
 import numpy.typing as npt
-from numba import njit
+
+from tallyveil.kernels.compiled import njit
 
 
 @njit(nogil=True, cache=True)

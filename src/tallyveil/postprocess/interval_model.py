@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
@@ -24,7 +25,7 @@ from tallyveil.release.geography import read_hierarchies
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest, written_manifest
+from tallyveil.release.manifest_files import entered_manifest, written_manifest
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.schema import Schema
 
@@ -83,13 +84,27 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
         refuse_unfinished(root)
     # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
     # lack the ledger. If the ledger is there, it is checked.
-    read = read_manifest if (root / LEDGER).exists() and not in_run else written_manifest
+    read = entered_manifest if (root / LEDGER).exists() and not in_run else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan)
     hierarchies = read_hierarchies(root)
     stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
     return FinishedRelease(root, manifest, stated.estimating.schema, hierarchies, strategy_of_plan(plan))
+
+
+def refuse_partial_measurements(release: FinishedRelease) -> None:
+    """Refuse a release that does not hold all its noisy answers; raises StoreError."""
+    kept = release.plan["measurements"]
+    if kept != "full":
+        raise StoreError(
+            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
+            "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
+            'measurements = "full" under [outputs], which costs no additional budget. Standard errors need no '
+            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan "
+            "--families`.",
+            code="measurements-missing",
+        )
 
 
 def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:

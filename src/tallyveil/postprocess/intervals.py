@@ -12,7 +12,7 @@ import polars as pl
 
 import tallyveil
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError, StoreError
+from tallyveil.errors import ConfigError
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import (
@@ -39,6 +39,7 @@ from tallyveil.postprocess.interval_model import (
     measured_rows,
     open_release,
     published_invariants,
+    refuse_partial_measurements,
     release_model,
 )
 from tallyveil.postprocess.level import usable_cores
@@ -63,14 +64,16 @@ from tallyveil.release.intervals import (
 )
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, stage_times
-from tallyveil.release.manifest_files import write_manifest
+from tallyveil.release.manifest_files import write_manifest, written_manifest
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
+COMMAND = "intervals"
 INTERVALS_FORMAT = 1
 
 
@@ -117,33 +120,37 @@ def make_intervals(
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
     Raises:
-        StoreError: the release is not finished, lacks measurements or bounds, or cannot be written to.
+        StoreError: the release is not finished, lacks measurements or bounds, another process makes intervals in it,
+            or it cannot be written to.
         ConfigError: the level is out of range.
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. Nothing is spent, because everything follows from published data.
     """
-    release = open_release(root, in_run=in_run)
-    _refuse_partial_measurements(release)
-    told = observer or SilentObserver()
-    watch, threads = Stopwatch(told), workers or usable_cores()
-    groups = _asked(release, tables)
-    found = () if entities is None else entity_families(release.spine, entities, families)
-    areas = with_given(released_areas(release), found)
-    with watch.stage("covariances"):
-        model = release_model(release, with_bounds=with_bounds)
-        refuse_level(level)
-        covariance = tree_covariance(model, workers=threads)
-    with watch.stage("read and fit"):
-        rows = KeptRows(measured_rows(release, model))
-        fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
-    staging = start_tables(root) if in_tables else None
-    work = _Work(release, fit, groups, level, simultaneous, threads, start_intervals(root), staging)
-    compared: list[Compared] = []
-    for name, size, write in work.steps(areas, told):
-        with watch.stage(f"intervals {name}", size):
-            compared += write()
-    content, readme = work.content(with_bounds=with_bounds), work.readme(with_bounds)
-    manifest = _finish(release, work, content, compared, readme, watch.stages if in_run else [])
+    written_manifest(root, ReleaseKind.TOPDOWN)  # no file is made in a folder that holds no release
+    with Claim(root, COMMAND) as claim:
+        release = open_release(root, in_run=in_run)
+        refuse_partial_measurements(release)
+        told = observer or SilentObserver()
+        watch, threads = Stopwatch(told), workers or usable_cores()
+        groups = _asked(release, tables)
+        found = () if entities is None else entity_families(release.spine, entities, families)
+        areas = with_given(released_areas(release), found)
+        with watch.stage("covariances"):
+            model = release_model(release, with_bounds=with_bounds)
+            refuse_level(level)
+            covariance = tree_covariance(model, workers=threads)
+        with watch.stage("read and fit"):
+            rows = KeptRows(measured_rows(release, model))
+            fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
+        staging = start_tables(root) if in_tables else None
+        work = _Work(release, fit, groups, level, simultaneous, threads, start_intervals(root), staging)
+        compared: list[Compared] = []
+        for name, size, write in work.steps(areas, told):
+            with watch.stage(f"intervals {name}", size):
+                compared += write()
+        content, readme = work.content(with_bounds=with_bounds), work.readme(with_bounds)
+        claim.begin()
+        manifest = _finish(release, work, content, compared, readme, watch.stages if in_run else [])
     return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
 
 
@@ -169,7 +176,8 @@ class PlannedIntervals:
 
     def is_done(self, out: Path) -> bool:
         """Whether the folder holds the intervals, or the plan asks for none."""
-        return self.level is None or (out / INTERVALS / INTERVALS_MANIFEST).is_file()
+        there = (out / INTERVALS / INTERVALS_MANIFEST).is_file() and not is_unfinished(out)
+        return self.level is None or there
 
     def do(self, out: Path) -> None:
         """Make the intervals; raises StoreError."""
@@ -213,19 +221,6 @@ def _finish(
     kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
     write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
     return manifest
-
-
-def _refuse_partial_measurements(release: FinishedRelease) -> None:
-    kept = release.plan["measurements"]
-    if kept != "full":
-        raise StoreError(
-            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
-            "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
-            'measurements = "full" under [outputs], which costs no additional budget. Standard errors need no '
-            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan "
-            "--families`.",
-            code="measurements-missing",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

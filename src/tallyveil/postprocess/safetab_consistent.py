@@ -8,7 +8,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
-from tallyveil.storage.outputs import claim_folder
+from tallyveil.storage.outputs import own_folder
 from tallyveil.storage.paths import real
 from tallyveil.storage.published import published_tags, read_published
 from tallyveil.storage.write import write_parquet
@@ -39,14 +39,14 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
             code="bad-flag",
         )
     files = read_iterations(params)
-    claim_folder(out, "safetab consistent")
     stems = [name.lower() for name in manifest.body["sizes"]]
     written = []
-    for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
-        path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
-        frame, metadata = read_published(path), published_tags(path)
-        tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
-        found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
-        write_parquet(target, found, {**tags, "consistent": rule})
-        written.append(target)
+    with own_folder(out, "safetab consistent"):
+        for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
+            path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
+            frame, metadata = read_published(path), published_tags(path)
+            tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
+            found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
+            write_parquet(target, found, {**tags, "consistent": rule})
+            written.append(target)
     return written

@@ -24,6 +24,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_from_mapping
 from tallyveil.release.manifest_format_2 import upgraded
 from tallyveil.release.manifest_shapes import ESTIMATED_FROM, SHAPES
+from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.json_files import (
     Json,
     JsonObject,
@@ -49,8 +50,14 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     Raises:
         StoreError: the run in the folder is not finished or its key may still be there; its ledger has lost lines, or
             shows another spend than the manifest; a file in it is of another run, or of a test key that the
-            manifest hides; else as `written_manifest`.
+            manifest hides; the making of its intervals was interrupted; else as `written_manifest`.
     """
+    refuse_unfinished_folder(root)
+    return entered_manifest(root, *kinds)
+
+
+def entered_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
+    """The manifest of a finished release whose intervals may be incomplete, held to its ledger; as `read_manifest`."""
     refuse_unfinished(root)
     manifest = written_manifest(root, *kinds)
     require_entered(root, manifest)

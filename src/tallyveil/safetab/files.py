@@ -17,6 +17,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
 from tallyveil.safetab.input_errors import raise_all, some
+from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
@@ -183,8 +184,9 @@ def find_file(folder: Path, form: FileFormat) -> Path:
     """The file of a format in a folder, as text or Parquet.
 
     Raises:
-        StoreError: neither file or both files exist.
+        StoreError: neither file or both files exist, or a command is writing the folder.
     """
+    refuse_unfinished_folder(folder)
     found = [path for end in (".txt", ".parquet") if (path := folder / (form.stem + end)).is_file()]
     if len(found) == 1:
         return found[0]

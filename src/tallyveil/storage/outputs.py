@@ -1,15 +1,18 @@
 """Where a command may write: never over an input, and never over files that it did not write itself."""
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.claims import UNFINISHED, Claim
 from tallyveil.storage.paths import real
 from tallyveil.storage.read import parquet_metadata
-from tallyveil.storage.write import FORMAT_TAG, write_text
+from tallyveil.storage.write import FORMAT_TAG, TEMPORARY_SUFFIX, store_error, write_text
 
 MARKER: Final = ".tallyveil-output"
 """The file that marks a folder to which a command wrote before."""
@@ -50,18 +53,22 @@ def refuse_output_inside(out: Path, root: Path) -> None:
         )
 
 
-def refuse_taken(folder: Path, what: str) -> None:
+def refuse_taken(folder: Path, what: str, besides: Collection[str] = ()) -> None:
     """Refuse a folder that contains anything.
 
     Args:
         folder: Where files will be written. It need not exist.
         what: What will be written, for the message.
+        besides: Names that may be there.
     Raises:
-        StoreError: it is a file, or a folder that is not empty.
+        StoreError: it is a file, or a folder that is not empty; or it cannot be read.
     """
-    if folder.is_symlink() or folder.exists():
-        if folder.is_dir() and not any(folder.iterdir()):
-            return
+    try:
+        is_free = folder.is_dir() and {entry.name for entry in folder.iterdir()} <= {*besides}
+        is_there = folder.is_symlink() or folder.exists()
+    except OSError as error:
+        raise store_error(folder, error) from error
+    if is_there and not is_free:
         raise StoreError(
             f"{folder} is a file, or it is a folder that is not empty, and {what} would be written there. Choose a "
             "new or empty folder with --out, or remove what is in it.",
@@ -69,21 +76,60 @@ def refuse_taken(folder: Path, what: str) -> None:
         )
 
 
-def claim_folder(folder: Path, command: str) -> None:
-    """Take a folder for the outputs of a command: a new or empty folder, or one that the same command wrote to before.
+@contextmanager
+def own_folder(folder: Path, command: str) -> Iterator[None]:
+    """Hold a folder for the outputs of a command: a new or empty folder, or one that the command wrote to before.
 
     Args:
         folder: Where files will be written.
         command: Name of the command, such as "study".
     Raises:
-        StoreError: the folder contains files that the command did not write, or cannot be written to.
+        StoreError: the folder contains files that the command did not write, another process writes it, or it cannot
+            be written to.
     """
-    marker = folder / MARKER
     text = f"Written by `tallyveil {command}`, which may replace the files of this folder.\n"
-    if marker.is_file() and marker.read_text(encoding="utf-8", errors="replace") == text:
-        return
-    refuse_taken(folder, f"files of `tallyveil {command}`")
-    write_text(marker, text)
+    what = f"files of `tallyveil {command}`"
+    _refuse_file(folder, what)
+    with Claim(folder, command) as claim:
+        known = claim.goes_on or _is_text(folder / MARKER, text)
+        if not known:
+            refuse_taken(folder, what, [UNFINISHED])
+        claim.begin()
+        yield
+        write_text(folder / MARKER, text)
+
+
+@contextmanager
+def new_folder(folder: Path, command: str, what: str, parts: Collection[str]) -> Iterator[None]:
+    """Hold a folder for outputs that nothing replaces: a new or empty folder, or one where the command was interrupted.
+
+    Args:
+        folder: Where files will be written. What an interrupted command left there is removed.
+        command: Name of the command, such as "synth".
+        what: What will be written, for the message.
+        parts: Names of the files and folders that the command writes.
+    Raises:
+        StoreError: the folder contains something else, another process writes it, or it cannot be written to.
+    """
+    names = {name + ending for name in parts for ending in ("", TEMPORARY_SUFFIX)}
+    _refuse_file(folder, what)
+    with Claim(folder, command) as claim:
+        refuse_taken(folder, what, {UNFINISHED, *(names if claim.goes_on else ())})
+        claim.begin()
+        remove_files(folder / name for name in sorted(names))
+        yield
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove files, and folders with all that is in them; one that is not there is no error. Raises StoreError."""
+    for path in paths:
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise store_error(path, error) from error
 
 
 def claim_file(path: Path, inputs: Iterable[Path]) -> None:
@@ -107,3 +153,17 @@ def claim_file(path: Path, inputs: Iterable[Path]) -> None:
             f"{path} exists, and it is not a file that this command may replace. Choose another --out, or remove it.",
             code="file-taken",
         )
+
+
+def _is_text(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
+
+
+def _refuse_file(folder: Path, what: str) -> None:
+    """Refuse the path of a file, or of a link that leads nowhere, where a folder is wanted."""
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise store_error(folder, error) from error
+    if not is_folder:
+        refuse_taken(folder, what)

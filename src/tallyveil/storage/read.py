@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
+from tallyveil.storage.claims import refuse_unfinished_folder
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
@@ -32,7 +33,7 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
         confidential: Whether no content of the file may be shown. This includes its header: if a file has no header
             line, the values of its first record are in that place.
     Raises:
-        StoreError: the file is missing, unreadable, or neither Parquet nor CSV.
+        StoreError: the file is missing, unreadable, or neither Parquet nor CSV; or a command is writing its folder.
         ConfigError: a column is missing or occurs twice.
     """
     frame = _opened(path, what)
@@ -71,7 +72,8 @@ def column_names(path: Path, what: str) -> tuple[str, ...]:
 
 
 def _opened(path: Path, what: str) -> pl.LazyFrame:
-    """A table, lazily, after a check that its columns can be read."""
+    """A table, lazily, after a check that its folder is complete and that its columns can be read."""
+    refuse_unfinished_folder(path.parent)
     if not path.is_file():
         raise StoreError(
             f"the {what} file {path} does not exist. Paths in a release file are relative to that file.",

@@ -1,13 +1,15 @@
 """A made-up country of any size, for the demo, tests and benchmarks."""
 
 from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
-from tallyveil.synthetic.files import write_population, write_states
+from tallyveil.synthetic.files import COUNTRY_FILES, write_population, write_states
 from tallyveil.synthetic.population import SyntheticPopulation, make_population, make_states
 from tallyveil.synthetic.published import PublishedCounts
-from tallyveil.synthetic.safetab import write_safetab_country
+from tallyveil.synthetic.safetab import SAFETAB_FILES, write_safetab_country
 
 __all__ = [
+    "COUNTRY_FILES",
     "ENTITY_COLUMNS",
+    "SAFETAB_FILES",
     "PublishedCounts",
     "SyntheticPopulation",
     "make_entities",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -11,6 +12,8 @@ from tallyveil.synthetic.entities import make_entities
 from tallyveil.synthetic.population import SyntheticPopulation
 
 TAGS = {"synthetic": "true"}
+COUNTRY_FILES: Final = ("records.parquet", "geography.parquet", "entities.parquet", "facilities.parquet")
+"""The files of a population; the last is not always there."""
 
 
 _NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
@@ -51,9 +54,7 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
                 facilities.append(state.facilities)
             yield state.records
 
-    paths = {
-        name: directory / f"{name}.parquet" for name in ("records", "geography", "entities", "facilities")
-    }
+    paths = {name.removesuffix(".parquet"): directory / name for name in COUNTRY_FILES}
     write_parquet_chunks(paths["records"], records(), TAGS)
     country = pl.concat(geography)
     write_parquet(paths["geography"], country, TAGS)

@@ -25,6 +25,8 @@ LARGEST: Final = 400_000_000
 BLOCKS_PER_TRACT: Final = 40
 TRACTS_PER_COUNTY: Final = 8
 MOST_BLOCKS: Final = 12_000_000
+SAFETAB_FILES: Final = (f"{GEOGRAPHY.stem}.txt", f"{PERSONS.stem}.txt")
+"""The files of a country."""
 
 _N_CODES: Final = np.array([0.885, 0.085, 0.02, 0.006, 0.002, 0.001, 0.0006, 0.0004])
 _COMMON_HERE: Final = 0.35
@@ -104,7 +106,7 @@ def write_safetab_country(
     if not 1 <= people <= LARGEST:
         raise ConfigError(f"number of people: got {people}, wanted 1 to {LARGEST:,}.", code="bad-flag")
     country = make_safetab_country(config, blocks, seed)
-    paths = [out / f"{GEOGRAPHY.stem}.txt", out / f"{PERSONS.stem}.txt"]
+    paths = [out / name for name in SAFETAB_FILES]
     write_file(paths[0], lambda path: country.blocks.write_csv(path, separator="|", quote_style="never"))
 
     def write(path: Path) -> None:

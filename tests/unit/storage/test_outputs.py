@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.outputs import claim_file, claim_folder, refuse_inputs, refuse_taken
+from tallyveil.storage.outputs import claim_file, own_folder, refuse_inputs, refuse_taken
 from tallyveil.storage.write import write_parquet
 
 
@@ -16,18 +16,23 @@ def code_of(act) -> str:
     return caught.value.code
 
 
+def claim(folder: Path, command: str) -> None:
+    with own_folder(folder, command):
+        pass
+
+
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("my only copy")
-    assert code_of(lambda: claim_folder(tmp_path, "study x")) == "folder-taken"
+    assert code_of(lambda: claim(tmp_path, "study x")) == "folder-taken"
     assert code_of(lambda: refuse_taken(tmp_path, "files")) == "folder-taken"
     assert (tmp_path / "mine.txt").read_text() == "my only copy"
 
 
 def test_a_command_knows_its_own_folder(tmp_path: Path) -> None:
-    claim_folder(tmp_path / "new", "study x")
+    claim(tmp_path / "new", "study x")
     (tmp_path / "new" / "table.csv").write_text("a")
-    claim_folder(tmp_path / "new", "study x")
-    assert code_of(lambda: claim_folder(tmp_path / "new", "synth")) == "folder-taken"
+    claim(tmp_path / "new", "study x")
+    assert code_of(lambda: claim(tmp_path / "new", "synth")) == "folder-taken"
 
 
 def test_an_input_is_never_an_output(tmp_path: Path) -> None:

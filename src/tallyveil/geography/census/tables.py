@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tallyveil.geography.census.importing import Imported
 from tallyveil.printable import shown
-from tallyveil.storage.outputs import claim_folder, refuse_inputs
+from tallyveil.storage.outputs import own_folder, refuse_inputs, remove_files
 from tallyveil.storage.write import write_json, write_parquet, write_text
 
 COMMAND: Final = "geography import"
@@ -14,7 +14,10 @@ TAGS: Final = {"source": "census"}
 
 
 def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
-    """Write the tables and the report, each complete or absent.
+    """Write the tables and the report; until all are written, the folder is marked as unfinished.
+
+    The files of an earlier import are removed before the first new one is written, because tables of two imports are of
+    different blocks.
 
     Args:
         imported: The geography.
@@ -24,24 +27,26 @@ def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
         Paths by name: geography, entities, facilities (if there are any), import.json and import.txt.
 
     Raises:
-        StoreError: the folder holds other files or one of the inputs, or a file cannot be written.
+        StoreError: the folder holds other files or one of the inputs, another process writes it, or a file cannot be
+            written.
     """
     refuse_inputs(folder, imported.inputs)
-    claim_folder(folder, COMMAND)
     tables = {
         "geography": imported.geography,
         "entities": imported.entities,
         "facilities": imported.facilities,
     }
     paths = {name: folder / f"{name}.parquet" for name in tables}
-    for name, table in tables.items():
-        if table is None:
-            paths.pop(name).unlink(missing_ok=True)  # those of an earlier import would be of other blocks
-        else:
-            write_parquet(paths[name], table, TAGS)
     paths |= {"import.json": folder / "import.json", "import.txt": folder / "import.txt"}
-    write_json(paths["import.json"], imported.report)
-    write_text(paths["import.txt"], "\n".join(report_lines(imported.report)) + "\n")
+    with own_folder(folder, COMMAND):
+        remove_files(paths.values())
+        for name, table in tables.items():
+            if table is None:
+                del paths[name]
+            else:
+                write_parquet(paths[name], table, TAGS)
+        write_text(paths["import.txt"], "\n".join(report_lines(imported.report)) + "\n")
+        write_json(paths["import.json"], imported.report)
     return paths
 
 

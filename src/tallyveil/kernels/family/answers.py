@@ -13,9 +13,9 @@ Specifications: the functions `..._reference` below.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.vectors import sort_first
 
 

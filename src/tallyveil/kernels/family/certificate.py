@@ -11,10 +11,9 @@ Specification: `tallyveil.estimation.program.residual_persons`, and `squared_dev
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats, Int32s, Integers
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.family.descent import gradients, row_activity
 from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program

@@ -14,10 +14,9 @@ minimum-cost flow; check the counts.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.groups import each_alone

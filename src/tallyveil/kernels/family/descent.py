@@ -22,10 +22,9 @@ No sum is reassociated and no product is fused with a sum, so that every machine
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 

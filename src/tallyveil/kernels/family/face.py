@@ -17,11 +17,10 @@ Oracle: the tests solve the same equations as one dense system.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program
 

@@ -10,10 +10,9 @@ Specification: `tallyveil.estimation.reduction`.
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Int32s, Integers
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 
 
 @njit(nogil=True, cache=True)

@@ -12,10 +12,9 @@ Oracle: the interior-point rung of `tallyveil.estimation.least_squares`, which s
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import inlined
+from tallyveil.kernels.compiled import inlined, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
 from tallyveil.kernels.family.polish import polish

@@ -11,9 +11,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Int16s, Int32s, Integers
+from tallyveil.kernels.compiled import njit
 
 COUNTIES = 1000
 """Most counties of a state: their numbers have three digits."""

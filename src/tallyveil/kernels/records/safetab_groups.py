@@ -16,9 +16,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
+from tallyveil.kernels.compiled import njit
 
 MOST_ITERATIONS = 16
 """Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""

@@ -2,9 +2,8 @@
 
 import re
 
-from numba import njit
-
 from tallyveil.arrays import Bools, Bytes, Int32s, Integers
+from tallyveil.kernels.compiled import njit
 
 _BAR, _LINE_FEED, _RETURN, _ZERO = 124, 10, 13, 48
 _NULL = (78, 117, 108, 108)

@@ -16,9 +16,9 @@ Oracle: `round_by_flow_reference` tries every rounding of a small family.
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.groups import gates_of, groups_cross, groups_hold, unreachable_bounds_hold
 from tallyveil.kernels.rounding.laminar_forest import laminar_forest

@@ -15,10 +15,9 @@ Oracle: `laminar_forest_reference` compares Python's sets two by two.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Int32s, Integers
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 
 
 class Forest(NamedTuple):

@@ -20,10 +20,9 @@ each child's total. Each total has one open cell, so it needs no node, and both 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Bools, Integers
-from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
 from tallyveil.kernels.rounding.groups import Gates, add_gates, gates_of_child
 from tallyveil.kernels.rounding.laminar_forest import Forest

@@ -28,10 +28,9 @@ Source: Cunningham 1976, A network simplex method; Ahuja, Magnanti, Orlin 1993, 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Int8s, Integers
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.spanning_tree import (
     ABOVE,

@@ -4,10 +4,9 @@ Each cell's leftover people go to the largest fractional parts first, which is n
 """
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
 
 

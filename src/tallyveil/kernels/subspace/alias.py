@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers, Words
+from tallyveil.kernels.compiled import njit
 
 FRACTION_BITS = 39
 """Digits compared with a column's threshold; with at most 11 for the column, below the 53 of a float."""

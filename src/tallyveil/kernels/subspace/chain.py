@@ -28,9 +28,9 @@ import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Integers, Uint32s, Words
+from tallyveil.kernels.compiled import njit
 
 ABSOLUTE: Final = 0
 SQUARES: Final = 1

@@ -16,9 +16,9 @@ mirror image, also maximal: Bou-Rabee, Eberle, Zimmer 2020, section 2.3.
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Integers
+from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.subspace.chain import (
     Bits,
     ColumnArrays,

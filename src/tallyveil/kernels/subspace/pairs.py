@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers, Words
+from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.subspace.sums import MARGIN, UNIT, TreeNodes
 
 MOST_RINGS = 1 << 12

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers, Words
+from tallyveil.kernels.compiled import njit
 
 MARGIN = 2.0**-46
 """Relative to the probability of the node's sum: covers the errors of the tables, below 2**-47.4."""

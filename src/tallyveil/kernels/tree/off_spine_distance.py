@@ -20,9 +20,9 @@ Specification: `raise_level_reference`. Source: Cumings-Menon et al. 2023, Algor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Integers
+from tallyveil.kernels.compiled import njit
 
 
 class Touched(NamedTuple):

@@ -10,9 +10,9 @@ Specification: `step_up_reference`, with numpy's matrices, class by class.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.compiled import njit
 
 
 class Entries(NamedTuple):

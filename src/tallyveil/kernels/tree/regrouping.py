@@ -21,9 +21,9 @@ Specification: `regroup_reference` computes the objective of every trial from it
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.compiled import njit
 
 TOLERANCE = 1e-11
 """Part of an objective by which a change must improve it, so that rounding never makes one."""

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tallyveil.arrays import Integers
+from tallyveil.kernels.compiled import njit
 
 
 class Entries(NamedTuple):

@@ -11,9 +11,9 @@ Specifications: `..._reference` below.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats, Integers, Numbers
+from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.tree.transform import (
     Basis,
     Cascade,

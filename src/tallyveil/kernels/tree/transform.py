@@ -13,9 +13,9 @@ Specifications: `..._reference` below, which use the definitions and take every 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Floats, Int32s, Integers, Numbers
+from tallyveil.kernels.compiled import njit
 
 
 class Basis(NamedTuple):

@@ -21,9 +21,9 @@ Specification: `raise_parts_reference`.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tallyveil.arrays import Integers, Numbers
+from tallyveil.kernels.compiled import njit
 
 
 class Parts(NamedTuple):

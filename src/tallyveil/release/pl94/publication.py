@@ -19,14 +19,15 @@ from tallyveil.release.pl94.readme import readme_text
 from tallyveil.release.pl94.sources import Source, open_source, source_counts
 from tallyveil.release.pl94.tables import area_totals, table_frames, write_rows
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside, refuse_taken
+from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json, write_text
 from tallyveil.universe.counts import PublicCounts
 
+COMMAND: Final = "publish pl94"
 PUBLICATION: Final = "publication.json"
 PUBLICATION_FORMAT: Final = 1
-GEOGRAPHY_FOLDER, TABLES_FOLDER, LABELS = "geography", "tables", "labels"
+GEOGRAPHY_FOLDER, TABLES_FOLDER, LABELS, README = "geography", "tables", "labels", "README.txt"
 TOTALS: Final = {PERSON_TABLES: "POP100", UNIT_TABLES: "HU100"}
 """Columns of the geography that hold the total of each area, named as the Bureau names them."""
 
@@ -50,10 +51,11 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
     Args:
         persons: Folder of a finished release with the attributes of schema preset "pl94-persons".
         units: The same of "pl94-units", with the same geography; None to leave out H1.
-        out: A new or empty folder.
+        out: A new or empty folder, or one where the same command was interrupted.
         csv: Whether every table, the geography and the labels are written as CSV, too.
     Raises:
-        StoreError: a release is not finished or damaged; `out` is taken, an input or in one, or cannot be written to.
+        StoreError: a release is not finished or damaged; `out` is taken, an input or in one, written by
+            another process, or cannot be written to.
         SchemaError: a schema lacks an attribute of the tables.
         GeographyError: the releases have different geographies.
         BudgetError: the releases are stated under different neighbours.
@@ -64,14 +66,18 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
     refuse_inputs(out, [root for root, _ in given])
     for root, _ in given:
         refuse_output_inside(out, root)
-    refuse_taken(out, "the tables")
-    sources = [open_source(root, layouts) for root, layouts in given]
+    parts = (TABLES_FOLDER, GEOGRAPHY_FOLDER, f"{LABELS}.parquet", f"{LABELS}.csv", README, PUBLICATION)
+    with new_folder(out, COMMAND, "the tables", parts):
+        return _publish([open_source(root, layouts) for root, layouts in given], out, csv=csv)
+
+
+def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
     areas = published_areas(sources)
     content = _statements(sources)
     job = _Job(out, sources, areas, csv, _tags(sources))
     written = [*job.labels(), *job.tables()]
-    write_text(out / "README.txt", readme_text(content, areas))
-    files = [listed_file(out, path) for path in ["README.txt", *written]]
+    write_text(out / README, readme_text(content, areas))
+    files = [listed_file(out, path) for path in [README, *written]]
     whole = {
         **content,
         "areas": {name: len(areas.codes(name)) for name in areas.names},

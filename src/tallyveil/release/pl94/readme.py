@@ -43,7 +43,8 @@ def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
         "housing units have noise of their own, so a block may have people in households and no occupied housing "
         "unit, or the other way round.",
         "Geocodes are text and may begin with a zero. Some programs turn them into numbers when they open a CSV "
-        "file. Import these columns as text.",
+        "file. A spreadsheet computes a text that begins with =, +, - or @ as a formula. Import all columns with codes "
+        "or names as text.",
         *cost_lines(content),
     ]
     return "\n\n".join(textwrap.fill(part, _WIDTH) for part in parts) + f"\n\nFiles\n\n{_FILES}"

@@ -6,6 +6,9 @@ import pytest
 from tallyveil.errors import StoreError
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.geography.census.tables import report_lines
+from tallyveil.storage import write as writing
+from tallyveil.storage.outputs import MARKER
+from tallyveil.storage.read import read_table
 from tallyveil.storage.write import file_digest
 
 
@@ -27,6 +30,49 @@ def test_facilities_of_an_earlier_import_do_not_stay(files, tmp_path):
     second = write_imported(import_geography(Sources((folder,))), tmp_path / "out")
     assert "facilities" not in second
     assert not first["facilities"].exists()
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_killed_import_is_never_a_mixture(files, tmp_path, monkeypatch, at):
+    """Nothing of the first import stays beside the second; the folder is no input until the second is whole."""
+    out = tmp_path / "out"
+    path = files.text("facilities.txt", ["BLOCKID|GQTYPE|FACILITIES", "440010301001000|501|2"])
+    first = import_geography(Sources((files.assigned(),), facilities=path))
+    second = import_geography(Sources((files.assigned("10"),)))
+    write_imported(first, out)
+    original, calls = writing.write_file, [0]
+
+    class Killed(BaseException):
+        """Ends the work at once."""
+
+    def write_file(target, write):
+        calls[0] += 1
+        if calls[0] > at:
+            raise Killed
+        original(target, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "write_file", write_file)
+        with pytest.raises(Killed):
+            write_imported(second, out)
+    left = {name for name in ("geography", "entities") if (out / f"{name}.parquet").exists()}
+    for name in left:
+        assert pl.read_parquet(out / f"{name}.parquet").equals(getattr(second, name))
+        with pytest.raises(
+            StoreError, match="`tallyveil geography import` is at work there, or was interrupted"
+        ):
+            read_table(out / f"{name}.parquet", ["geocode"], name)
+    assert not (out / "facilities.parquet").exists()
+    assert (out / "import.json").exists() == (at > 3)
+    write_imported(second, out)
+    assert read_table(out / "geography.parquet", ["geocode"], "geography").height
+    assert {one.name for one in out.iterdir()} == {
+        MARKER,
+        "geography.parquet",
+        "entities.parquet",
+        "import.json",
+        "import.txt",
+    }
 
 
 def test_nothing_is_written_over_an_input_or_over_other_files(files, tmp_path):

@@ -1,0 +1,133 @@
+"""Compiled code on disk is used as long as the sources it comes from are the same, and never after that."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+import tallyveil.kernels
+from tallyveil.kernels import compiled
+from tallyveil.kernels.compiled import sources_digest
+
+KERNEL = """
+from tallyveil.kernels.compiled import njit
+from stale_kernels.called import made, step
+
+@njit(nogil=True, cache=True)
+def total(pair):
+    return pair.first + step(pair.second)
+"""
+CALLED = """
+from typing import NamedTuple
+from tallyveil.kernels.compiled import {decorator}
+
+class {name}(NamedTuple):
+    first: int
+    second: int
+
+def made():
+    return {name}(1, 2)
+
+@{decorator}
+def step(number):
+    return {factor} * number
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch):
+    """Writes a package of two modules, imports it as a new process would, and calls its kernel."""
+    folder = tmp_path / "stale_kernels"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "kernel.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.startswith("stale_kernels")]:
+            del sys.modules[name]
+        compiled.sources_digest.cache_clear()
+        compiled._source.cache_clear()
+        importlib.invalidate_caches()
+
+    def act(factor: int, name: str = "Pair", decorator: str = "internal") -> tuple[int, bool]:
+        """The kernel's answer, and whether its code came from disk."""
+        forget()
+        (folder / "called.py").write_text(CALLED.format(factor=factor, name=name, decorator=decorator))
+        kernel = importlib.import_module("stale_kernels.kernel")
+        answer = kernel.total(kernel.made())
+        return answer, bool(kernel.total.stats.cache_hits)
+
+    yield act
+    forget()
+
+
+@pytest.mark.parametrize("decorator", ["internal", "inlined"])
+def test_code_on_disk_is_bound_to_the_sources_of_what_it_calls(run, decorator):
+    assert run(10, decorator=decorator) == (21, False)
+    assert run(10, decorator=decorator) == (21, True)
+    assert run(20, decorator=decorator) == (41, False)
+    assert run(20, name="Renamed", decorator=decorator) == (41, False)
+    assert run(20, name="Renamed", decorator=decorator) == (41, True)
+
+
+def modules_of_kernels() -> list[str]:
+    found = pkgutil.walk_packages(tallyveil.kernels.__path__, "tallyveil.kernels.")
+    return [module.name for module in found if not module.ispkg]
+
+
+@cache
+def imported_by(name: str) -> frozenset[str]:
+    """Modules of this package from which a module imports names, as Python reads its lines."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+    whole = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert not [one for one in whole if one.startswith("tallyveil")], name
+    parts = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not [node for node in parts if node.level], name
+    return frozenset(str(node.module) for node in parts if str(node.module).startswith("tallyveil"))
+
+
+def sources_of(name: str) -> set[str]:
+    """The module, the modules that it imports, and what these import."""
+    found: set[str] = set()
+    names = {name}
+    while names:
+        found |= names
+        names = set().union(*map(imported_by, names)) - found
+    return found
+
+
+@pytest.mark.parametrize("name", modules_of_kernels())
+def test_everything_a_kernel_uses_lies_in_the_modules_it_imports(name, monkeypatch):
+    """The digest reads import lines as text. They must be of the one form that it knows."""
+    module = importlib.import_module(name)
+    read = []
+    source = compiled._source
+
+    def noted(one: str) -> compiled._Source:
+        read.append(one)
+        return source(one)
+
+    monkeypatch.setattr(compiled, "_source", noted)
+    sources_digest.cache_clear()
+    sources_digest(name)
+    assert set(read) == sources_of(name)
+    used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+    used |= {value.py_func.__module__ for value in vars(module).values() if isinstance(value, Dispatcher)}
+    assert {one for one in used if one.startswith("tallyveil")} <= set(read)
+
+
+def test_without_compilation_a_kernel_is_plain_python(monkeypatch):
+    monkeypatch.setattr("numba.config.DISABLE_JIT", True)
+
+    def plain() -> int:
+        return 1
+
+    assert compiled.njit(nogil=True, cache=True)(plain) is plain
