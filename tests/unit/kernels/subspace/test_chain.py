@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.kernels.subspace.chain import Bits, Keep, draw_jump, high_product, jump_sweeps, slice_sweeps
+from tallyveil.kernels.subspace.chain import (
+    ROOT,
+    Bits,
+    Keep,
+    draw_jump,
+    high_product,
+    jump_sweeps,
+    level_of,
+    size_budget,
+    slice_sweeps,
+)
 from tallyveil.kernels.subspace.chain_coupled import (
     couple_uniforms,
     coupled_jump_sweeps,
@@ -154,3 +164,13 @@ def test_coupled_points_are_uniform_and_often_equal(ends):
         assert ((counts - 20_000 / size) ** 2 / (20_000 / size)).sum() < size + 6 * np.sqrt(2 * size) + 12
     common = max(0, min(high, other_high) - max(low, other_low) + 1) / max(n, other_n)
     assert abs((first == second).mean() - common) < 0.015
+
+
+def test_a_slice_of_the_l2_law_ends_at_its_height_also_near_the_limit():
+    """The budget of every size and height, by counting. At a limit of 1,024 the level of the limit is a whole root."""
+    scale, limit = 8.0, 1024
+    levels = [level_of(ROOT, scale, size) for size in range(limit + 1)]
+    for size in (0, 1, 500, 1022, 1023, 1024):
+        for height in range(levels[size], levels[limit] + 3):
+            largest = max(after for after in range(limit + 1) if levels[after] <= height)
+            assert size_budget(ROOT, scale, limit, size, height) == largest - size
