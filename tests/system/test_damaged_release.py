@@ -6,6 +6,8 @@ import pytest
 
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
+from tallyveil.errors import StoreError
+from tallyveil.execution.topdown.evaluate import evaluate_release
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 
@@ -44,4 +46,14 @@ def test_a_ledger_whose_spend_was_cut_off_is_refused(small_release, tmp_path, mo
         main()
     assert ended.value.code
     assert "ledger-damaged" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_nothing_is_declassified_for_a_release_that_lacks_a_histogram(small_release, tmp_path):
+    out = tmp_path / "out"
+    run_release(load_plan(small_release), out, test_key=insecure_key("damaged"))
+    (out / "histogram" / "Block.parquet").unlink()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError):
+        evaluate_release(out, small_release.parent / "people.parquet")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

@@ -40,9 +40,8 @@ SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
 _SAFETABS: Final = (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)
 _MOST_CHECKS: Final = 10_000
 """A run of SafeTab made a few hundred. The names of many more would only fill the memory."""
-_TOPDOWN_PERHAPS: Final = ("spine", "drawn", "intervals")
 _BODY: Final[Mapping[ReleaseKind, tuple[str, ...]]] = {
-    ReleaseKind.TOPDOWN: (*shapes.TOPDOWN_BODY, *_TOPDOWN_PERHAPS),
+    ReleaseKind.TOPDOWN: (*shapes.TOPDOWN_BODY, "intervals"),
     ReleaseKind.SAFETAB: tuple(shapes.SAFETAB_BODY),
     ReleaseKind.HOUSEHOLDS: tuple(shapes.SAFETAB_BODY),
     ReleaseKind.SUBSPACE: (*shapes.SUBSPACE_BODY, "inputs"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.storage.json_files import Each, JsonObject
+from tallyveil.storage.json_files import ByKind, Each, JsonObject, Perhaps
 
 NUMBER: Final = (int, float)
 BOUNDS: Final = {"lower": NUMBER, "upper": NUMBER}
@@ -35,17 +35,101 @@ _SOLVER: Final = {
     "rounding_widened": int,
     "largest_residual": NUMBER,
 }
+_TEXT_OR_NONE: Final = (str, type(None))
+_NUMBER_OR_NONE: Final = (int, float, type(None))
+_LIMIT: Final = {"cutoff": int, "at_most": (int, type(None))}
+_GROUPS: Final = {"geolevel": str, "families": [str], "children": str, "limit": _LIMIT}
+_STEPS: Final = ByKind(
+    {
+        "branch": {
+            "geolevel": str,
+            "name": str,
+            "family": str,
+            "entities": (list, type(None)),
+            "parts": _TEXT_OR_NONE,
+        },
+        "cut_by_entities": {"geolevel": str, "name": str, "families": [str], "keep": bool},
+        "group_by_membership": _GROUPS,
+        "group_by_distance": _GROUPS,
+    }
+)
+_LEVELS: Final = [
+    {
+        "geolevel": str,
+        "geounits": int,
+        "children_mean": Perhaps(NUMBER),
+        "children_most": Perhaps(int),
+    }
+]
+_DEVIATION: Final = {"mean": _NUMBER_OR_NONE, "greatest": _NUMBER_OR_NONE}
+_SPINE: Final = {
+    "steps": [_STEPS],
+    "original": _LEVELS,
+    "made": _LEVELS,
+    "replaced": [str],
+    "distances": Each(
+        {
+            "entities": int,
+            "mean": NUMBER,
+            "most": int,
+            "original_mean": Perhaps(NUMBER),
+            "original_most": Perhaps(int),
+        }
+    ),
+    "deviations": Perhaps(
+        [
+            {
+                "name": str,
+                "areas": int,
+                "aimed": bool,
+                "given": _DEVIATION,
+                "steps": _DEVIATION,
+                "made": _DEVIATION,
+            }
+        ]
+    ),
+    "warnings": Perhaps([str]),
+    "preset": Perhaps(str),
+    "regroup": Perhaps(
+        {
+            "geolevel": str,
+            "limit": _LIMIT,
+            "aim": dict,
+            "measure": str,
+            "most_loss": Perhaps(str),
+            "reference": Perhaps(str),
+            "may_worsen": Perhaps([str]),
+        }
+    ),
+    "bypassing": Perhaps({"rule": str, "geolevels": [{"not_measured": int}]}),
+}
+_DRAWN: Final = {
+    "query": str,
+    "geolevel": str,
+    "budget": str,
+    "path": str,
+    "law": {
+        "kind": str,
+        "variance": Perhaps(str),
+        "norm": Perhaps(str),
+        "epsilon": Perhaps(str),
+    },
+    "privacy": {"statement": str, "invariants": [str]},
+    "noise": {"cells": int, "dimension": int, "sampler": str, "reason": str, "spread": (dict, type(None))},
+}
 TOPDOWN_BODY: Final = {
     "name": str,
     "plan": dict,
     "inputs": Each(str),
+    "spine": Perhaps(_SPINE),
+    "drawn": Perhaps([_DRAWN]),
     "sizes": {
         "records": int,
         "geolevels": Each({"geounits": int, "empty_geounits": int, "nonzero_cells": int}),
     },
     "solver": Each(_SOLVER),
 }
-MEASUREMENTS_BODY: Final = {name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs")}
+MEASUREMENTS_BODY: Final = {name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs", "spine", "drawn")}
 ESTIMATED_FROM: Final = {"run": str, "ledger": {"lines": int, "sha256": str}, "statement": str}
 """Of a body's `estimated_from`, which only a release estimated from the measurements of another run has."""
 
@@ -100,8 +184,7 @@ SAFETAB_PLAN: Final = {"mechanism": str, "iterations": [list], "runs": Each({"se
 HOUSEHOLDS_PLAN: Final = {"mechanism": str, "runs": Each({"sets": [_SET | {"table": str}]})}
 """The same of a SafeTab-H run."""
 
-_PERHAPS: Final = (int, float, type(None))
-_ACCOUNTANTS: Final = dict.fromkeys(("pure", "renyi", "zcdp", "zcdp_textbook"), _PERHAPS)
+_ACCOUNTANTS: Final = dict.fromkeys(("pure", "renyi", "zcdp", "zcdp_textbook"), _NUMBER_OR_NONE)
 SAFETAB_PRIVACY: Final = Each(
     {"run": str, "budget": str, "delta": str, "epsilon": BOUNDS, "changed": _CHANGED} | _ACCOUNTANTS
 )
@@ -140,7 +223,7 @@ INTERVALS: Final = {
             "undetermined": int,
             "below": int,
             "above": int,
-            "standard_error": _PERHAPS,
+            "standard_error": _NUMBER_OR_NONE,
         }
     ],
 }

@@ -7,6 +7,7 @@ cells/<level>.parquet      one row for each cell of a group with a table: its la
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,10 @@ from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
 
+_SUM: Final = "cells/sum"
+_ROWS: Final = "cells/rows"
+"""Columns of a check. No grouping has such a name, because no name holds a slash."""
+
 
 def group_table_paths(one: MappedLevel) -> list[str]:
     """Files of a level within the output folder."""
@@ -27,9 +32,10 @@ def group_table_paths(one: MappedLevel) -> list[str]:
 def group_tables(one: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of all groups of a level."""
     parts = list(collected.by_detail())
-    totals = [_totals(one, groups) for groups in parts]
+    totals = pl.concat([_totals(one, groups) for groups in parts])
+    order = np.argsort(np.concatenate([groups.columns for groups in parts]))
     cells = [_cells(one, groups) for groups in parts if 0 < groups.detail < one.ladder.total_only]
-    return pl.concat(totals).sort("place").drop("place"), pl.concat(cells) if cells else _no_cells(one)
+    return totals[order], pl.concat(cells) if cells else _no_cells(one)
 
 
 def write_group_tables(
@@ -57,7 +63,6 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
-            "place": groups.columns,
             **one.groups.labels(groups.columns),
             **numbers_of(one, groups, [np.arange(n)], allow_negative=True),
             "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
@@ -106,9 +111,11 @@ def _checks(out: Path, one: MappedLevel) -> Iterator[OutputCheck]:
     yield OutputCheck(f"{one.name}: every group once", once, "" if once else f"{totals.height} rows")
     sizes = {name: one.ladder.n_cells(n) for n, name in enumerate(one.ladder.names)}
     tabulated = totals.filter(pl.col("DETAIL").is_in(list(one.ladder.names[1:-1])))
-    sums = cells.group_by([*keys, "DETAIL"]).agg(pl.col("COUNT").sum().alias("sum"), pl.len().alias("n"))
+    sums = cells.group_by([*keys, "DETAIL"]).agg(pl.col("COUNT").sum().alias(_SUM), pl.len().alias(_ROWS))
     joined = tabulated.join(sums, on=[*keys, "DETAIL"], how="full", coalesce=True)
     n_cells = pl.col("DETAIL").replace_strict(sizes, return_dtype=pl.Int64)
-    off = joined.filter(((pl.col("COUNT") != pl.col("sum")) | (pl.col("n") != n_cells)).fill_null(value=True))
+    off = joined.filter(
+        ((pl.col("COUNT") != pl.col(_SUM)) | (pl.col(_ROWS) != n_cells)).fill_null(value=True)
+    )
     found = "" if off.is_empty() else f"{off.height} group(s)"
     yield OutputCheck(f"{one.name}: totals are the sums of their cells", off.is_empty(), found)

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from tallyveil.errors import StoreError
 from tallyveil.storage.text_files import read_text_file
 
-Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each"
-"""A type, several types, [shape of every item], {key: shape of its value}, or `Each`."""
+Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each | Perhaps | ByKind"
+"""A type, several types, [shape of every item], {key: shape of its value}, `Each`, `Perhaps` or `ByKind`."""
 
 
 Json: TypeAlias = Any
@@ -26,6 +26,20 @@ class Each:
     """An object with any keys whose values all have the same shape."""
 
     shape: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Perhaps:
+    """The shape of the value of a key that may be absent."""
+
+    shape: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ByKind:
+    """An object whose key `kind` says which of several shapes it has."""
+
+    shapes: Mapping[str, Any]
 
 
 class RepeatedKeyError(ValueError):
@@ -80,11 +94,23 @@ def damaged(path: Path, place: str, mend: str) -> StoreError:
 
 def misfit(value: Any, shape: Any, place: str = "") -> str | None:
     """The first place, such as "sizes.persons", where a JSON value does not have a shape; None if there is none."""
+    if isinstance(shape, ByKind):
+        kind = value.get("kind") if isinstance(value, dict) else None
+        found = shape.shapes.get(kind) if isinstance(kind, str) else None
+        return place or "the whole" if found is None else misfit(value, found, place)
     if isinstance(shape, dict | Each):
         if not isinstance(value, dict):
             return place or "the whole"
         wanted = dict.fromkeys(value, shape.shape) if isinstance(shape, Each) else shape
-        parts = [(f"{place}.{key}".lstrip("."), value.get(key), inner) for key, inner in wanted.items()]
+        parts = [
+            (
+                f"{place}.{key}".lstrip("."),
+                value.get(key),
+                inner.shape if isinstance(inner, Perhaps) else inner,
+            )
+            for key, inner in wanted.items()
+            if key in value or not isinstance(inner, Perhaps)
+        ]
     elif isinstance(shape, list):
         if not isinstance(value, list):
             return place or "the whole"

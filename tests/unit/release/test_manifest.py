@@ -20,7 +20,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import MANIFEST_FORMAT, Spent
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.release.manifest_shapes import SHAPES
-from tallyveil.storage.json_files import Each, digest_of, misfit
+from tallyveil.storage.json_files import ByKind, Each, Perhaps, digest_of, misfit
 
 PLAN = {"name": "small", "shares": {"b": "1/2", "a": "1/2"}, "delta": "a"}
 EVENT = DiscreteGaussian(Fraction(1), 1, 2)
@@ -30,6 +30,11 @@ DECLARATION = Declaration("rho", Fraction(3), Neighbours.BOUNDED)
 
 def example(shape: Any) -> Any:
     """The smallest value of a shape that has an item in every list and a key in every object."""
+    if isinstance(shape, Perhaps):
+        return example(shape.shape)
+    if isinstance(shape, ByKind):
+        kind, inner = next(iter(shape.shapes.items()))
+        return {"kind": kind, **example(inner)}
     if isinstance(shape, Each):
         return {"any": example(shape.shape)}
     if isinstance(shape, dict):

@@ -55,6 +55,8 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     inputs = read_safetab_inputs(params, data)
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
     once = _coterminous_once(inputs, manifest.plan_digest, out)
+    # The whole release is read before the ledger says that records were compared with it.
+    released = {run.run: _released(out, run) for run in inputs.plan.runs}
     t1_rows, t2_rows, groups, tables = [], [], [], {}
     with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest.run) as ledger:
         for run in inputs.plan.runs:
@@ -69,7 +71,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
             stem = run.run.lower()
             totals = pl.concat(frame for frame, _ in truth)
             tables[f"truth-t1-{stem}"] = totals
-            for published in _runs(inputs, run, out, repeats, once=once):
+            for published in [released[run.run], *_repeated(inputs, run, repeats, once=once)]:
                 t1, t2 = _with_truth(published, truth, totals)
                 t1_rows.append(t1)
                 t2_rows.append(t2)
@@ -94,12 +96,17 @@ def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
     )
 
 
-def _runs(
-    inputs: SafetabInputs, run: RunPlan, out: Path, repeats: int, *, once: bool
-) -> "list[tuple[pl.DataFrame, pl.DataFrame]]":
-    """T1 and T2 of the release, then of the repeated runs."""
+def _released(out: Path, run: RunPlan) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """T1 and T2 of the release."""
     stem = run.run.lower()
-    found = [(read_published(out / f"t1-{stem}.parquet"), read_published(out / f"t2-{stem}.parquet"))]
+    return read_published(out / f"t1-{stem}.parquet"), read_published(out / f"t2-{stem}.parquet")
+
+
+def _repeated(
+    inputs: SafetabInputs, run: RunPlan, repeats: int, *, once: bool
+) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    """T1 and T2 of the repeated runs."""
+    found = []
     regions = inputs.regions[run.run]
     tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
     for number in range(repeats):

@@ -1,5 +1,6 @@
 """Compare a SafeTab-H release, and simulated runs like it, with the true counts. This job declassifies records."""
 
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -61,16 +62,20 @@ def evaluate_households(
     regions = read_regions(data, plan.config)
     households = read_households(data, plan, regions)
     declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+    # The whole release is read before the ledger says that records were compared with it.
+    released = {run.run: _released(out, run) for run in plan.runs}
+    listed = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     rows: list[pl.DataFrame] = []
     truths: dict[str, pl.DataFrame] = {}
     with Ledger(out / LEDGER, declared, manifest.run) as ledger:
         for run in plan.runs:
-            own = regions[run.run]
-            groups = groups_of(run, totals, own)
+            own, groups = regions[run.run], listed[run.run]
             truth = _truth(run, own, groups, households[run.run], ledger)
             mark_declassified(out, ledger.entries)
-            for number in range(1 + repeats):
-                frames = _tables(plan, run, own, groups, households[run.run], out, number)
+            repeated = (
+                _repeated(plan, run, own, groups, households[run.run], n) for n in range(1, 1 + repeats)
+            )
+            for frames in chain([released[run.run]], repeated):
                 rows += [_compared(frames[name], truth[name], name) for name in truth]
             truths |= {f"truth-{name}-{run.run.lower()}": frame for name, frame in truth.items()}
     levels = {iteration.code: iteration.level for iteration in plan.files.iterations}
@@ -98,19 +103,21 @@ def _truth(
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
-def _tables(
+def _released(out: Path, run: HouseholdRun) -> dict[str, pl.DataFrame]:
+    """Tables of the release."""
+    stem = run.run.lower()
+    return {table.name: read_published(out / f"{table.name}-{stem}.parquet") for table in TABLES}
+
+
+def _repeated(
     plan: HouseholdPlan,
     run: HouseholdRun,
     regions: Regions,
     groups: dict[str, ListedGroups],
     households: dict[str, ConfidentialPersons],
-    out: Path,
     number: int,
 ) -> dict[str, pl.DataFrame]:
-    """Tables of the release (number 0), or of a run like it."""
-    if not number:
-        stem = run.run.lower()
-        return {table.name: read_published(out / f"{table.name}-{stem}.parquet") for table in TABLES}
+    """Tables of a run like that of the release, with a public key."""
     noise = NoiseSource(insecure_key(f"SafeTab-H evaluation {number}"))
     measurer = HouseholdMeasurer(households, regions, noise)
     return tables_of_households(plan, run, regions, groups, measurer)

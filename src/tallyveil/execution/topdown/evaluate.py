@@ -48,6 +48,10 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))
     schema = stated.schema
     spine = read_geography(root)
+    replaced, families = read_areas(root, spine)
+    known = Hierarchies(spine, spine, families, replaced)
+    # The whole release is read before the ledger says that records were compared with it.
+    estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
         truths = declassify_truth(
@@ -63,9 +67,6 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
         mark_declassified(root, ledger.entries)
     measured = [query for shares in plan["query_shares"].values() for query in shares]
     queries = list(dict.fromkeys([*plan["tables"], *measured]))
-    replaced, families = read_areas(root, spine)
-    known = Hierarchies(spine, spine, families, replaced)
-    estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
     names = [family.name for family in families]
     pairs = zip(
         tabulated(known, estimates, names, schema.size),

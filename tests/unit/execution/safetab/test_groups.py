@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_a_run_spends_once_and_checks_its_tables(plan, finished, stays):
     assert len(outcome.manifest.checks) == 2 * len(plan.levels)
     assert not (out / "private").exists()
     assert run_groups(plan, stays, out, test_key=KEY).already_finished
+
+
+def test_no_name_of_a_grouping_stops_a_run_after_its_spend(plan, stays, tmp_path):
+    names = {"chapter": "place", "region": "sum", "code": "n", "only_chapter": "only_chapter"}
+    new = {one.name: replace(one, name=names[one.name]) for one in plan.groupings}
+
+    def with_new_names(one):
+        groupings = tuple(new[grouping.name] for grouping in one.groups.groupings)
+        return replace(one, groups=replace(one.groups, groupings=groupings))
+
+    levels = tuple(with_new_names(one) for one in plan.levels)
+    renamed = replace(plan, groupings=tuple(new.values()), levels=levels)
+    out = run_groups(renamed, stays, tmp_path / "out", test_key=KEY).path
+    totals = pl.read_parquet(out / "totals" / "chapters.parquet")
+    assert totals["place"].to_list() == list(new["chapter"].groups)
 
 
 def test_totals_lie_within_their_margins(finished, stays):
