@@ -34,7 +34,7 @@ class PublishedAreas:
     def members(self, name: str) -> pl.DataFrame:
         """The finest geounits and the area of a kind that each lies in."""
         area = self.blocks[name]
-        return pl.DataFrame([self.blocks[self.finest].alias("__finest"), area])
+        return pl.DataFrame([self.blocks[self.finest].alias("finest_geounits"), area])
 
     def codes(self, name: str) -> pl.Series:
         """Codes of all areas of a kind, sorted."""
