@@ -176,3 +176,8 @@ def test_ratios_and_sentences_follow_from_the_errors(found):
     assert f"changes by {100 * (ratio - 1):+.1f} percent" in said
     # Estimation pools queries and geolevels, so a release is more exact than its noisy counts, cut off at zero.
     assert block[BUREAU]["mean_squared_error"] < block[BUREAU]["squared_clipped"] / 3
+
+
+def test_inputs_that_cannot_make_releases_say_so(public):
+    with pytest.raises(RuntimeError, match="could make the release"):
+        through_topdown(StudyInputs(public))
