@@ -52,10 +52,10 @@ def study(
             "--beyond",
             metavar="NAME",
             help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
-            "redistricting, dhc-persons, dhc-units, products, queries, replacement. For integer-subspace: illinois, "
-            "iterations, scale-reduction, unbiasedness, projection. For geographic-spines: variances, fan-out, "
-            "theorem-2, remark-1, remark-2, alternative, alternative-rhode-island, rhode-island-distances, "
-            "rhode-island-errors. May be repeated.",
+            "redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For integer-subspace: "
+            "illinois, iterations, scale-reduction, unbiasedness, projection, topdown-bias. For geographic-spines: "
+            "variances, fan-out, theorem-2, remark-1, remark-2, alternative, alternative-rhode-island, "
+            "rhode-island-distances, rhode-island-errors. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,
@@ -110,7 +110,7 @@ def _recompute(
     results: list[tuple[Exhibit, Findings]] = []
     for exhibit in chosen:
         try:
-            findings = exhibit.recompute(StudyInputs(data))
+            findings = exhibit.recompute(StudyInputs(data, _make_release))
         except MissingDataError as missing:
             if not skip:
                 raise
@@ -124,6 +124,15 @@ def _recompute(
         path = write_comparisons(out, results)
         if not quiet:
             say(f"Printed numbers beside ours: {path}")
+
+
+def _make_release(release_file: Path, out: Path, key: str) -> None:
+    """Make a release of public counts as `tallyveil run --insecure-test-key` does, without its progress and report."""
+    from tallyveil.config.load import load_plan
+    from tallyveil.execution.topdown.run import run_release
+    from tallyveil.noise.key import insecure_key
+
+    run_release(load_plan(release_file), out, test_key=insecure_key(key))
 
 
 def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]":

@@ -227,14 +227,16 @@ def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
         )
     axes.set_yticks(range(len(plot.rows)), plot.rows)
     axes.set_ylim(len(plot.rows) - 0.5, -0.5)
+    values = [value for series in content.series for value in series.values]
+    ends = [end for series in content.series for pair in series.ranges for end in pair]
     if plot.log_x:
         axes.set_xscale("log")
-        values = [value for series in content.series for value in series.values]
-        ends = [end for series in content.series for pair in series.ranges for end in pair]
         axes.set_xlim(min(values + ends) / 1.25, max(values + ends) * 1.25)
         _label_amounts(axes.xaxis, axes.get_xlim())
-    else:
+    elif min(ends + values) >= 0:
         axes.set_xlim(left=0)
+    else:
+        axes.axvline(0, color=MUTED, linewidth=0.8)
     for row, note in enumerate(content.notes):
         axes.annotate(
             note,

@@ -3,12 +3,20 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import polars as pl
 
 from tallyveil.errors import ConfigError
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.drawing import Drawing
+
+ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
+"""Makes a release: from a release file, into a folder, with the test key that a text stands for."""
+
+
+def _no_releases(release_file: Path, _out: Path, _key: str) -> None:
+    raise RuntimeError(f"nothing was given to these inputs that could make the release of {release_file}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +25,12 @@ class StudyInputs:
 
     Attributes:
         data: Folder of public data sets; None if the user gave no folder.
+        make_release: Makes a release of public counts with a test key, on the path of every release. It comes from
+            above, because a study cannot reach the rooms that see records.
     """
 
     data: Path | None = None
+    make_release: ReleaseMaker = _no_releases
 
     def files(self, exhibit: str, names: tuple[str, ...]) -> tuple[Path, ...]:
         """Paths of the files that an exhibit needs.

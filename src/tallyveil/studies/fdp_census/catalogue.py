@@ -13,6 +13,7 @@ from tallyveil.studies.fdp_census import (
     released,
     residuals,
     table_1,
+    through_topdown,
     tradeoffs,
 )
 
@@ -43,4 +44,5 @@ EXHIBITS: Final = (
     Exhibit("products", "All released products, one by one and together", products.products),
     Exhibit("queries", "Every query's parameters before composition", products.queries),
     Exhibit("replacement", "Appendix A.1: a record replaced, not added", products.replacement),
+    Exhibit("topdown", "Reduced noise through TopDown, Rhode Island", through_topdown.through_topdown),
 )

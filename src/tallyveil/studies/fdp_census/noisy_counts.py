@@ -52,7 +52,7 @@ def errors_by_geolevel(inputs: StudyInputs) -> Findings:
     rows = []
     for number, (level, (column, geolevel)) in enumerate(LEVELS.items()):
         counts = counts_by(paths, column)
-        for method, variance in _methods(geolevel).items():
+        for method, variance in noises(geolevel).items():
             rows += _measured(noise, number, level, method, variance, counts)
     table = pl.DataFrame(rows)
     comparisons: list[Comparison] = []
@@ -84,7 +84,7 @@ def errors_by_race(inputs: StudyInputs) -> Findings:
     rows = []
     for place, label in enumerate(QUERIES.values()):
         column = np.ascontiguousarray(counts[:, place : place + 1])
-        for number, (method, variance) in enumerate(_methods("Block").items()):
+        for number, (method, variance) in enumerate(noises("Block").items()):
             drawn = noise.dense(DiscreteGaussian(variance), 8 + number, place, range(len(column)), 1)
             error = np.maximum(column + drawn, 0) - column
             squared, absolute = expected_errors(column, variance, nonnegative=True)
@@ -129,20 +129,30 @@ def counts_by(paths: tuple[Path, ...], column: str) -> Integers:
         column: The level's column in the blocks file.
     """
     counts, blocks = (read_parquet(path) for path in paths)
+    return nine_counts(counts, blocks.select("geocode", pl.col(column).alias("geounit")))
+
+
+def nine_counts(counts: pl.DataFrame, geounits: pl.DataFrame) -> Integers:
+    """The nine counts of every geounit, empty ones included: int64 [n_geounits, 9], geounits in order.
+
+    Args:
+        counts: Persons in column `count`, by `geocode`, `race_ethnicity` and perhaps more.
+        geounits: Every `geocode`, and the `geounit` that its persons are counted in.
+    """
     races = [race for race in QUERIES if race != "total"]
     wide = (
-        counts.group_by("geocode", "race_ethnicity")
+        counts.group_by("geocode", pl.col("race_ethnicity").cast(pl.String))
         .agg(pl.col("count").sum())
         .pivot(on="race_ethnicity", index="geocode", on_columns=races, values="count")
     )
-    levels = blocks.select("geocode", pl.col(column).alias("geounit"))
-    joined = levels.join(wide, on="geocode", how="left").with_columns(pl.col(*races).fill_null(0))
+    joined = geounits.join(wide, on="geocode", how="left").with_columns(pl.col(*races).fill_null(0))
     summed = joined.group_by("geounit").agg(pl.col(*races).sum()).sort("geounit")
     summed = summed.with_columns(pl.sum_horizontal(*races).alias("total"))
     return np.ascontiguousarray(summed.select(*QUERIES).to_numpy().astype(np.int64))
 
 
-def _methods(geolevel: str) -> dict[str, Fraction]:
+def noises(geolevel: str) -> dict[str, Fraction]:
+    """Variance of each query at a geolevel of Table 1, with the Bureau's noise and with the reduced noise."""
     variance = variances()[geolevel]
     return {BUREAU: variance, OURS: variance * reduced_noise(variance).factor}
 

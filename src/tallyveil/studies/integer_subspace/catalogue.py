@@ -10,6 +10,7 @@ from tallyveil.studies.integer_subspace import (
     projection,
     scale_reduction,
     states,
+    topdown_bias,
 )
 
 EXHIBITS: Final = (
@@ -28,4 +29,5 @@ EXHIBITS: Final = (
     Exhibit("unbiasedness", "Means and margins of the exact noise", noise.unbiasedness),
     Exhibit("projection", "Noise that keeps the sum, and noise then projected", projection.projected),
     Exhibit("figure-9", "Figure 9: tables without negative counts", nonnegative.nonnegative),
+    Exhibit("topdown-bias", "TopDown's errors by size beside lattice noise", topdown_bias.topdown_bias),
 )
