@@ -8,7 +8,7 @@ import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
 from tallyveil.cli.safetab_calibrate import calibrate
-from tallyveil.cli.safetab_files import consistent, long_form
+from tallyveil.cli.safetab_files import consistent, general_form, long_form
 from tallyveil.cli.safetab_groups import FILE_SUFFIX, plan_of_groups, refuse_census_options, run_of_groups
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
@@ -307,6 +307,7 @@ def households(
 safetab.command()(calibrate)
 safetab.command()(consistent)
 safetab.command()(long_form)
+safetab.command()(general_form)
 
 
 def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, Groups, numbers_of
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, QueryTable
 from tallyveil.safetab.outputs import OutputCheck
@@ -57,8 +58,8 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
-            "place": groups.columns,
-            **one.groups.labels(groups.columns),
+            "place": _places(one, groups),
+            **one.groups.labels(_places(one, groups)),
             **numbers_of(one, groups, [np.arange(n)], allow_negative=True),
             "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
         }
@@ -70,7 +71,7 @@ def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     n = len(labels)
     return pl.DataFrame(
         {
-            **one.groups.labels(np.repeat(groups.columns, n)),
+            **one.groups.labels(np.repeat(_places(one, groups), n)),
             "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(
                 0, size * n
             ),
@@ -78,6 +79,11 @@ def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
             **numbers_of(one, groups, list(np.arange(n)[:, None]), allow_negative=True),
         }
     )
+
+
+def _places(one: MappedLevel, groups: Groups) -> Integers:
+    """Positions of groups, counted row by row."""
+    return groups.rows * one.width + groups.columns
 
 
 def _labels(one: MappedLevel, detail: int) -> list[str]:
@@ -97,9 +103,9 @@ def _no_cells(one: MappedLevel) -> pl.DataFrame:
 def _checks(out: Path, one: MappedLevel) -> Iterator[OutputCheck]:
     totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
     keys = [grouping.name for grouping in one.groups.groupings]
-    wanted = pl.DataFrame(one.groups.labels(np.arange(one.width)))
+    wanted = pl.DataFrame(one.groups.labels(np.arange(one.groups.n_groups)))
     once = (
-        totals.height == one.width and totals.select(keys).sort(keys).equals(wanted.sort(keys))
+        totals.height == one.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
         if keys
         else (totals.height == 1)
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tallyveil.config.groups import load_group_plan
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital_stays"
 STAYS = EXAMPLE / "stays.toml"
 
@@ -48,3 +50,13 @@ def test_the_file_of_another_product_is_named(command, records, tmp_path):
     other = EXAMPLE.parent / "rhode_island" / "release.toml"
     said = command("safetab", "run", other, records, "--out", tmp_path / "out", code=2)
     assert "tallyveil run RELEASE.TOML" in " ".join(said.split())
+
+
+def test_the_census_layout_is_written_as_files_of_groups(command, tmp_path):
+    params, data = EXAMPLE.parent / "safetab", tmp_path / "people"
+    command("synth", "--safetab", params, "--people", 300, "--blocks", 40, "--out", data)
+    (data / "person-records.txt").unlink()
+    said = command("safetab", "general-form", params, data, "--out", tmp_path / "out")
+    assert said.split() == [str(tmp_path / "out" / "us.toml")]
+    plan = load_group_plan(tmp_path / "out" / "us.toml")
+    assert [one.name for one in plan.levels[:3]] == ["USA level 1", "USA level 2", "STATE level 1"]

@@ -74,6 +74,19 @@ def test_a_level_of_total_only_groups_has_one_law(changed):
         ('"sex * broad_age", "sex * age"', '"sex * height", "sex * age"', "schema"),
         ('"0-14" = ["0-4", "5-14"], ', "", "schema"),
         ('unit = "stay"', 'columns = { height = "h" }', "unknown-attribute"),
+        (
+            'name = "region"\n',
+            'name = "region"\nmaps = [{ columns = ["a"], groups = ["X"] }]\n',
+            "bad-key-or-value",
+        ),
+        ('columns = ["region"]\n', "", "bad-key-or-value"),
+        ("by = []", "noise = { geolevel = 1, query = 0 }\nby = []", "bad-key-or-value"),
+        ("by = []", 'noise = { geolevel = 9, query = 0, geounit = "region" }\nby = []', "bad-key-or-value"),
+        (
+            'by = ["region", "chapter"]',
+            'noise = { geolevel = 9, query = 0, geounit = "region" }\nby = ["region", "chapter"]',
+            "bad-key-or-value",
+        ),
     ],
 )
 def test_mistakes_are_refused(changed, old, new, code):

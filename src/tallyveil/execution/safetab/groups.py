@@ -142,12 +142,12 @@ class _Tabulation:
         """Measure and write one level; returns the sizes of its tables."""
         collected = CollectedGroups(one)
         with self.watch.stage(f"tabulate {one.name}"):
-            for part in measurer.measure(one, np.zeros(1, np.int64)):
+            for part in measurer.measure(one, np.arange(one.groups.n_rows)):
                 collected.add(part)
             totals, cells = group_tables(one, collected)
             write_group_tables(run.path, one, (totals, cells), run.tags)
         logger.info("%s tabulated", one.name)
-        return {"groups": one.width, "noisy_counts": collected.n_counts, "cells_rows": cells.height}
+        return {"groups": one.groups.n_groups, "noisy_counts": collected.n_counts, "cells_rows": cells.height}
 
     def check(self, run: Run) -> list[str]:
         """Check that the written tables have the properties that the documentation states."""
