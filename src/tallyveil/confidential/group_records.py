@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
@@ -125,9 +125,9 @@ def read_group_records(path: Path, plan: GroupPlan) -> RecordGroups:
 
 def _coded(plan: GroupPlan) -> list[pl.Expr]:
     """Codes of levels and of values, null if unknown; and whether a value of a grouping is missing."""
-    columns = dict(plan.columns)
+    column_of = dict(plan.columns)
     found = [
-        _code(pl.col(columns[a.name]), a.levels).alias(f"attribute {n}")
+        _code(pl.col(column_of[a.name]), a.levels).alias(f"attribute {n}")
         for n, a in enumerate(plan.schema.attributes)
     ]
     for name, one, columns in _values(plan):
@@ -169,10 +169,8 @@ class _Collected:
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add the records of a batch."""
-        own = self._unknown(batch)
-        self.unknown |= own
-        if own:
-            return
+        self.unknown |= self._unknown(batch)
+        batch = batch.drop_nulls()  # the other rules are checked with the records whose values are known
         schema = self.plan.schema
         codes = [batch[f"attribute {n}"].to_numpy() for n in range(len(schema.attributes))]
         cells = schema.encode(np.stack(codes, axis=1))
@@ -185,7 +183,7 @@ class _Collected:
             sizes = np.ones(batch.height, np.int64)
             for records, _ in pairs:
                 sizes *= np.bincount(records, minlength=batch.height)
-            if sizes.max() > level.stability:
+            if (sizes > level.stability).any():
                 self.over.add(level.name)
             else:
                 records, places = _combined(level, pairs, batch.height)
@@ -196,7 +194,9 @@ class _Collected:
 
     def _unknown(self, batch: pl.DataFrame) -> set[str]:
         columns = dict(self.plan.columns)
-        held = {f"attribute {n}": (columns[a.name],) for n, a in enumerate(self.plan.schema.attributes)}
+        held: dict[str, tuple[str, ...]] = {
+            f"attribute {n}": (columns[a.name],) for n, a in enumerate(self.plan.schema.attributes)
+        }
         held |= {name: own for name, _, own in _values(self.plan)}
         return {column for code, own in held.items() if batch[code].null_count() for column in own}
 
@@ -261,10 +261,12 @@ def _mapped(one: ValueMap, columns: Sequence[Integers], n_groups: int) -> Intege
     times = n_of[held[1]]
     within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     flat = np.repeat(held[0], times) * n_groups + groups[np.repeat(first[held[1]], times) + within]
+    found: Integers
     found, n_found = np.unique(flat, return_counts=True)
     # Each pair (value, group) is listed once, so a shared group is found once for each value.
     if one.match == "all":
-        return found[n_found == np.bincount(held[0], minlength=1)[found // n_groups]]
+        shared: Bools = n_found == np.bincount(held[0], minlength=1)[found // n_groups]
+        found = found[shared]
     return found
 
 

@@ -1,6 +1,8 @@
 """The file of population groups in records of any kind, for `tallyveil safetab run`, and the plan it describes."""
 
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -10,7 +12,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.config.load import parse_file
 from tallyveil.config.models import AttributeTable, RecodeTable, ReleaseTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.safetab.group_numbers import QUALITY_COLUMNS
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
 from tallyveil.safetab.groupings import (
@@ -21,6 +23,7 @@ from tallyveil.safetab.groupings import (
     grouping_of_maps,
     list_groups,
 )
+from tallyveil.safetab.input_errors import made_or_noted, raise_all
 from tallyveil.safetab.levels import Ladder, level_laws
 from tallyveil.storage.read import collect, require_levels, scan_table
 from tallyveil.universe.attribute import Attribute
@@ -99,16 +102,19 @@ class MapTable(Table):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        table = [self.path, self.value, self.group]
-        if (self.groups is None) == (self.path is None) or any(
-            (one is None) != (self.path is None) for one in table
-        ):
-            raise ValueError(
-                "give either groups, or the path of a public table and its columns value and group"
-            )
-        if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise ValueError("columns are missing, or a column is named twice")
+        _require_one_map(self)
         return self
+
+
+def _require_one_map(item: MapTable) -> None:
+    """Refuse a map that has no columns, or not one of the two forms of its groups."""
+    table = [item.path, item.value, item.group]
+    if (item.groups is None) == (item.path is None) or any(
+        (one is None) != (item.path is None) for one in table
+    ):
+        raise ValueError("give either groups, or the path of a public table and its columns value and group")
+    if not item.columns or len(set(item.columns)) < len(item.columns):
+        raise ValueError("columns are missing, or a column is named twice")
 
 
 class GroupingTable(MapTable):
@@ -123,7 +129,7 @@ class GroupingTable(MapTable):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if not self.maps:
-            super()._one_form()
+            _require_one_map(self)
         elif set(self.model_fields_set) - {"name", "maps"}:
             raise ValueError("give either maps, or the keys of one map")
         return self
@@ -206,24 +212,32 @@ def load_group_plan(path: Path) -> GroupPlan:
         path: TOML file. Relative paths inside it start from its folder.
     Raises:
         StoreError: the file, or a public table of groups, cannot be read.
-        ConfigError: the file is not TOML, has unknown keys or wrong values (all shown at once), or its parts do not
-            fit each other.
+        ConfigError: the file is not TOML, has unknown keys or wrong values, or its parts do not fit each other. All
+            mistakes of a kind are shown at once.
         SchemaError: a name is refused, or a level is too large.
         BudgetError: the levels cost more than is declared, or noise is out of range.
     """
     file = parse_file(path, GroupsFile)
     schema = _schema(file.release.name, file.cells)
-    groupings = {item.name: _grouping(item, path.parent) for item in file.groupings}
-    _check_names(file, schema)
-    ladder = ladder_of(schema, tuple(file.cells.details))
+    problems = list(_bad_names(file, schema))
+    ladder = made_or_noted(lambda: ladder_of(schema, tuple(file.cells.details)), problems)
+    groupings = {
+        item.name: made_or_noted(partial(_grouping, item, path.parent), problems) for item in file.groupings
+    }
+    raise_all(problems, str(path))
+    known = {name: one for name, one in groupings.items() if one is not None}
+    assert ladder is not None
+    levels = [
+        made_or_noted(partial(_level, number, item, known, ladder, file.privacy), problems)
+        for number, item in enumerate(file.levels)
+    ]
+    raise_all(problems, str(path))
     return GroupPlan(
         name=file.release.name,
         schema=schema,
         columns=tuple((name, file.cells.columns.get(name, name)) for name in schema.attribute_names),
-        groupings=tuple(groupings.values()),
-        levels=tuple(
-            _level(number, item, groupings, ladder, file.privacy) for number, item in enumerate(file.levels)
-        ),
+        groupings=tuple(known.values()),
+        levels=tuple(one for one in levels if one is not None),
         mechanism=Mechanism(file.privacy.mechanism),
         stage_1_fraction=file.privacy.stage_1_fraction,
         declared=file.privacy.rho if file.privacy.rho is not None else file.privacy.epsilon or Fraction(0),
@@ -245,28 +259,30 @@ def _schema(name: str, table: CellsTable) -> Schema:
     )
 
 
-def _check_names(file: GroupsFile, schema: Schema) -> None:
-    """Refuse names that are given twice, that differ only in case, or that the published tables use themselves."""
+def _bad_names(file: GroupsFile, schema: Schema) -> Iterator[TallyveilError]:
+    """Names that are given twice, that differ only in case, or that the published tables use themselves."""
+    problems: list[TallyveilError] = []
     for what, names in (
         ("groupings", [g.name for g in file.groupings]),
         ("levels", [x.name for x in file.levels]),
     ):
-        check_apart(names, f"[[{what}]]")
+        made_or_noted(partial(check_apart, names, f"[[{what}]]"), problems)
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(
+            yield ConfigError(
                 f"[[{what}]] names {', '.join(twice)} twice. Give each a name of its own.", code="groups-file"
             )
     if taken := [g.name for g in file.groupings if g.name.casefold() in TAKEN]:
-        raise ConfigError(
+        yield ConfigError(
             f"[[groupings]] names {', '.join(taken)}, which is a column of the published tables. Rename it.",
             code="bad-name",
         )
     if unknown := sorted(set(file.cells.columns) - set(schema.attribute_names)):
-        raise ConfigError(
+        yield ConfigError(
             f"[cells] columns names {', '.join(unknown)}, which is not an attribute. The attributes are: "
             f"{', '.join(schema.attribute_names)}.",
             code="unknown-attribute",
         )
+    yield from problems
 
 
 def _grouping(item: GroupingTable, folder: Path) -> Grouping:

@@ -199,7 +199,10 @@ def _iteration_file(view: View, kind: Membership) -> str:
 
 
 def _write_table(out: Path, name: str, frame: pl.DataFrame) -> None:
-    write_file(inside(out, name), lambda temporary: frame.write_csv(temporary))
+    def write(temporary: Path) -> None:
+        frame.write_csv(temporary)
+
+    write_file(inside(out, name), write)
 
 
 def _table(head: str, values: Mapping[str, Any]) -> Iterator[str]:

@@ -56,6 +56,12 @@ class MappedLevel(GroupLevel):
     groups: GroupList
     stability: int
 
+    def cell_labels(self, detail: int) -> list[str]:
+        """One line for each cell of a detail that has a table."""
+        table = self.ladder.tables[detail - 1]
+        assert isinstance(table, QueryTable)
+        return table.query.labels()
+
 
 def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     """The ladder from the total to the last of these query groups.
@@ -115,11 +121,11 @@ class GroupPlan:
                 "allows it; nothing was read."
             )
         for one in self.levels:
-            numbers = one.groups.n_groups * one.ladder.finest_cells
-            if numbers > MOST_NUMBERS:
+            groups, cells = one.groups.n_groups, one.ladder.finest_cells
+            if (numbers := groups * cells) > MOST_NUMBERS:
                 raise SchemaError(
-                    f"level '{one.name}' has {one.groups.n_groups:,} groups with tables of {one.ladder.finest_cells:,} cells, "
-                    f"together {numbers:,} numbers; wanted at most {MOST_NUMBERS:,}. Use coarser groupings or cells.",
+                    f"level '{one.name}' has {groups:,} groups with tables of {cells:,} cells, together "
+                    f"{numbers:,} numbers; wanted at most {MOST_NUMBERS:,}. Use coarser groupings or cells.",
                     code="schema-too-large",
                 )
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, Groups, numbers_of
-from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, QueryTable
+from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
 from tallyveil.safetab.outputs import OutputCheck
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
@@ -45,6 +45,16 @@ def write_group_tables(
         write_parquet(inside(out, *path.split("/")), frame, {**tags, "table": path.split("/")[0]})
 
 
+def read_group_tables(out: Path, one: MappedLevel) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The published totals and cells of a level.
+
+    Raises:
+        StoreError: a table is missing or cannot be read.
+    """
+    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
+    return totals, cells
+
+
 def check_group_tables(out: Path, plan: GroupPlan) -> tuple[OutputCheck, ...]:
     """Read the published tables, and compare them with the plan.
 
@@ -67,7 +77,7 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
 
 
 def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
-    size, labels = len(groups.rows), _labels(one, groups.detail)
+    size, labels = len(groups.rows), one.cell_labels(groups.detail)
     n = len(labels)
     return pl.DataFrame(
         {
@@ -86,13 +96,6 @@ def _places(one: MappedLevel, groups: Groups) -> Integers:
     return groups.rows * one.width + groups.columns
 
 
-def _labels(one: MappedLevel, detail: int) -> list[str]:
-    """One line for each cell of a detail."""
-    table = one.ladder.tables[detail - 1]
-    assert isinstance(table, QueryTable)
-    return table.query.labels()
-
-
 def _no_cells(one: MappedLevel) -> pl.DataFrame:
     texts = (*(grouping.name for grouping in one.groups.groupings), "DETAIL", "CELL")
     kinds: dict[str, type[pl.DataType]] = dict.fromkeys(texts, pl.String)
@@ -101,7 +104,7 @@ def _no_cells(one: MappedLevel) -> pl.DataFrame:
 
 
 def _checks(out: Path, one: MappedLevel) -> Iterator[OutputCheck]:
-    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
+    totals, cells = read_group_tables(out, one)
     keys = [grouping.name for grouping in one.groups.groupings]
     wanted = pl.DataFrame(one.groups.labels(np.arange(one.groups.n_groups)))
     once = (
