@@ -216,7 +216,7 @@ def arguments(inputs, out: Path) -> list[str]:
 POINTS = [
     ("tallyveil.accounting.ledger.file Ledger spend", 1),
     (
-        "tallyveil.execution.safetab.run write_json",
+        "tallyveil.execution.safetab.job write_json",
         1,
     ),  # the ledger has the spend, the plan is not written yet
     (

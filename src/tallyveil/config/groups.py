@@ -13,6 +13,7 @@ from tallyveil.config.load import parse_file
 from tallyveil.config.models import AttributeTable, RecodeTable, ReleaseTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.safetab.addresses import FIRST_TABLE
 from tallyveil.safetab.group_numbers import QUALITY_COLUMNS
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
 from tallyveil.safetab.groupings import (
@@ -36,7 +37,7 @@ MOST_LEVELS = 256
 """Largest number of levels: the noise's addresses have room for so many."""
 
 QUERIES_APART = 16
-"""A level has this many query numbers among the noise's addresses."""
+"""A level has this many query numbers among the noise's addresses, and each detail needs one of them."""
 
 Threshold = Annotated[int, Field(ge=-(2**60), le=2**60)]
 TAKEN = frozenset(name.casefold() for name in ("COUNT", *QUALITY_COLUMNS, "DETAIL", "CELL"))
@@ -51,7 +52,9 @@ class CellsTable(Table):
         default_factory=dict, description="Column of each attribute whose column has another name."
     )
     details: list[Name] = Field(
-        min_length=1, description="Queries from coarse to fine. Below the first one is the total alone."
+        min_length=1,
+        max_length=QUERIES_APART - FIRST_TABLE,
+        description="Queries from coarse to fine. Below the first one is the total alone.",
     )
     attributes: list[AttributeTable] = Field(min_length=1)
     recodes: list[RecodeTable] = Field(default_factory=list)

@@ -72,6 +72,7 @@ def test_a_level_of_total_only_groups_has_one_law(changed):
         ('"West", "Islands"]\n', '"West", "West"]\n', "groups-file"),
         ('path = "diagnoses.csv"', 'path = "nothing.csv"', "input-missing"),
         ('"sex * broad_age", "sex * age"', '"sex * height", "sex * age"', "schema"),
+        ('details = ["sex",', 'details = ["sex",' + 11 * ' "sex",', "bad-key-or-value"),
         ('"0-14" = ["0-4", "5-14"], ', "", "schema"),
         ('unit = "stay"', 'columns = { height = "h" }', "unknown-attribute"),
         (

@@ -8,7 +8,10 @@ from tallyveil.confidential.group_records import read_group_records
 from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import read_persons
+from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.config.groups import load_group_plan
+from tallyveil.confidential.declassify import declassify_levels
+from tallyveil.execution.safetab.groups import groups_declaration
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.ages import DETAILS
 from tallyveil.safetab.general_form import write_general_form
@@ -109,3 +112,17 @@ def test_the_published_numbers_are_the_same(both):
     counted = cells.sort(keys, maintain_order=True).select(*keys, *NUMBERS)
     of_census = t2.sort("REGION_ID", "ITERATION_CODE", maintain_order=True)
     assert counted.rows() == of_census.select("REGION_ID", "ITERATION_CODE", *NUMBERS).rows()
+
+
+def test_the_true_counts_are_those_of_a_slow_tabulation(both, toy, tmp_path):
+    """Levels whose groups stand in several rows are declassified like others."""
+    (plan, own, regions, _), (general, records) = both["US"]
+    with Ledger(tmp_path / "ledger.jsonl", groups_declaration(general), "run") as ledger:
+        found = list(declassify_levels(records.counts, general.levels, ledger=ledger, reason="test"))
+    truth = toy.slow_tabulation(toy.person_rows(3000), toy.US)
+    for one, level in zip(own.sets[2:], found[2:], strict=True):
+        table = level.table()
+        counted = {(row[0], one.geography, row[1]): row[2] for row in table.iter_rows() if row[2]}
+        wanted = {group: n for group, n in truth.t1.items() if group[1] == one.geography}
+        assert counted == {group: n for group, n in wanted.items() if group[2] in one.view.codes}
+        assert level.finest.sum() == table.filter(level.slots >= 0)["TRUE"].sum()
