@@ -4,13 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.confidential.group_records import read_group_records
 from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import read_persons
-from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.config.groups import load_group_plan
-from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.execution.safetab.groups import groups_declaration
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.ages import DETAILS
