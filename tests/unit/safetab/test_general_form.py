@@ -116,7 +116,7 @@ def test_the_published_numbers_are_the_same(both):
 
 def test_the_true_counts_are_those_of_a_slow_tabulation(both, toy, tmp_path):
     """Levels whose groups stand in several rows are declassified like others."""
-    (plan, own, regions, _), (general, records) = both["US"]
+    (_, own, _, _), (general, records) = both["US"]
     with Ledger(tmp_path / "ledger.jsonl", groups_declaration(general), "run") as ledger:
         found = list(declassify_levels(records.counts, general.levels, ledger=ledger, reason="test"))
     truth = toy.slow_tabulation(toy.person_rows(3000), toy.US)
