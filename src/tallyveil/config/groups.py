@@ -40,7 +40,7 @@ QUERIES_APART = 16
 """A level has this many query numbers among the noise's addresses, and each detail needs one of them."""
 
 Threshold = Annotated[int, Field(ge=-(2**60), le=2**60)]
-TAKEN = frozenset(name.casefold() for name in ("COUNT", *QUALITY_COLUMNS, "DETAIL", "CELL"))
+TAKEN = frozenset(name.casefold() for name in ("COUNT", *QUALITY_COLUMNS, "DETAIL", "CELL", "TRUE"))
 
 
 class CellsTable(Table):

@@ -70,7 +70,7 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     the largest table. The Census layout has 64 for its 46 cells.
 
     Raises:
-        SchemaError: a query group is unknown, or leaves out a cell of the schema.
+        SchemaError: a query group is unknown, is given twice, or leaves out a cell of the schema.
     """
     tables = tuple(QueryTable(schema.query(name)) for name in details)
     for table in tables:
@@ -79,8 +79,14 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
                 f"the detail {table.query.name!r} leaves out some cells, so that its cells would not add up to "
                 "the total of a group. Give every level of its recodes a group."
             )
+    names = ("total", *details, "total only")
+    if len(set(names)) < len(names):
+        raise SchemaError(
+            f"the details are {', '.join(details)}. Each may be there once, and none may be 'total' or 'total only', "
+            "which every ladder has. Remove those that are too many."
+        )
     apart = 1 << (max(table.n_cells for table in tables) - 1).bit_length()
-    return Ladder(("total", *details, "total only"), tables, schema.size, apart)
+    return Ladder(names, tables, schema.size, apart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

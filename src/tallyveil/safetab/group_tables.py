@@ -7,6 +7,7 @@ cells/<level>.parquet      one row for each cell of a group with a table: its la
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,9 @@ from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet
 
+PLACE: Final = "CELL"
+"""Column of the position of a group, in tables without cells that are not published. No grouping has this name."""
+
 
 def group_table_paths(one: MappedLevel) -> list[str]:
     """Files of a level within the output folder."""
@@ -30,7 +34,7 @@ def group_tables(one: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataF
     parts = list(collected.by_detail())
     totals = [_totals(one, groups) for groups in parts]
     cells = [_cells(one, groups) for groups in parts if 0 < groups.detail < one.ladder.total_only]
-    return pl.concat(totals).sort("place").drop("place"), pl.concat(cells) if cells else _no_cells(one)
+    return pl.concat(totals).sort(PLACE).drop(PLACE), pl.concat(cells) if cells else _no_cells(one)
 
 
 def write_group_tables(
@@ -68,7 +72,7 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
-            "place": _places(one, groups),
+            PLACE: _places(one, groups),
             **one.groups.labels(_places(one, groups)),
             **numbers_of(one, groups, [np.arange(n)], allow_negative=True),
             "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),

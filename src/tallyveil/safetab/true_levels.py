@@ -9,6 +9,7 @@ import polars as pl
 from tallyveil.arrays import Int32s, Integers
 from tallyveil.safetab.declassified import TRUE
 from tallyveil.safetab.group_plan import MappedLevel
+from tallyveil.safetab.group_tables import PLACE
 
 NUMBERS = ("COUNT", "MARGIN", "ESTIMATE", "ESTIMATE_MARGIN")
 TOTAL = "TOTAL"
@@ -63,7 +64,6 @@ class TrueLevel:
         if not keys:
             return np.zeros(frame.height, np.int64)
         labels = pl.DataFrame(self.level.groups.labels(np.arange(len(self.totals))))
-        placed = frame.select(keys).join(
-            labels.with_row_index(TOTAL), on=keys, how="left", maintain_order="left"
-        )
-        return placed[TOTAL].cast(pl.Int64).to_numpy()
+        numbered = labels.with_row_index(PLACE)
+        placed = frame.select(keys).join(numbered, on=keys, how="left", maintain_order="left")
+        return placed[PLACE].cast(pl.Int64).to_numpy()

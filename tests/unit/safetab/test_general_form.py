@@ -1,5 +1,7 @@
 """The Census layout as a file of population groups: the same numbers, bit for bit, under the same key."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -97,6 +99,8 @@ def test_the_noisy_counts_are_the_same_numbers(both, run):
 def test_the_published_numbers_are_the_same(both):
     (plan, own, regions, census), (general, records) = both["US"]
     one, level = own.sets[3], general.levels[3]
+    rows = replace(level.groups.rows, name="place")  # a name that columns in between could have had
+    level = replace(level, groups=replace(level.groups, rows=rows))
     rows = np.arange(len(regions.ids[one.geography]))
     tables, collected = SetTables(one, regions, plan.config), CollectedGroups(level)
     for part in census.measure(one, rows):
@@ -105,7 +109,7 @@ def test_the_published_numbers_are_the_same(both):
         collected.add(part)
     t1, t2 = tables.t1(), tables.t2().filter(pl.col("AGESTART") != "*")
     totals, cells = group_tables(level, collected)
-    keys = ["STATE", "iteration 2"]
+    keys = ["place", "iteration 2"]
     shown = t1.sort("REGION_ID", "ITERATION_CODE").select("REGION_ID", "ITERATION_CODE", *NUMBERS)
     assert totals.sort(keys).select(*keys, *NUMBERS).rows() == shown.rows()
     assert set(t1["DETAIL"]) >= {"sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total only"}
