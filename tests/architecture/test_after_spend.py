@@ -26,6 +26,8 @@ ROOTS = (
     "postprocess.intervals:PlannedIntervals.do",
     "execution.safetab.run:_Tabulation.release",
     "execution.safetab.run:_Tabulation.check",
+    "execution.safetab.groups:_Tabulation.release",
+    "execution.safetab.groups:_Tabulation.check",
     "execution.safetab.households:_Tabulation.release",
     "execution.safetab.households:_Tabulation.check",
     "execution.safetab.households:tables_of_households",

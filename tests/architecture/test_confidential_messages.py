@@ -13,20 +13,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from tallyveil.budget.strategy import Mechanism
 from tallyveil.cli.main import main
+from tallyveil.confidential.group_records import read_group_records
 from tallyveil.confidential.records import read_records
 from tallyveil.confidential.safetab_records import read_coded_records
 from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.errors import TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.safetab.files import PERSONS
+from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
+from tallyveil.safetab.groupings import grouping_from_rows, list_groups
 from tallyveil.safetab.households import HOUSEHOLDS
+from tallyveil.safetab.levels import level_laws
 from tallyveil.safetab.plan import read_plan
 from tallyveil.safetab.regions import read_regions
 from tallyveil.universe.attribute import Attribute
@@ -72,6 +78,22 @@ def toy():
     return module
 
 
+def groups_of(path: Path) -> GroupPlan:
+    """A plan of one level, by the values of two columns."""
+    groups = [("young", "Y"), ("old", "O"), ("house", "Y"), ("7", None), ("3", "O")]
+    own = grouping_from_rows("place", ["age", "home", "n"], "any", groups)
+    listed, ladder = list_groups("places", [own], False), ladder_of(SCHEMA, ("age",))
+    gaussian, one = Mechanism.DISCRETE_GAUSSIAN, Fraction(1)
+    laws = level_laws(gaussian, one, 1, Fraction(1, 10), path.name)
+    level = MappedLevel(
+        *("places", 0, 0, listed.width, listed.n_adaptive, ladder, one, (1,), *laws, None, 0, listed, 1)
+    )
+    columns = (("age", "age"), ("home", "home"))
+    return GroupPlan(
+        "groups", SCHEMA, columns, (own,), (level,), gaussian, Fraction(1, 10), one, Fraction(1, 100)
+    )
+
+
 @pytest.fixture(scope="module")
 def readers(toy, tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
@@ -99,6 +121,14 @@ def readers(toy, tmp_path_factory):
             ["age", "home", "n"],
             [row[1:] for row in table],
             lambda path: read_confidential_table(path, count="n", columns=levels, schema=SCHEMA),
+        ),
+        "groups": Reader(
+            "groups",
+            ",",
+            ".csv",
+            ["age", "home", "n"],
+            [row[1:] for row in table],
+            lambda path: read_group_records(path, groups_of(path)),
         ),
         "persons": Reader(PERSONS.stem, "|", ".txt", PERSONS.columns, persons, coded(PERSONS)),
         "households": Reader(HOUSEHOLDS.stem, "|", ".txt", HOUSEHOLDS.columns, households, coded(HOUSEHOLDS)),
@@ -174,7 +204,7 @@ def said_by(reader: Reader, path: Path, capfd: Any, caplog: Any) -> str:
     return heard + streams.out + streams.err + caplog.text
 
 
-KINDS = ["records", "table", "persons", "households"]
+KINDS = ["records", "table", "groups", "persons", "households"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -138,6 +138,10 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     code, said, _ = command("evaluate", params, data, "--out", out, yes, "--runs", 2)
     assert code == 0
     assert "NOT PRIVATE" in said
+    assert "epsilon at 1e-11" in said
+    stated = json.loads((out / "evaluation" / "errors.json").read_text())["privacy-of-the-measurements"]
+    assert stated[-1]["level"] == "US, all level sets"
+    assert stated[-1]["epsilon_at_1e-10"] == pytest.approx(38.7488, abs=1e-3)
     assert kinds(out) == ["declaration", "spend", "declassify"]
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["protected"] is True
@@ -216,7 +220,7 @@ def arguments(inputs, out: Path) -> list[str]:
 POINTS = [
     ("tallyveil.accounting.ledger.file Ledger spend", 1),
     (
-        "tallyveil.execution.safetab.run write_json",
+        "tallyveil.execution.safetab.job write_json",
         1,
     ),  # the ledger has the spend, the plan is not written yet
     (

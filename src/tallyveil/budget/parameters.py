@@ -75,14 +75,24 @@ def cost_parameters(strategy: Strategy, cost: Fraction | None = None, name: str 
         cost: The cost; without it, the strategy's total.
         name: What costs this.
     """
+    spent = strategy.total if cost is None else cost
+    return {"geolevel": name, **parameters_of_cost(strategy.mechanism, spent)}
+
+
+def parameters_of_cost(mechanism: Mechanism, cost: Fraction) -> dict[str, Any]:
+    """What a cost is, by which accountant, and the parameters that follow from it alone.
+
+    Args:
+        mechanism: Determines whether the cost is rho (Gaussian) or epsilon (Laplace).
+        cost: The cost.
+    """
     from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
 
-    spent = strategy.total if cost is None else cost
-    if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        accountant, found = "zcdp", zcdp_parameters(spent)
+    if mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        accountant, found = "zcdp", zcdp_parameters(cost)
     else:
-        accountant, found = "pure", pure_parameters(fraction_bounds(spent).upper)
-    return {"geolevel": name, "spent": str(spent), "accountant": accountant, **found.to_mapping()}
+        accountant, found = "pure", pure_parameters(fraction_bounds(cost).upper)
+    return {"spent": str(cost), "accountant": accountant, **found.to_mapping()}
 
 
 def _row(

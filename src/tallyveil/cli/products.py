@@ -52,6 +52,12 @@ def _households_page(out: Path) -> Path:
     return write_households_report(out)
 
 
+def _groups_page(out: Path) -> Path:
+    from tallyveil.report import write_groups_report
+
+    return write_groups_report(out)
+
+
 def _table_page(out: Path) -> Path:
     from tallyveil.report import write_table_report
 
@@ -60,6 +66,7 @@ def _table_page(out: Path) -> Path:
 
 EVALUATE: Final = "tallyveil evaluate RUN --truth RECORDS"
 EVALUATE_SAFETAB: Final = "tallyveil safetab evaluate PARAMS DATA --out RUN"
+EVALUATE_GROUPS: Final = "tallyveil safetab evaluate FILE.TOML DATA --out RUN"
 PARAMETERS: Final = "config.json"
 """File by which a folder of SafeTab parameters is known."""
 
@@ -82,6 +89,8 @@ PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
     ReleaseKind.GROUPS: Product(
         usage="tallyveil safetab run FILE.TOML DATA --out DIR",
         keys=frozenset({"cells", "groupings", "levels"}),
+        page=_groups_page,
+        evaluation=EVALUATE_GROUPS,
     ),
     ReleaseKind.SUBSPACE: Product(
         usage="tallyveil subspace release TABLE.TOML --out DIR",

@@ -8,8 +8,16 @@ import typer
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
 from tallyveil.cli.safetab_calibrate import calibrate
-from tallyveil.cli.safetab_files import consistent, long_form
-from tallyveil.cli.safetab_groups import FILE_SUFFIX, plan_of_groups, refuse_census_options, run_of_groups
+from tallyveil.cli.safetab_files import consistent, general_form, long_form
+from tallyveil.cli.safetab_groups import (
+    FILE_SUFFIX,
+    evaluate_of_groups,
+    plan_of_groups,
+    refuse_census_options,
+    run_of_groups,
+    validate_of_groups,
+)
+from tallyveil.cli.safetab_said import give_errors, give_plan, run_summary
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -80,28 +88,18 @@ def plan(
         refuse_census_options({"DATA": data is not None, "--delta": delta is not None})
         plan_of_groups(params, out, as_json=as_json)
         return
+    from tallyveil.cli.show.safetab import show_plan
     from tallyveil.safetab.plan import read_plan
     from tallyveil.safetab.plan_record import plan_record
-    from tallyveil.storage.outputs import own_folder
-    from tallyveil.storage.write import write_json
 
     read = read_plan(params)
-    record = plan_record(read, _exact(delta or DELTA), data)
-    if out is not None:
-        with own_folder(out, "safetab plan"):
-            write_json(out / "safetab-plan.json", record)
-    if as_json:
-        say(json.dumps(record, indent=2))
-    else:
-        from tallyveil.cli.show.safetab import show_plan
-
-        show_plan(record)
+    give_plan(plan_record(read, _exact(delta or DELTA), data), out, show_plan, as_json=as_json)
 
 
 @safetab.command()
 def validate(
-    params: Params,
-    data: Data,
+    params: ParamsOrFile,
+    data: DataOrRecords,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of a run whose tables are checked as well.")
     ] = None,
@@ -109,6 +107,9 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check all inputs, in three phases. Nothing is written or spent."""
+    if params.suffix == FILE_SUFFIX:
+        validate_of_groups(params, data, out, quiet=quiet, as_json=as_json)
+        return
     from tallyveil.execution.safetab.run import read_safetab_inputs
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.release.manifest_files import read_manifest
@@ -194,8 +195,8 @@ def run(
 
 @safetab.command()
 def evaluate(
-    params: Params,
-    data: Data,
+    params: ParamsOrFile,
+    data: DataOrRecords,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder of the finished run.")],
     not_private: Annotated[
@@ -234,6 +235,10 @@ def evaluate(
             "that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
+    if params.suffix == FILE_SUFFIX:
+        refuse_census_options({"--t1": published is not None})
+        evaluate_of_groups(params, data, out, repeats=runs - 1, quiet=quiet, as_json=as_json)
+        return
     from tallyveil.cli.products import EVALUATE_SAFETAB, require_evaluation
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
@@ -246,16 +251,10 @@ def evaluate(
     else:
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
-    if as_json:
-        say(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
-    elif not quiet:
-        from tallyveil.cli.show.safetab import show_errors, show_household_errors
+    from tallyveil.cli.show.safetab import show_errors, show_household_errors
 
-        if "errors-t1" in errors:
-            show_errors(errors["errors-t1"])
-        else:
-            show_household_errors(errors["errors-households"])
-        say(str(path))
+    show = show_errors if "errors-t1" in errors else show_household_errors
+    give_errors(errors, path, show, quiet=quiet, as_json=as_json)
 
 
 @safetab.command()
@@ -297,7 +296,7 @@ def households(
     if not (out / "report.html").exists():
         write_page(out)
     if as_json:
-        say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
+        say(json.dumps(run_summary(outcome.manifest, out, outcome.already_finished)))
     elif not quiet:
         from tallyveil.cli.show.safetab import show_households
 
@@ -307,6 +306,7 @@ def households(
 safetab.command()(calibrate)
 safetab.command()(consistent)
 safetab.command()(long_form)
+safetab.command()(general_form)
 
 
 def _exactly(no_noise: bool, not_private: bool, test_key: str | None) -> bool:
@@ -346,22 +346,9 @@ def _exact(text: str) -> Any:
 
 def _show_run(manifest: "Manifest", out: Path, already_finished: bool, *, quiet: bool, as_json: bool) -> None:
     if as_json:
-        summary = _summary(manifest, out, already_finished)
+        summary = run_summary(manifest, out, already_finished)
         say(json.dumps({**summary, "privacy": list(manifest.privacy.values())}))
     elif not quiet:
         from tallyveil.cli.show.safetab import show_summary
 
         show_summary(manifest, out, already_finished)
-
-
-def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
-    return {
-        "run": manifest.run,
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
-        "sizes": manifest.body["sizes"],
-        "privacy": manifest.privacy,
-        "checks_passed": len(manifest.checks),
-        "already_finished": already_finished,
-        "out": str(out),
-    }

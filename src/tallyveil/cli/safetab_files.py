@@ -1,4 +1,4 @@
-"""`tallyveil safetab consistent` and `long-form`: new files from published tables and from public lists."""
+"""`tallyveil safetab consistent`, `long-form` and `general-form`: new files from published tables and public lists."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -60,3 +60,27 @@ def long_form(
     rows = convert_short_form(short, codes, out)
     if not quiet:
         say(f"{rows:,} rows written to {out}")
+
+
+def general_form(
+    params: Annotated[
+        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
+    ],
+    data: Annotated[Path, typer.Argument(help="Folder of GRF-C. Records are not opened.", metavar="DATA")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the files: new, empty, or written before.")],
+    quiet: Quiet = False,
+) -> None:
+    """Write the Census layout as TOML files of population groups, one for each run, with the tables of their maps."""
+    from tallyveil.safetab.general_form import write_general_form
+    from tallyveil.safetab.plan import read_plan
+    from tallyveil.safetab.regions import read_regions
+    from tallyveil.storage.outputs import own_folder, refuse_inputs
+
+    refuse_inputs(out, [params, data])
+    plan = read_plan(params)
+    regions = read_regions(data, plan.config)
+    with own_folder(out, "safetab general-form"):
+        paths = write_general_form(plan, regions, out)
+    if not quiet:
+        for path in paths:
+            say(str(path))

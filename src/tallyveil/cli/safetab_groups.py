@@ -1,10 +1,11 @@
-"""`tallyveil safetab plan` and `run` of a TOML file: population groups in records of any kind."""
+"""`tallyveil safetab plan`, `validate`, `run` and `evaluate` of a TOML file: population groups in any records."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tallyveil.cli.safetab_said import give_errors, give_plan, run_summary
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -16,26 +17,42 @@ FILE_SUFFIX = ".toml"
 
 def plan_of_groups(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Show the guarantee and the expected errors of a file of population groups."""
+    from tallyveil.cli.show.safetab_groups import show_group_plan
     from tallyveil.safetab.group_record import group_record
-    from tallyveil.storage.outputs import own_folder
-    from tallyveil.storage.write import write_json
 
-    record = group_record(_plan(path))
+    give_plan(group_record(_plan(path)), out, show_group_plan, as_json=as_json)
+
+
+def validate_of_groups(path: Path, records: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
+    """Check a file of population groups and its records, and the tables of a run if there is one."""
+    from tallyveil.confidential.group_records import read_group_records
+    from tallyveil.execution.safetab.evaluate_groups import require_groups_release
+    from tallyveil.safetab.group_tables import check_group_tables
+    from tallyveil.safetab.outputs import require_passed
+
+    plan = _plan(path)
     if out is not None:
-        with own_folder(out, "safetab plan"):
-            write_json(out / "safetab-plan.json", record)
+        require_groups_release(plan, out)
+    read_group_records(records, plan)
+    said: dict[str, Any] = {"valid": True, "levels": {one.name: one.groups.n_groups for one in plan.levels}}
+    if out is not None:
+        checks = check_group_tables(out, plan)
+        require_passed(checks)
+        said["output_checks_passed"] = len(checks)
     if as_json:
-        say(json.dumps(record, indent=2))
-    else:
-        from tallyveil.cli.show.safetab_groups import show_group_plan
-
-        show_group_plan(record)
+        say(json.dumps(said))
+    if as_json or quiet:
+        return
+    say("The file and the records are valid. Nothing was written or spent.")
+    if out is not None:
+        say(f"The tables in {out} pass all {said['output_checks_passed']} checks.")
 
 
 def run_of_groups(
     path: Path, records: Path, out: Path, *, test_key: str | None, quiet: bool, as_json: bool
 ) -> None:
     """Tabulate the population groups of a file, and print a summary."""
+    from tallyveil.cli.products import write_page
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab.groups import run_groups
     from tallyveil.noise.key import insecure_key
@@ -44,23 +61,30 @@ def run_of_groups(
     plan = _plan(path)
     with observer_for(quiet, as_json) as observer:
         outcome = run_groups(plan, records, out, test_key=key, observer=observer)
+    if not (out / "report.html").exists():
+        write_page(out)
     if as_json:
-        manifest = outcome.manifest
-        said = {
-            "run": manifest.run,
-            "protected": manifest.protected,
-            "warnings": list(manifest.warnings),
-            "sizes": manifest.body["sizes"],
-            "privacy": list(manifest.privacy.values()),
-            "checks_passed": len(manifest.checks),
-            "already_finished": outcome.already_finished,
-            "out": str(out),
-        }
-        say(json.dumps(said))
+        said = run_summary(outcome.manifest, out, outcome.already_finished)
+        say(json.dumps({**said, "privacy": list(outcome.manifest.privacy.values())}))
     elif not quiet:
         from tallyveil.cli.show.safetab_groups import show_group_summary
 
         show_group_summary(outcome.manifest, out, outcome.already_finished)
+
+
+def evaluate_of_groups(
+    path: Path, records: Path, out: Path, *, repeats: int, quiet: bool, as_json: bool
+) -> None:
+    """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
+    from tallyveil.cli.products import EVALUATE_GROUPS, require_evaluation
+    from tallyveil.cli.show.safetab_groups import show_group_errors
+    from tallyveil.execution.safetab.evaluate_groups import evaluate_groups
+    from tallyveil.report import write_groups_evaluation
+
+    require_evaluation(out, EVALUATE_GROUPS)
+    errors = evaluate_groups(_plan(path), records, out, repeats=repeats)
+    page = write_groups_evaluation(out, errors)
+    give_errors(errors, page, show_group_errors, quiet=quiet, as_json=as_json)
 
 
 def refuse_census_options(given: Mapping[str, bool]) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import Integers
+from tallyveil.confidential.group_records import RecordGroups
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.confidential.safetab_groups import PersonCounts
@@ -22,10 +23,12 @@ from tallyveil.geography.spine import Spine
 from tallyveil.noise.laws import Law
 from tallyveil.safetab.ages import FINEST_CELLS
 from tallyveil.safetab.declassified import TrueGroups, joined_groups
+from tallyveil.safetab.group_plan import MappedLevel
 from tallyveil.safetab.household_tables import ListedGroups
 from tallyveil.safetab.households import HouseholdSet
 from tallyveil.safetab.plan import LevelSet
 from tallyveil.safetab.regions import Regions
+from tallyveil.safetab.true_levels import TrueLevel
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
 
@@ -105,6 +108,23 @@ def declassify_groups(
     return ((one, _true_groups(measurer, one, len(regions.ids[one.geography]))) for one in sets)
 
 
+def declassify_levels(
+    records: RecordGroups, levels: Sequence[MappedLevel], *, ledger: Ledger, reason: str
+) -> Iterator[TrueLevel]:
+    """Return the true counts of levels of population groups, after recording this in the ledger.
+
+    Args:
+        records: The groups of every record.
+        levels: Levels to count.
+        ledger, reason: As in `declassify_groups`.
+    Returns:
+        One level after the other.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    _enter(ledger, reason)
+    return (_true_level(records, one) for one in levels)
+
+
 def declassify_households(
     households: Mapping[str, ConfidentialPersons],
     regions: Regions,
@@ -157,6 +177,19 @@ def exact_household_measurer(
 def _enter(ledger: Ledger, reason: str) -> None:
     token = f"{ledger.run} declassify {len(ledger.entries)}"
     ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)
+
+
+def _true_level(records: RecordGroups, one: MappedLevel) -> TrueLevel:
+    """All groups of a level. Every nonempty group that may have a table gets the finest one."""
+    counts, rows = records.of(one), np.arange(one.groups.n_rows)
+    totals = counts.totals(rows)
+    slots = np.full(totals.shape, -1, np.int32)
+    held = np.zeros(totals.shape, np.bool_)
+    held[:, : one.n_adaptive] = totals[:, : one.n_adaptive] > 0
+    slots[held] = np.arange(held.sum())
+    adaptive = np.ascontiguousarray(slots[:, : one.n_adaptive])
+    finest = counts.tables(rows, adaptive, int(held.sum()))
+    return TrueLevel(one, totals.reshape(-1), slots.reshape(-1), finest)
 
 
 class _NoNoise:

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
-from tallyveil.safetab.groupings import Grouping
+from tallyveil.safetab.groupings import Grouping, ValueMap
 from tallyveil.safetab.input_errors import raise_all
 from tallyveil.storage.read import collect_batches, require_levels, scan_table
 
@@ -31,7 +31,8 @@ class ConfidentialGroups:
 
     Attributes:
         level: The level.
-        places: Position of the group, for each pair of a record and one of its groups; int64, ascending.
+        places: Position of the group, counted row by row, for each pair of a record and one of its groups; int64,
+            ascending.
         cells: Cell of the record; int64.
     """
 
@@ -43,17 +44,32 @@ class ConfidentialGroups:
         return f"ConfidentialGroups(level={self.level.name!r}, records={REDACTED})"
 
     def totals(self, rows: Integers) -> Integers:
-        """Records in each group, shape (1, groups); a level has one row."""
-        return np.bincount(self.places, minlength=self.level.width).astype(np.int64)[None, :]
+        """Records in each group of some rows, shape (rows, width)."""
+        groups, _ = self._within(rows)
+        size = len(rows) * self.level.width
+        return np.bincount(groups, minlength=size).astype(np.int64).reshape(len(rows), -1)
 
     def tables(self, rows: Integers, slots: NDArray[np.int32], n: int) -> Integers:
         """Tables of the cells of some groups; see `LevelCounts.tables`."""
-        width = self.level.ladder.finest_cells
-        adaptive = slice(0, int(np.searchsorted(self.places, self.level.n_adaptive)))
-        slot = slots.reshape(-1)[self.places[adaptive]].astype(np.int64)
+        finest, adaptive = self.level.ladder.finest_cells, self.level.n_adaptive
+        groups, cells = self._within(rows)
+        row, column = np.divmod(groups, self.level.width)
+        slot = np.full(len(groups), -1, np.int64)
+        tabulated = column < adaptive
+        slot[tabulated] = slots.reshape(-1)[row[tabulated] * adaptive + column[tabulated]]
         wanted = slot >= 0
-        flat = slot[wanted] * width + self.cells[adaptive][wanted]
-        return np.bincount(flat, minlength=n * width).astype(np.int64).reshape(n, width)
+        flat = slot[wanted] * finest + cells[wanted]
+        return np.bincount(flat, minlength=n * finest).astype(np.int64).reshape(n, finest)
+
+    def _within(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Groups, numbered from the first one of these rows, and cells of the records in the rows."""
+        width = self.level.width
+        bounds = np.searchsorted(self.places, (rows[0] * width, (rows[-1] + 1) * width))
+        own = slice(int(bounds[0]), int(bounds[1]))
+        row, column = np.divmod(self.places[own], width)
+        place = np.searchsorted(rows, row)
+        kept = rows[place] == row
+        return place[kept] * width + column[kept], self.cells[own][kept]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -71,7 +87,7 @@ class RecordGroups:
 
     def of(self, one: MappedLevel) -> ConfidentialGroups:
         """The groups at one level."""
-        return self.levels[one.geolevel]
+        return self.levels[one.number]
 
     def digest(self) -> bytes:
         """SHA-256 of the groups and cells, whatever the order of the records."""
@@ -95,7 +111,8 @@ def read_group_records(path: Path, plan: GroupPlan) -> RecordGroups:
     Privacy: messages name only columns, levels and rules, never a value, a group or a number of records.
     """
     attributes = dict(plan.columns)
-    named = dict.fromkeys([*attributes.values(), *(c for one in plan.groupings for c in one.columns)])
+    maps = [one for grouping in plan.groupings for one in grouping.maps]
+    named = dict.fromkeys([*attributes.values(), *(column for one in maps for column in one.columns)])
     frame = scan_table(path, list(named), "records", confidential=True)
     require_levels(frame, list(named), path, "records")
     coded, found = frame.select(_coded(plan)), _Collected(plan)
@@ -108,22 +125,34 @@ def read_group_records(path: Path, plan: GroupPlan) -> RecordGroups:
 
 def _coded(plan: GroupPlan) -> list[pl.Expr]:
     """Codes of levels and of values, null if unknown; and whether a value of a grouping is missing."""
-    columns = dict(plan.columns)
+    column_of = dict(plan.columns)
     found = [
-        _code(columns[a.name], a.levels).alias(f"attribute {n}") for n, a in enumerate(plan.schema.attributes)
+        _code(pl.col(column_of[a.name]), a.levels).alias(f"attribute {n}")
+        for n, a in enumerate(plan.schema.attributes)
     ]
-    for n, one in enumerate(plan.groupings):
-        for m, column in enumerate(one.columns):
-            text = pl.col(column).cast(pl.String)
-            missing = (text.is_null() | (text == "")).fill_null(value=True)
-            # -1 stands for a missing value, null for an unknown one.
-            code = pl.when(missing).then(-1).otherwise(_code(column, one.values).cast(pl.Int64))
-            found.append(code.alias(f"grouping {n} {m}"))
+    for name, one, columns in _values(plan):
+        texts = [pl.col(column).cast(pl.String) for column in columns]
+        absent = ["", *one.missing]
+        missing = pl.any_horizontal(
+            (text.is_null() | text.is_in(absent)).fill_null(value=True) for text in texts
+        )
+        # -1 stands for a missing value, null for an unknown one.
+        code = pl.when(missing).then(-1).otherwise(_code(pl.concat_str(texts), one.values).cast(pl.Int64))
+        found.append(code.alias(name))
     return found
 
 
-def _code(column: str, levels: Sequence[str]) -> pl.Expr:
-    return pl.col(column).cast(pl.String).cast(pl.Enum(list(levels)), strict=False).to_physical()
+def _values(plan: GroupPlan) -> Iterator[tuple[str, ValueMap, tuple[str, ...]]]:
+    """For each value that a map reads of a record: its name in a batch, the map, and the columns that hold it."""
+    for n, grouping in enumerate(plan.groupings):
+        for m, one in enumerate(grouping.maps):
+            held = [one.columns] if one.match == "joined" else [(column,) for column in one.columns]
+            for k, columns in enumerate(held):
+                yield f"value {n} {m} {k}", one, columns
+
+
+def _code(text: pl.Expr, levels: Sequence[str]) -> pl.Expr:
+    return text.cast(pl.String).cast(pl.Enum(list(levels)), strict=False).to_physical()
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -140,37 +169,36 @@ class _Collected:
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add the records of a batch."""
-        own = self._unknown(batch)
-        self.unknown |= own
-        if own:
-            return
+        self.unknown |= self._unknown(batch)
+        batch = batch.drop_nulls()  # the other rules are checked with the records whose values are known
         schema = self.plan.schema
         codes = [batch[f"attribute {n}"].to_numpy() for n in range(len(schema.attributes))]
         cells = schema.encode(np.stack(codes, axis=1))
         members = {
-            one.name: _members(one, [batch[f"grouping {n} {m}"].to_numpy() for m in range(len(one.columns))])
-            for n, one in enumerate(self.plan.groupings)
+            grouping.name: _members(grouping, [self._codes(batch, one) for one in grouping.maps])
+            for grouping in self.plan.groupings
         }
         for level, parts in zip(self.plan.levels, self.parts, strict=True):
             pairs = [members[one.name] for one in level.groups.groupings]
             sizes = np.ones(batch.height, np.int64)
             for records, _ in pairs:
                 sizes *= np.bincount(records, minlength=batch.height)
-            if sizes.max() > level.stability:
+            if (sizes > level.stability).any():
                 self.over.add(level.name)
             else:
                 records, places = _combined(level, pairs, batch.height)
                 parts.append((places, cells[records]))
 
+    def _codes(self, batch: pl.DataFrame, one: ValueMap) -> list[Integers]:
+        return [batch[name].to_numpy() for name, own, _ in _values(self.plan) if own is one]
+
     def _unknown(self, batch: pl.DataFrame) -> set[str]:
         columns = dict(self.plan.columns)
-        attributes = {f"attribute {n}": columns[a.name] for n, a in enumerate(self.plan.schema.attributes)}
-        values = {
-            f"grouping {n} {m}": column
-            for n, one in enumerate(self.plan.groupings)
-            for m, column in enumerate(one.columns)
+        held: dict[str, tuple[str, ...]] = {
+            f"attribute {n}": (columns[a.name],) for n, a in enumerate(self.plan.schema.attributes)
         }
-        return {column for code, column in (attributes | values).items() if batch[code].null_count()}
+        held |= {name: own for name, _, own in _values(self.plan)}
+        return {column for code, own in held.items() if batch[code].null_count() for column in own}
 
     def refuse(self, path: Path) -> None:
         """Raise one error that names every broken rule, if there is any."""
@@ -208,8 +236,21 @@ class _Collected:
         return RecordGroups(tuple(found))
 
 
-def _members(one: Grouping, columns: Sequence[Integers]) -> tuple[Integers, Integers]:
-    """Pairs of a record and a group of one grouping that it is in, each once, in order of the record."""
+def _members(grouping: Grouping, codes: Sequence[Sequence[Integers]]) -> tuple[Integers, Integers]:
+    """Pairs of a record and a group of one grouping that it is in, each once, in order of the record.
+
+    Args:
+        grouping: The grouping.
+        codes: For each of its maps, the codes of the values that it reads of every record.
+    """
+    n_groups = len(grouping.groups)
+    found = [_mapped(one, own, n_groups) for one, own in zip(grouping.maps, codes, strict=True)]
+    records, groups = np.divmod(np.unique(np.concatenate(found)), n_groups)
+    return records, groups
+
+
+def _mapped(one: ValueMap, columns: Sequence[Integers], n_groups: int) -> Integers:
+    """Numbers record * n_groups + group of the records in groups of one map, each once."""
     known = [np.flatnonzero(codes >= 0) for codes in columns]
     n_values = len(one.values)
     coded = [own * n_values + codes[own] for own, codes in zip(known, columns, strict=True)]
@@ -219,14 +260,14 @@ def _members(one: Grouping, columns: Sequence[Integers]) -> tuple[Integers, Inte
     first = np.cumsum(n_of) - n_of
     times = n_of[held[1]]
     within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-    flat = np.repeat(held[0], times) * len(one.groups) + groups[np.repeat(first[held[1]], times) + within]
+    flat = np.repeat(held[0], times) * n_groups + groups[np.repeat(first[held[1]], times) + within]
+    found: Integers
     found, n_found = np.unique(flat, return_counts=True)
-    records, group = np.divmod(found, len(one.groups))
     # Each pair (value, group) is listed once, so a shared group is found once for each value.
     if one.match == "all":
-        shared = n_found == np.bincount(held[0], minlength=1)[records]
-        records, group = records[shared], group[shared]
-    return records, group
+        shared: Bools = n_found == np.bincount(held[0], minlength=1)[found // n_groups]
+        found = found[shared]
+    return found
 
 
 def _combined(
@@ -242,4 +283,4 @@ def _combined(
         places = np.repeat(first[records], times) + within
         records = np.repeat(records, times)
         combination = np.repeat(combination, times) * len(one.groups) + groups[places]
-    return records, level.groups.place_of[combination]
+    return records, level.groups.places(combination)

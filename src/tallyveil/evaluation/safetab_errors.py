@@ -1,17 +1,20 @@
 """Errors of SafeTab's tables compared with the true counts, by size of the group, over one run or several."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from tallyveil.evaluation.store import FOLDER, JSON_FILE, WARNING
-from tallyveil.safetab.tables import ANY, DETAIL_NAMES, TOTAL_ONLY_DETAIL
+from tallyveil.safetab.tables import ANY, DETAIL_NAMES
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json, write_parquet
 
 LEVEL: Final = "LEVEL"
+PARAMETERS: Final = "privacy-of-the-measurements"
+"""Name of the table of privacy parameters, which follow from the plan and not from the counts."""
+
 SIZES: Final = ("0", *(f"{10**n:,}-{10 ** (n + 1) - 1:,}" for n in range(9)))
 """Size classes, by the number of digits of a group's true size."""
 
@@ -39,13 +42,37 @@ def total_errors(rows: pl.DataFrame, groups: pl.DataFrame, runs: int) -> pl.Data
         absolute error, and the share of errors within the margin. Totals that are published because they passed the
         suppression bound are a selection, and so are their errors.
     """
-    only = pl.col("DETAIL") == DETAIL_NAMES[TOTAL_ONLY_DETAIL]
-    named = rows.with_columns(only.alias("TOTAL_ONLY"), size_of(pl.col("TRUE")).alias("SIZE"))
-    shares = [
-        (pl.col("DETAIL") == name).mean().alias(f"share: {name}") for name in DETAIL_NAMES[:TOTAL_ONLY_DETAIL]
-    ]
-    found = named.group_by(_KEYS).agg((pl.len() / runs).alias("published"), *shares, *_measures())
+    found = _of_totals(rows, DETAIL_NAMES, _KEYS, (pl.len() / runs).alias("published"))
     return groups.join(found, on=_KEYS, how="full", coalesce=True).sort(_order())
+
+
+def level_total_errors(
+    rows: pl.DataFrame, levels: Sequence[str], details: Sequence[str], runs: int
+) -> pl.DataFrame:
+    """Errors of the totals of population groups by level and size. Every group is published.
+
+    Args:
+        rows: Published rows of all runs, with TRUE, LEVEL and DETAIL.
+        levels: Names of the levels, in the order of the result.
+        details: Names of the details; the last one is that of total-only groups.
+        runs: Number of runs that the rows come from.
+    Returns:
+        As `total_errors`, with the number of groups and without the number of published ones.
+    """
+    count = (pl.len() // runs).cast(pl.Int64).alias("groups")
+    return _of_totals(rows, details, _KEYS[1:], count).sort(_level_order(levels, "TOTAL_ONLY"))
+
+
+def level_cell_errors(rows: pl.DataFrame, levels: Sequence[str]) -> pl.DataFrame:
+    """Errors of the cells of population groups by level, detail and size of the group.
+
+    Args:
+        rows: Published rows of all runs, with TRUE, LEVEL, DETAIL and TOTAL (the total of the group).
+        levels: As in `level_total_errors`.
+    """
+    named = rows.with_columns(size_of(pl.col("TOTAL")).alias("SIZE"))
+    found = named.group_by([LEVEL, "DETAIL", "SIZE"]).agg(pl.len().alias("rows"), *_measures())
+    return found.sort(_level_order(levels, "DETAIL"))
 
 
 def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
@@ -84,7 +111,8 @@ def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mappin
 
     Args:
         out: Folder of the release.
-        tables: Tables by name. Those whose names begin with "errors" are also written to the JSON file.
+        tables: Tables by name. Those whose names begin with "errors", and the privacy parameters, are also written to
+            the JSON file.
         metadata: Where the tables come from, in words.
     Raises:
         StoreError: the folder cannot be written to.
@@ -94,10 +122,29 @@ def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mappin
     tags = {name: str(value) for name, value in metadata.items()} | {"protected": "false", "warning": WARNING}
     for name, frame in tables.items():
         write_parquet(inside(folder, f"{file_name(name)}.parquet"), frame, tags)
-    errors = {name: frame.to_dicts() for name, frame in tables.items() if name.startswith("errors")}
+    errors = {
+        name: frame.to_dicts()
+        for name, frame in tables.items()
+        if name.startswith("errors") or name == PARAMETERS
+    }
     content = {"protected": False, "warning": WARNING, "metadata": dict(metadata), **errors}
     write_json(folder / JSON_FILE, content)
     return folder / JSON_FILE
+
+
+def _of_totals(rows: pl.DataFrame, details: Sequence[str], keys: list[str], count: pl.Expr) -> pl.DataFrame:
+    """Errors of totals by some keys, with a count of the rows and the share of each detail."""
+    only = pl.col("DETAIL") == details[-1]
+    named = rows.with_columns(only.alias("TOTAL_ONLY"), size_of(pl.col("TRUE")).alias("SIZE"))
+    shares = [(pl.col("DETAIL") == name).mean().alias(f"share: {name}") for name in details[:-1]]
+    return named.group_by(keys).agg(count, *shares, *_measures())
+
+
+def _level_order(levels: Sequence[str], key: str) -> list[Any]:
+    """Levels in the given order, then a key, then sizes."""
+    places = {name: place for place, name in enumerate(levels)}
+    size = pl.col("SIZE").replace_strict(_places())
+    return [pl.col(LEVEL).replace_strict(places, return_dtype=pl.Int64), key, size]
 
 
 def _measures(values: tuple[tuple[str, str], ...] = _VALUES) -> list[pl.Expr]:

@@ -205,6 +205,30 @@ SAFETAB_EXPECTED: Final = {
 }
 """Of `expected.json`."""
 
+GROUPS_PLAN: Final = {
+    "mechanism": str,
+    "schema": dict,
+    "levels": [
+        {
+            "name": str,
+            "by": [str],
+            "budget": str,
+            "stability": int,
+            "groups": int,
+            "total_only_groups": int,
+            "details": [str],
+            "thresholds": [int],
+        }
+    ],
+}
+"""Of `plan.json`, beside the manifest of a run on population groups."""
+
+GROUPS_EXPECTED: Final = {
+    "details": [{"level": str, "detail": str}],
+    "sizes": [{"level": str, "size": int, "count_rmse": NUMBER, "estimate_rmse": NUMBER}],
+}
+"""The `expected.json` beside it."""
+
 HOUSEHOLDS_EXPECTED: Final = [{"geography": str, "level": int}]
 """The same of a SafeTab-H run."""
 

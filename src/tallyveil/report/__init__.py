@@ -2,6 +2,7 @@
 
 from tallyveil.report.evaluation_page import write_evaluation_report
 from tallyveil.report.release_page import write_report
+from tallyveil.report.safetab_groups_page import write_groups_evaluation, write_groups_report
 from tallyveil.report.safetab_households_page import (
     write_households_evaluation,
     write_households_report,
@@ -11,6 +12,8 @@ from tallyveil.report.table_page import write_table_evaluation, write_table_repo
 
 __all__ = [
     "write_evaluation_report",
+    "write_groups_evaluation",
+    "write_groups_report",
     "write_households_evaluation",
     "write_households_report",
     "write_report",

@@ -1,6 +1,7 @@
 """Dot plots of margins and errors by query and geolevel, on a logarithmic axis."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -11,6 +12,8 @@ from tallyveil.studies.house_style import BAND, COLOURS, MUTED, house_style
 _LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
 _ROW = 0.52
 _NAMES_ACROSS, _LINE = 6, 0.22  # of the legend
+_LETTER, _MARKER = 0.083, 0.52  # inches of a letter of the legend, and of a marker with the space around it
+_LONGEST = 40  # letters of a name in the legend
 
 
 def dot_plot(
@@ -35,8 +38,9 @@ def dot_plot(
         below: Position at which zeros are drawn, below every positive value; None if there are no zeros.
     """
     with house_style(name):
-        names_across = min(len(geolevels), _NAMES_ACROSS)
-        lines = -(-len(geolevels) // _NAMES_ACROSS)
+        labels = [_label(geolevel) for geolevel in geolevels]
+        names_across = _names_across(labels)
+        lines = -(-len(geolevels) // names_across)
         top, bottom = 0.42 + _LINE * (lines - 1), 0.6
         height = top + bottom + _ROW * len(rows)
         figure = new_figure(height)
@@ -63,7 +67,7 @@ def dot_plot(
                 color=COLOURS[number % len(COLOURS)],
                 marker=MARKERS[(number + number // len(COLOURS)) % len(MARKERS)],
                 linewidths=0,
-                label=geolevel_title(geolevel),
+                label=labels[number],
                 zorder=3,
             )
         axes.set_yticks(range(len(rows)), rows)
@@ -77,3 +81,21 @@ def dot_plot(
             handletextpad=0.2,
         )
         return to_svg(figure, name, description)
+
+
+def _label(geolevel: str) -> str:
+    """A name for the legend, cut if it is long."""
+    title = geolevel_title(geolevel)
+    return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"
+
+
+def _names_across(labels: Sequence[str]) -> int:
+    """The largest number of names beside each other that fit the figure. The legend fills one column after another."""
+    for across in range(min(len(labels), _NAMES_ACROSS), 1, -1):
+        lines, longer = divmod(len(labels), across)  # the first columns have one line more
+        ends = [(n + 1) * lines + min(n + 1, longer) for n in range(across)]
+        columns = [labels[first:end] for first, end in pairwise([0, *ends])]
+        letters = sum(max(len(label) for label in column) for column in columns)
+        if across * _MARKER + letters * _LETTER <= WIDTH - _LEFT:
+            return across
+    return 1

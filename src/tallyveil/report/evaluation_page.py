@@ -1,21 +1,19 @@
 """The page about a release's errors against declassified true counts. It is separate, and marked as not private."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_least, at_most
-from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
 from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass
 from tallyveil.evaluation.store import FOLDER, WARNING, Evaluation
 from tallyveil.report.accuracy import Matrix, expected_of
 from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
+from tallyveil.report.parameters import parameter_texts
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_page import REPORT
 from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
@@ -85,7 +83,7 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
             (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level), files.unit))
             for level in geolevels
         ],
-        "parameters": [_parameters(row) for row in evaluation.parameters],
+        "parameters": [parameter_texts(row, "geolevel") for row in evaluation.parameters],
         "artefacts": [
             (geolevel_title(level), artefact_lines(evaluation.artefacts, level, files.unit))
             for level in reversed(geolevels)
@@ -94,19 +92,6 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
         "size_plot": _plot("sizes", classes, geolevels, of_sized, str, files.unit),
         "version": ", ".join(files.manifest.tallyveil),
     }
-
-
-def _parameters(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Privacy parameters of a geolevel's measurements, each rounded in the safe direction."""
-    beta, mu = row[BETA], row.get(MU)
-    return (
-        geolevel_title(row["geolevel"]),
-        at_most(Fraction(row["spent"]), 5),
-        *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
-        "–" if beta is None else at_least(beta, places=4),
-        "–" if mu is None else at_most(mu, places=4),
-        row["accountant"],
-    )
 
 
 def _place(files: ReleaseFiles, name: str) -> int:

@@ -15,7 +15,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_listed, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, run_values
+from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, parameter_rows, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded
 from tallyveil.storage.published import read_published
 
@@ -68,7 +68,13 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
     tables = [
         (name, frame_texts(frame.filter(pl.col("TABLE") == name).drop("TABLE"))) for name in ("T3", "T4")
     ]
-    values = {"run": manifest.run, "plots": plots, "tables": tables, "version": ", ".join(manifest.tallyveil)}
+    values = {
+        "run": manifest.run,
+        "plots": plots,
+        "tables": tables,
+        "parameters": parameter_rows(errors),
+        "version": ", ".join(manifest.tallyveil),
+    }
     return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
-from tallyveil.evaluation.safetab_errors import SIZES, size_of
+from tallyveil.evaluation.safetab_errors import PARAMETERS, SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.kinds import ReleaseKind
@@ -17,6 +17,7 @@ from tallyveil.release.manifest_files import read_listed, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
+from tallyveil.report.parameters import parameter_texts
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
 from tallyveil.storage.published import read_published
 
@@ -39,7 +40,7 @@ def write_safetab_report(out: Path) -> Path:
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {
         **run_values(out, manifest, plan, _name),
-        "privacy": [_privacy(one) for one in manifest.privacy.values()],
+        "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
         "details": expected["details"],
         "expected": [
             (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
@@ -69,6 +70,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         "plots": plots,
         "totals": frame_texts(t1),
         "cells": frame_texts(t2),
+        "parameters": parameter_rows(errors),
         "version": ", ".join(manifest.tallyveil),
     }
     return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
@@ -86,10 +88,7 @@ def run_values(
         name: Name of a level set among the manifest's sizes.
     """
     return {
-        "run": manifest.run,
-        "is_protected": manifest.protected,
-        "unit": manifest.spent.unit,
-        "mechanism": plan["mechanism"].replace("_", " "),
+        **made_values(manifest, plan),
         "sets": [
             {
                 **one,
@@ -99,6 +98,16 @@ def run_values(
             for run, content in plan["runs"].items()
             for one in content["sets"]
         ],
+    }
+
+
+def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
+    """What the pages of population groups of any layout say of a run: its noise, its sizes, how it was made."""
+    return {
+        "run": manifest.run,
+        "is_protected": manifest.protected,
+        "unit": manifest.spent.unit,
+        "mechanism": plan["mechanism"].replace("_", " "),
         "sizes": manifest.body["sizes"],
         "checks": len(manifest.checks),
         "stages": [
@@ -124,7 +133,8 @@ def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataF
     )
 
 
-def _privacy(one: dict[str, Any]) -> dict[str, Any]:
+def privacy_texts(one: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee of one run by every accountant, as text."""
     others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
     return {
         "run": one["run"],
@@ -202,22 +212,32 @@ def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) ->
     )
 
 
-def error_plot(name: str, value: str, frame: pl.DataFrame, geographies: Sequence[str]) -> Any:
-    """A plot of root mean squared errors by size and geography."""
-    rows = {
-        (row["SIZE"], row["REGION_TYPE"]): row[f"{value}: root mean square"]
-        for row in frame.iter_rows(named=True)
-    }
+def error_plot(
+    name: str,
+    value: str,
+    frame: pl.DataFrame,
+    series: Sequence[str],
+    *,
+    by: str = "REGION_TYPE",
+    units: str = "persons",
+) -> Any:
+    """A plot of root mean squared errors by size, with a series for each value of a column."""
+    rows = {(row["SIZE"], row[by]): row[f"{value}: root mean square"] for row in frame.iter_rows(named=True)}
     positive = [error for error in rows.values() if error > 0]
     return dot_plot(
         name,
         [size for size in SIZES if any(size == s for s, _ in rows)],
-        geographies,
+        series,
         rows,
-        axis="root mean squared error, persons (logarithmic)",
+        axis=f"root mean squared error, {units} (logarithmic)",
         description="Errors by true size of the group; the tables below give each.",
         below=min(positive, default=1.0) / 2 if len(positive) < len(rows) else None,
     )
+
+
+def parameter_rows(errors: Mapping[str, pl.DataFrame]) -> list[tuple[str, ...]]:
+    """The privacy parameters beside some errors, as text."""
+    return [parameter_texts(row, "level") for row in errors[PARAMETERS].iter_rows(named=True)]
 
 
 def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:

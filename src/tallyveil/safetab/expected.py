@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from tallyveil.noise.laws import Law
 from tallyveil.safetab.estimates import DetailEstimator, estimator_of, quality_of
 from tallyveil.safetab.levels import GroupLevel
-from tallyveil.safetab.plan import LevelSet, SafetabPlan
+from tallyveil.safetab.plan import SafetabPlan
 
 SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """True group sizes for which errors are predicted."""
@@ -62,26 +63,38 @@ class SizeError:
     """What a group of adaptive detail with a given true size can expect.
 
     Attributes:
-        run, geography, level: The level set.
         size: True size.
-        chances: Probabilities of the four details.
-        published: Probability that T1 shows the group.
-        count_rmse, estimate_rmse: Root mean squared errors of T1's COUNT and ESTIMATE, averaged over the details. They
-            do not include the effect of suppression, which selects among totals.
+        chances: Probabilities of the details.
+        published: Probability that the total of the group is published.
+        count_rmse, estimate_rmse: Root mean squared errors of the total's COUNT and ESTIMATE, averaged over the
+            details. They do not include the effect of suppression, which selects among totals.
+    """
+
+    size: int
+    chances: tuple[float, ...]
+    published: float
+    count_rmse: float
+    estimate_rmse: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetSizeError:
+    """What a group of a level set with a given true size can expect.
+
+    Attributes:
+        run, geography, level: The level set.
+        error: The errors.
     """
 
     run: str
     geography: str
     level: int
-    size: int
-    chances: tuple[float, float, float, float]
-    published: float
-    count_rmse: float
-    estimate_rmse: float
+    error: SizeError
 
     def to_mapping(self) -> dict[str, Any]:
         """The same values as plain data."""
-        return asdict(self)
+        place = {"run": self.run, "geography": self.geography, "level": self.level}
+        return place | asdict(self.error)
 
 
 def expected_errors(plan: SafetabPlan) -> tuple[SetError, ...]:
@@ -94,9 +107,20 @@ def expected_errors(plan: SafetabPlan) -> tuple[SetError, ...]:
     )
 
 
-def errors_by_size(plan: SafetabPlan) -> tuple[SizeError, ...]:
+def errors_by_size(plan: SafetabPlan) -> tuple[SetSizeError, ...]:
     """Expected errors of groups of several sizes, without data."""
-    return tuple(_of_size(run.run, one, size) for run in plan.runs for one in run.sets for size in SIZES)
+    return tuple(
+        SetSizeError(run.run, one.geography, one.level, error)
+        for run in plan.runs
+        for one in run.sets
+        for error in size_errors(one)
+    )
+
+
+def size_errors(one: GroupLevel) -> Iterator[SizeError]:
+    """Expected errors of groups of adaptive detail of several sizes, without data."""
+    for size in SIZES if one.n_adaptive else ():
+        yield _of_size(one, size)
 
 
 def detail_estimator(one: GroupLevel, detail: int) -> DetailEstimator:
@@ -126,27 +150,24 @@ def detail_errors(one: GroupLevel) -> Iterator[DetailError]:
         yield DetailError(one.ladder.names[-1], None, *margins, quality.variance, quality.variance)
 
 
-def detail_chances(one: LevelSet, size: int) -> tuple[float, float, float, float]:
-    """Probabilities of the four details, for a group of a given true size."""
-    below = [_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds]
-    return below[0], below[1] - below[0], below[2] - below[1], 1 - below[2]
+def detail_chances(one: GroupLevel, size: int) -> tuple[float, ...]:
+    """Probabilities of the details, for a group of a given true size."""
+    below = [0.0, *(_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds), 1.0]
+    return tuple(higher - lower for lower, higher in pairwise(below))
 
 
-def publication_chance(one: LevelSet, size: int) -> float:
-    """Probability that T1 shows a group of adaptive detail with a given true size."""
+def publication_chance(one: GroupLevel, size: int) -> float:
+    """Probability that the total of a group of adaptive detail with a given true size is published."""
     if one.keep_above is None:
         return 1.0
     return 1 - detail_chances(one, size)[0] * _at_most(one.stage_2, one.keep_above - size)
 
 
-def _of_size(run: str, one: LevelSet, size: int) -> SizeError:
+def _of_size(one: GroupLevel, size: int) -> SizeError:
     chances = detail_chances(one, size)
     estimators = [detail_estimator(one, detail) for detail in range(one.ladder.total_only)]
     errors = [(found.combined(found.n), found.measured(found.n)) for found in estimators]
     return SizeError(
-        run,
-        one.geography,
-        one.level,
         size,
         chances,
         publication_chance(one, size),

@@ -44,22 +44,33 @@ class QueryTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedLevel(GroupLevel):
-    """A level whose groups are combinations of groupings. It has one row, with all its groups.
+    """A level whose groups are combinations of groupings.
 
     Attributes:
+        number: Its place among the levels of the plan.
         groups: The groups.
         stability: Largest number of them that a record may be in, as stated. Records are held to it.
     """
 
+    number: int
     groups: GroupList
     stability: int
+
+    def cell_labels(self, detail: int) -> list[str]:
+        """One line for each cell of a detail that has a table."""
+        table = self.ladder.tables[detail - 1]
+        assert isinstance(table, QueryTable)
+        return table.query.labels()
 
 
 def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     """The ladder from the total to the last of these query groups.
 
+    The cells of two groups are as far apart, among the noise's addresses, as the least power of two that has room for
+    the largest table. The Census layout has 64 for its 46 cells.
+
     Raises:
-        SchemaError: a query group is unknown, or leaves out a cell of the schema.
+        SchemaError: a query group is unknown, is given twice, or leaves out a cell of the schema.
     """
     tables = tuple(QueryTable(schema.query(name)) for name in details)
     for table in tables:
@@ -68,7 +79,14 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
                 f"the detail {table.query.name!r} leaves out some cells, so that its cells would not add up to "
                 "the total of a group. Give every level of its recodes a group."
             )
-    return Ladder(("total", *details, "total only"), tables, schema.size, schema.size)
+    names = ("total", *details, "total only")
+    if len(set(names)) < len(names):
+        raise SchemaError(
+            f"the details are {', '.join(details)}. Each may be there once, and none may be 'total' or 'total only', "
+            "which every ladder has. Remove those that are too many."
+        )
+    apart = 1 << (max(table.n_cells for table in tables) - 1).bit_length()
+    return Ladder(names, tables, schema.size, apart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +127,11 @@ class GroupPlan:
                 "allows it; nothing was read."
             )
         for one in self.levels:
-            numbers = one.width * one.ladder.finest_cells
-            if numbers > MOST_NUMBERS:
+            groups, cells = one.groups.n_groups, one.ladder.finest_cells
+            if (numbers := groups * cells) > MOST_NUMBERS:
                 raise SchemaError(
-                    f"level '{one.name}' has {one.width:,} groups with tables of {one.ladder.finest_cells:,} cells, "
-                    f"together {numbers:,} numbers; wanted at most {MOST_NUMBERS:,}. Use coarser groupings or cells.",
+                    f"level '{one.name}' has {groups:,} groups with tables of {cells:,} cells, together "
+                    f"{numbers:,} numbers; wanted at most {MOST_NUMBERS:,}. Use coarser groupings or cells.",
                     code="schema-too-large",
                 )
 
@@ -131,7 +149,7 @@ class GroupPlan:
         """The privacy event. A record can be in any of its groups at one level whatever its groups at another."""
         parts: list[PrivacyEvent] = []
         for one in self.levels:
-            parts += events_of([one], one.stability, min(one.stability, one.width - one.n_adaptive))
+            parts += events_of([one], one.stability, min(one.stability, one.groups.n_total_only))
         return SequentialEvent(tuple(parts))
 
     def digest(self) -> bytes:
@@ -162,8 +180,13 @@ def _level_mapping(one: MappedLevel) -> dict[str, Any]:
         "by": [grouping.name for grouping in one.groups.groupings],
         "budget": str(one.budget),
         "stability": one.stability,
-        "groups": one.width,
-        "total_only_groups": one.width - one.n_adaptive,
+        "groups": one.groups.n_groups,
+        "total_only_groups": one.groups.n_total_only,
+        "noise": {
+            "geolevel": one.geolevel,
+            "query": one.query,
+            "geounit": None if one.groups.rows is None else one.groups.rows.name,
+        },
         "order_of_groups": hashlib.sha256(one.groups.place_of.astype("<i8").tobytes()).hexdigest(),
         "details": list(one.ladder.names),
         "thresholds": list(one.thresholds),

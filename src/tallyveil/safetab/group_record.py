@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from tallyveil.safetab.expected import detail_errors
+from tallyveil.safetab.expected import detail_errors, size_errors
 from tallyveil.safetab.group_plan import GroupPlan
 from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.privacy import RunPrivacy, privacy_of_event
@@ -14,9 +14,12 @@ def privacy_of_groups(plan: GroupPlan) -> RunPrivacy:
     return privacy_of_event(plan.name, plan.budget, plan.event(), plan.mechanism, plan.delta)
 
 
-def level_errors(plan: GroupPlan) -> list[dict[str, Any]]:
-    """Margins of every level and detail, without data."""
-    return [{"level": one.name} | asdict(error) for one in plan.levels for error in detail_errors(one)]
+def level_errors(plan: GroupPlan) -> dict[str, list[dict[str, Any]]]:
+    """Margins of every level and detail, and errors of groups of several sizes, without data."""
+    return {
+        name: [{"level": one.name} | asdict(error) for one in plan.levels for error in errors(one)]
+        for name, errors in (("details", detail_errors), ("sizes", size_errors))
+    }
 
 
 def group_record(plan: GroupPlan) -> dict[str, Any]:
@@ -27,5 +30,5 @@ def group_record(plan: GroupPlan) -> dict[str, Any]:
         "budget_unit": plan.budget_unit,
         "privacy": [privacy_of_groups(plan).to_mapping()],
         "plan": {key: value for key, value in mapping.items() if key not in ("groupings", "schema")},
-        "details": level_errors(plan),
+        **level_errors(plan),
     }

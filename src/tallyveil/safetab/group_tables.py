@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, Groups, numbers_of
-from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, QueryTable
+from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
 from tallyveil.safetab.outputs import OutputCheck
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
@@ -33,7 +34,7 @@ def group_tables(one: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataF
     """Totals and cells of all groups of a level."""
     parts = list(collected.by_detail())
     totals = pl.concat([_totals(one, groups) for groups in parts])
-    order = np.argsort(np.concatenate([groups.columns for groups in parts]))
+    order = np.argsort(np.concatenate([_places(one, groups) for groups in parts]))
     cells = [_cells(one, groups) for groups in parts if 0 < groups.detail < one.ladder.total_only]
     return totals[order], pl.concat(cells) if cells else _no_cells(one)
 
@@ -50,6 +51,16 @@ def write_group_tables(
         write_parquet(inside(out, *path.split("/")), frame, {**tags, "table": path.split("/")[0]})
 
 
+def read_group_tables(out: Path, one: MappedLevel) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The published totals and cells of a level.
+
+    Raises:
+        StoreError: a table is missing or cannot be read.
+    """
+    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
+    return totals, cells
+
+
 def check_group_tables(out: Path, plan: GroupPlan) -> tuple[OutputCheck, ...]:
     """Read the published tables, and compare them with the plan.
 
@@ -63,7 +74,7 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
-            **one.groups.labels(groups.columns),
+            **one.groups.labels(_places(one, groups)),
             **numbers_of(one, groups, [np.arange(n)], allow_negative=True),
             "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
         }
@@ -71,11 +82,11 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
 
 
 def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
-    size, labels = len(groups.rows), _labels(one, groups.detail)
+    size, labels = len(groups.rows), one.cell_labels(groups.detail)
     n = len(labels)
     return pl.DataFrame(
         {
-            **one.groups.labels(np.repeat(groups.columns, n)),
+            **one.groups.labels(np.repeat(_places(one, groups), n)),
             "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(
                 0, size * n
             ),
@@ -85,11 +96,9 @@ def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     )
 
 
-def _labels(one: MappedLevel, detail: int) -> list[str]:
-    """One line for each cell of a detail."""
-    table = one.ladder.tables[detail - 1]
-    assert isinstance(table, QueryTable)
-    return table.query.labels()
+def _places(one: MappedLevel, groups: Groups) -> Integers:
+    """Positions of groups, counted row by row."""
+    return groups.rows * one.width + groups.columns
 
 
 def _no_cells(one: MappedLevel) -> pl.DataFrame:
@@ -100,11 +109,11 @@ def _no_cells(one: MappedLevel) -> pl.DataFrame:
 
 
 def _checks(out: Path, one: MappedLevel) -> Iterator[OutputCheck]:
-    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
+    totals, cells = read_group_tables(out, one)
     keys = [grouping.name for grouping in one.groups.groupings]
-    wanted = pl.DataFrame(one.groups.labels(np.arange(one.width)))
+    wanted = pl.DataFrame(one.groups.labels(np.arange(one.groups.n_groups)))
     once = (
-        totals.height == one.width and totals.select(keys).sort(keys).equals(wanted.sort(keys))
+        totals.height == one.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
         if keys
         else (totals.height == 1)
     )

@@ -1,8 +1,11 @@
 """Errors in public inputs, all reported at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tallyveil.errors import TallyveilError
+
+Made = TypeVar("Made")
 
 SHOWN = 8
 LONGEST = 60
@@ -17,6 +20,15 @@ def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
         raise problems[0]
     lines = [f"{len(problems)} problems with {what}:", *(f"- {problem}" for problem in problems)]
     raise type(problems[0])("\n".join(lines), code=problems[0].code)
+
+
+def made_or_noted(make: Callable[[], Made], problems: list[TallyveilError]) -> Made | None:
+    """What a function makes; or None, with its error added to the problems."""
+    try:
+        return make()
+    except TallyveilError as error:
+        problems.append(error)
+        return None
 
 
 def some(values: Sequence[str]) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tallyveil.config.groups import load_group_plan
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital_stays"
 STAYS = EXAMPLE / "stays.toml"
 
@@ -35,6 +37,42 @@ def test_a_run_prints_what_it_made_and_is_known_again(command, records, tmp_path
     shown = command(*words)
     assert "nothing was done" in " ".join(shown.split())
     assert "45 groups" in shown
+    assert "Groups by detail" in (tmp_path / "out" / "report.html").read_text()
+    said = json.loads(command("safetab", "validate", STAYS, records, "--out", tmp_path / "out", "--json"))
+    assert (said["levels"]["codes"], said["output_checks_passed"]) == (45, 10)
+    words = ("safetab", "evaluate", STAYS, records, "--out", tmp_path / "out")
+    assert "not-private" in command(*words, code=2)
+    shown = command(*words, "--i-understand-this-is-not-private")
+    assert "NOT PRIVATE" in shown
+    assert "epsilon at 1e-11" in shown
+    assert (tmp_path / "out" / "evaluation" / "report.html").exists()
+    assert "report.html" in command("report", tmp_path / "out")
+
+
+def test_validation_names_every_fault_and_no_value(command, records, tmp_path):
+    text = records.read_text().splitlines()
+    names = text[0].split(",")
+    rows = [dict(zip(names, line.split(","), strict=True)) for line in text[1:]]
+    rows[0]["region"], rows[1]["age"] = "Atlantis", "ancient"
+    rows[2] |= {"diagnosis_1": "A41", "diagnosis_2": "C34", "diagnosis_3": "I10"}
+    records.write_text("\n".join([text[0], *(",".join(row.values()) for row in rows)]) + "\n")
+    strict = tmp_path / "stays.toml"
+    (tmp_path / "diagnoses.csv").write_bytes((EXAMPLE / "diagnoses.csv").read_bytes())
+    strict.write_text(STAYS.read_text().replace("most_groups = 3", "most_groups = 2"))
+    said = " ".join(command("safetab", "validate", strict, records, code=3).split())
+    assert "'age', 'region'" in said
+    assert "'chapters', 'chapters by region', 'codes'" in said
+    assert not [word for word in ("Atlantis", "ancient", "A41", "400") if word in said]
+
+
+def test_every_fault_of_the_file_is_named_at_once(command, records, tmp_path):
+    wrong = tmp_path / "stays.toml"
+    (tmp_path / "diagnoses.csv").write_bytes((EXAMPLE / "diagnoses.csv").read_bytes())
+    text = STAYS.read_text().replace('by = ["code"]', 'by = ["county"]')
+    wrong.write_text(text.replace('chapter = ["P", "Q"]', 'chapter = ["X"]'))
+    said = " ".join(command("safetab", "validate", wrong, records, code=2).split())
+    assert "level 'codes' is by county" in said
+    assert "total_only names 'X'" in said
 
 
 @pytest.mark.parametrize("option", ["--coterminous-apart", "--no-noise"])
@@ -48,3 +86,13 @@ def test_the_file_of_another_product_is_named(command, records, tmp_path):
     other = EXAMPLE.parent / "rhode_island" / "release.toml"
     said = command("safetab", "run", other, records, "--out", tmp_path / "out", code=2)
     assert "tallyveil run RELEASE.TOML" in " ".join(said.split())
+
+
+def test_the_census_layout_is_written_as_files_of_groups(command, tmp_path):
+    params, data = EXAMPLE.parent / "safetab", tmp_path / "people"
+    command("synth", "--safetab", params, "--people", 300, "--blocks", 40, "--out", data)
+    (data / "person-records.txt").unlink()
+    said = command("safetab", "general-form", params, data, "--out", tmp_path / "out")
+    assert said.split() == [str(tmp_path / "out" / "us.toml")]
+    plan = load_group_plan(tmp_path / "out" / "us.toml")
+    assert [one.name for one in plan.levels[:3]] == ["USA level 1", "USA level 2", "STATE level 1"]

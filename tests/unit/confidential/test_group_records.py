@@ -35,6 +35,7 @@ def level(number, name, groupings, stability, thresholds=(1, 2), total_only=Fals
     ladder = ladder_of(SCHEMA, ("sex", "sex * age"))
     return MappedLevel(
         *(name, number, 0, groups.n_groups, groups.n_adaptive, ladder, Fraction(1), thresholds, *laws, None),
+        number,
         groups,
         stability,
     )
@@ -175,3 +176,22 @@ def test_the_census_layout_as_a_file_of_groups_gives_the_same_counts(safetab, si
     }
     assert found == wanted
     assert sum(found.values()) > len(rows)
+
+
+def test_values_are_joined_and_missing_ones_are_passed_over(silent, tmp_path):
+    place = grouping_from_rows(
+        "place", ["region", "c1"], "joined", [("Ni1", "X"), ("Sj1", "Y"), ("Nj1", None)]
+    )
+    shared = grouping_from_rows("shared", ["c1", "c2"], "all", CODES, missing=["Null"])
+    levels = (
+        level(0, "place", [place], 1, total_only=True),
+        level(1, "shared", [shared], 2, total_only=True),
+    )
+    rows = [(("N", "F", "old"), ["i1", "Null", ""]), (("S", "F", "old"), ["j1", "Null", ""])]
+    rows += [(("N", "F", "old"), ["j1", "Null", ""]), ((" ", "F", "old"), ["i1", "i2", ""])]
+    plan = plan_of((place, shared), levels)
+    measurer = GroupMeasurer(read_group_records(written(tmp_path / "r.parquet", rows), plan), silent)
+    counted = [next(measurer.measure(one, np.zeros(1, np.int64))).total_only.tolist() for one in levels]
+    assert counted == [[[1, 1]], [[2, 2]]]
+    with pytest.raises(SchemaError, match="'c1', 'region'"):
+        read_group_records(written(tmp_path / "s.parquet", [(("S", "F", "old"), ["i1", "", ""])]), plan)

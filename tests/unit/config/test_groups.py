@@ -69,11 +69,28 @@ def test_a_level_of_total_only_groups_has_one_law(changed):
         ('name = "only_chapter"', 'name = "chapter"', "groups-file"),
         ('name = "only_chapter"', 'name = "Chapter"', "bad-name"),
         ('name = "region"', 'name = "count"', "bad-name"),
+        ('name = "region"', 'name = "true"', "bad-name"),
+        ('details = ["sex",', 'details = ["sex", "sex",', "schema"),
+        ('details = ["sex",', 'details = ["total",', "schema"),
         ('"West", "Islands"]\n', '"West", "West"]\n', "groups-file"),
         ('path = "diagnoses.csv"', 'path = "nothing.csv"', "input-missing"),
         ('"sex * broad_age", "sex * age"', '"sex * height", "sex * age"', "schema"),
+        ('details = ["sex",', 'details = ["sex",' + 11 * ' "sex",', "bad-key-or-value"),
         ('"0-14" = ["0-4", "5-14"], ', "", "schema"),
         ('unit = "stay"', 'columns = { height = "h" }', "unknown-attribute"),
+        (
+            'name = "region"\n',
+            'name = "region"\nmaps = [{ columns = ["a"], groups = ["X"] }]\n',
+            "bad-key-or-value",
+        ),
+        ('columns = ["region"]\n', "", "bad-key-or-value"),
+        ("by = []", "noise = { geolevel = 1, query = 0 }\nby = []", "bad-key-or-value"),
+        ("by = []", 'noise = { geolevel = 9, query = 0, geounit = "region" }\nby = []', "bad-key-or-value"),
+        (
+            'by = ["region", "chapter"]',
+            'noise = { geolevel = 9, query = 0, geounit = "region" }\nby = ["region", "chapter"]',
+            "bad-key-or-value",
+        ),
     ],
 )
 def test_mistakes_are_refused(changed, old, new, code):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConfigError, SchemaError
-from tallyveil.safetab.groupings import grouping_from_rows, list_groups
+from tallyveil.safetab.groupings import grouping_from_rows, grouping_of_maps, list_groups
 
 ROWS = [("i1", "I"), ("i2", "I"), ("j1", "J"), ("none", None), ("both", "I"), ("both", "J")]
 REGION = grouping_from_rows("region", ["region"], "any", [("N", "N"), ("S", "S"), ("W", "W")])
@@ -12,9 +12,9 @@ REGION = grouping_from_rows("region", ["region"], "any", [("N", "N"), ("S", "S")
 
 def test_values_and_groups_are_numbered_in_order():
     one = grouping_from_rows("chapter", ["a", "b"], "any", [*ROWS, ROWS[0]])
-    assert one.values == ("i1", "i2", "j1", "none", "both")
+    assert one.maps[0].values == ("i1", "i2", "j1", "none", "both")
     assert one.groups == ("I", "J")
-    assert one.pairs.tolist() == [[0, 0], [1, 0], [2, 1], [4, 0], [4, 1]]
+    assert one.maps[0].pairs.tolist() == [[0, 0], [1, 0], [2, 1], [4, 0], [4, 1]]
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,26 @@ def test_a_level_of_too_many_groups_is_refused_before_they_are_listed():
 def test_a_grouping_without_groups_is_refused():
     with pytest.raises(SchemaError, match="no group"):
         grouping_from_rows("chapter", ["a"], "any", [("x", None)])
+
+
+def test_a_grouping_of_several_maps_has_the_groups_of_all():
+    parts = [
+        grouping_from_rows("x", ["a", "b"], "any", ROWS),
+        grouping_from_rows("x", ["c"], "all", [("z", "H")]),
+    ]
+    one = grouping_of_maps("both", [*parts, grouping_from_rows("x", ["d"], "joined", [("q", "J")])])
+    assert one.groups == ("H", "I", "J")
+    assert one.maps[0].pairs.tolist() == [[0, 1], [1, 1], [2, 2], [4, 1], [4, 2]]
+    assert [item.pairs.tolist() for item in one.maps[1:]] == [[[0, 0]], [[0, 2]]]
+    assert one.most == 3
+    assert grouping_of_maps("two", parts[1:]).most == 1
+
+
+def test_rows_come_before_the_groups_within():
+    chapter = grouping_from_rows("chapter", ["a"], "any", ROWS)
+    listed = list_groups("level", [chapter], {"chapter": ["I"]}, REGION)
+    assert (listed.n_rows, listed.width, listed.n_groups, listed.n_total_only) == (3, 2, 6, 3)
+    labels = listed.labels(np.arange(6))
+    found = list(zip(labels["region"], labels["chapter"], strict=True))
+    assert found == [(r, c) for r in "NSW" for c in "JI"]
+    assert [found[place] for place in listed.places(np.arange(6))] == [(r, c) for r in "NSW" for c in "IJ"]

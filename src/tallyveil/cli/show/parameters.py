@@ -11,14 +11,14 @@ def show_parameters(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print epsilon at three deltas, beta at alpha = 5 % and mu, each rounded in the safe direction.
 
     Args:
-        rows: Of `budget.parameters.strategy_parameters`. Columns before `geolevel` are names too.
+        rows: Of `budget.parameters`. A row is named by its columns `spine` and `geolevel`, or `level`.
     """
     from tallyveil.accounting.decimals import at_least, at_most
     from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
 
     if not rows:
         return
-    names = [name for name in ("spine", "geolevel") if name in rows[0]]
+    names = [name for name in ("spine", "geolevel", "level") if name in rows[0]]
     with_mu = any(MU in row for row in rows)
     headings = [
         *names,

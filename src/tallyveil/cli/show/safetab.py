@@ -28,12 +28,7 @@ def show_plan(record: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     console.print(_sets(record))
-    console.print(details_table(record["details"]))
-    console.print(
-        "Margins in persons: with probability 95 % or more the noise lies within. COUNT is what production "
-        "publishes,\nESTIMATE the better one beside it. Post-processing costs nothing.",
-        soft_wrap=True,
-    )
+    show_details(console, record["details"], "persons", "what production publishes")
 
 
 def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
@@ -46,10 +41,7 @@ def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> Non
         groups = sum(sizes["groups"].values())
         table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
         table.add_row("", f"{sizes['t1_rows']:,} rows of T1, {sizes['t2_rows']:,} of T2 published")
-    table.add_row("checks passed", str(len(manifest.checks)))
-    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
-    table.add_row("report", str(out / "report.html"))
-    console.print(table)
+    print_summary(console, table, manifest, out)
 
 
 def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> None:
@@ -60,15 +52,44 @@ def show_households(manifest: "Manifest", out: Path, already_finished: bool) -> 
         privacy = manifest.privacy[run]
         table.add_row(f"privacy, {run}", guarantee_text(privacy, manifest.spent.unit))
         table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
+    print_summary(console, table, manifest, out)
+
+
+def show_details(console: Screen, details: list[dict[str, Any]], units: str, count: str) -> None:
+    """Print margins by detail, and say what they mean.
+
+    Args:
+        console: Where they are printed.
+        details: Margins of every level and detail.
+        units: What the records are, in the plural.
+        count: What COUNT is, in words.
+    """
+    console.print(details_table(details))
+    console.print(
+        f"Margins in {units}: with probability 95 % or more the noise lies within. COUNT is {count},\nESTIMATE the "
+        "better one beside it. Post-processing costs nothing.",
+        soft_wrap=True,
+    )
+
+
+def print_summary(console: Screen, table: Table, manifest: "Manifest", out: Path) -> None:
+    """Print the summary of a run, with the rows that every summary ends with."""
     table.add_row("checks passed", str(len(manifest.checks)))
+    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 
 
-def show_errors(errors: "pl.DataFrame") -> None:
-    """Print the errors of T1 by size class, for each level set over all its geographies."""
+def not_private_screen() -> Screen:
+    """A screen that begins with the warning of an evaluation."""
     console = Screen()
     console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
+    return console
+
+
+def show_errors(errors: "pl.DataFrame") -> None:
+    """Print the errors of T1 by size class, for each level set over all its geographies."""
+    console = not_private_screen()
     table = plain_table("level set", "true size")
     headings = ("groups", "published", "rms: COUNT", "ESTIMATE", "covered", "")
     for heading in headings:
@@ -101,8 +122,7 @@ def show_errors(errors: "pl.DataFrame") -> None:
 
 def show_household_errors(errors: "pl.DataFrame") -> None:
     """Print the errors of T3 and T4 by size class, separately for measured cells and for sums."""
-    console = Screen()
-    console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
+    console = not_private_screen()
     table = plain_table("table", "level set", "true size", "")
     for heading in ("numbers", "mean error", "rms", "covered", ""):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -8,10 +8,19 @@ from rich.table import Table
 
 from tallyveil.accounting.decimals import short_decimal
 from tallyveil.cli.show.finished import opened_summary
-from tallyveil.cli.show.safetab import details_table, guarantee_text, plain_table, privacy_table
+from tallyveil.cli.show.safetab import (
+    guarantee_text,
+    not_private_screen,
+    plain_table,
+    print_summary,
+    privacy_table,
+    show_details,
+)
 from tallyveil.cli.terminal import Screen, headed
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tallyveil.release.manifest import Manifest
 
 
@@ -29,12 +38,7 @@ def show_group_plan(record: dict[str, Any]) -> None:
         budget = short_decimal(Fraction(one["budget"]))
         table.add_row(one["name"], budget, *(f"{number:,}" for number in numbers))
     console.print(table)
-    console.print(details_table(record["details"]))
-    console.print(
-        "Margins in records: with probability 95 % or more the noise lies within. COUNT is measured, ESTIMATE the "
-        "better one beside it.",
-        soft_wrap=True,
-    )
+    show_details(console, record["details"], "records", "what was measured")
 
 
 def show_group_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
@@ -48,7 +52,32 @@ def show_group_summary(manifest: "Manifest", out: Path, already_finished: bool) 
             name,
             f"{sizes['groups']:,} groups, {sizes['noisy_counts']:,} noisy counts, {sizes['cells_rows']:,} cells",
         )
-    table.add_row("checks passed", str(len(manifest.checks)))
-    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
-    table.add_row("files", str(out))
+    print_summary(console, table, manifest, out)
+
+
+def show_group_errors(errors: "pl.DataFrame") -> None:
+    """Print the errors of the totals of groups with adaptive detail, by level and size class."""
+    console = not_private_screen()
+    table = plain_table()
+    table.add_column("level", overflow="fold")
+    table.add_column("true size", no_wrap=True)
+    for heading in ("groups", "rms: COUNT", "ESTIMATE", "covered", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for row in errors.filter(~errors["TOTAL_ONLY"]).iter_rows(named=True):
+        if last not in (None, row["LEVEL"]):
+            table.add_section()
+        table.add_row(
+            row["LEVEL"] if row["LEVEL"] != last else "",
+            row["SIZE"],
+            f"{row['groups']:,}",
+            f"{row['COUNT: root mean square']:,.2f}",
+            f"{row['ESTIMATE: root mean square']:,.2f}",
+            f"{row['COUNT: within margin']:.0%}",
+            f"{row['ESTIMATE: within margin']:.0%}",
+        )
+        last = row["LEVEL"]
     console.print(table)
+    console.print(
+        "Root mean squared errors in records, and the share of numbers within their margin.", soft_wrap=True
+    )

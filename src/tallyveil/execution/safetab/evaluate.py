@@ -7,7 +7,15 @@ import polars as pl
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.declassify import declassify_groups
 from tallyveil.errors import StoreError
-from tallyveil.evaluation.safetab_errors import LEVEL, cell_errors, size_of, total_errors, write_errors
+from tallyveil.evaluation.safetab_errors import (
+    LEVEL,
+    PARAMETERS,
+    cell_errors,
+    size_of,
+    total_errors,
+    write_errors,
+)
+from tallyveil.execution.safetab.job import run_parameters
 from tallyveil.execution.safetab.run import (
     SafetabInputs,
     declaration_of,
@@ -47,7 +55,8 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
         out: Its folder.
         repeats: Number of further runs. Their keys are public, and their errors are pooled with those of the release.
     Returns:
-        Tables "errors-t1" and "errors-t2". They and the true tables are also written to the folder `evaluation`.
+        Tables "errors-t1" and "errors-t2", and the privacy parameters of the noise. They and the true tables are also
+        written to the folder `evaluation`.
     Raises:
         StoreError: the folder holds no finished SafeTab release that was made with these parameters.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event for every run.
@@ -79,6 +88,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     errors = {
         "errors-t1": total_errors(pl.concat(t1_rows).with_columns(levels), pl.concat(groups), 1 + repeats),
         "errors-t2": cell_errors(pl.concat(t2_rows).with_columns(levels)),
+        PARAMETERS: run_parameters(inputs.plan.config.mechanism, inputs.plan.runs),
     }
     write_errors(out, errors | tables, {"run": manifest.run, "runs": 1 + repeats})
     return errors

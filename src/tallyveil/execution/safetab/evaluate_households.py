@@ -11,8 +11,9 @@ from tallyveil.confidential.declassify import declassify_households
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.errors import StoreError
-from tallyveil.evaluation.safetab_errors import LEVEL, household_errors, write_errors
+from tallyveil.evaluation.safetab_errors import LEVEL, PARAMETERS, household_errors, write_errors
 from tallyveil.execution.safetab.households import groups_of, tables_of_households
+from tallyveil.execution.safetab.job import run_parameters
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.declassified import mark_declassified
@@ -45,7 +46,8 @@ def evaluate_households(
         out: Its folder.
         repeats: Number of further runs. Their keys are public, and their errors are pooled with those of the release.
     Returns:
-        Table "errors-households". It and the true tables are also written to the folder `evaluation`.
+        Table "errors-households", and the privacy parameters of the noise. They and the true tables are also written
+        to the folder `evaluation`.
     Raises:
         StoreError: the folder holds no finished SafeTab-H release that was made with these parameters and totals.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event for every run.
@@ -80,7 +82,10 @@ def evaluate_households(
             truths |= {f"truth-{name}-{run.run.lower()}": frame for name, frame in truth.items()}
     levels = {iteration.code: iteration.level for iteration in plan.files.iterations}
     level = pl.col("ITERATION_CODE").replace_strict(levels, return_dtype=pl.Int64).alias(LEVEL)
-    errors = {"errors-households": household_errors(pl.concat(rows).with_columns(level))}
+    errors = {
+        "errors-households": household_errors(pl.concat(rows).with_columns(level)),
+        PARAMETERS: run_parameters(plan.config.mechanism, plan.runs),
+    }
     write_errors(out, errors | truths, {"run": manifest.run, "runs": 1 + repeats})
     return errors
 

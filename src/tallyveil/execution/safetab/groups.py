@@ -6,16 +6,15 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.group_records import RecordGroups, read_group_records
 from tallyveil.confidential.safetab_measure import GroupMeasurer
-from tallyveil.execution.safetab.run import EXPECTED
+from tallyveil.execution.safetab.job import safetab_job, write_plan_files
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.folder import PLAN
-from tallyveil.run.key_file import binding_of
 from tallyveil.run.observer import Observer
 from tallyveil.run.once import run_product
 from tallyveil.run.product import Job, Outcome, Run, Work
@@ -34,7 +33,7 @@ from tallyveil.safetab.outputs import require_passed
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
-from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
+from tallyveil.storage.write import TEMPORARY_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +102,7 @@ class _Tabulation:
     plan: GroupPlan
     records: RecordGroups
     watch: Stopwatch
-    expected: list[JsonObject]
+    expected: JsonObject
     privacy: JsonObject
 
     def __repr__(self) -> str:
@@ -111,24 +110,21 @@ class _Tabulation:
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
-        plan, digest = self.plan, self.plan.digest()
-        return Job(
-            kind=ReleaseKind.GROUPS,
-            plan_digest=digest.hex(),
-            whole_plan=digest,
-            binding=binding_of(digest, self.records.digest()),
-            declaration=Declaration(plan.budget_unit, plan.declared, NEIGHBOURS),
-            event=plan.event(),
-            privacy=self.privacy,
-            description=f"population groups of {plan.name}",
-            token="safetab",
+        plan = self.plan
+        return safetab_job(
+            ReleaseKind.GROUPS,
+            plan.digest(),
+            [self.records.digest()],
+            groups_declaration(plan),
+            plan.event(),
+            self.privacy,
+            f"population groups of {plan.name}",
         )
 
     def release(self, run: Run) -> JsonObject:
         """Measure and write every level; returns the body of the manifest."""
         plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
-        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
-        run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
+        write_plan_files(run, plan.to_mapping(), self.expected)
         measurer = GroupMeasurer(self.records, noise)
         counts = {
             one.name: run.stage(
@@ -140,14 +136,11 @@ class _Tabulation:
 
     def _tabulate(self, run: Run, one: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
         """Measure and write one level; returns the sizes of its tables."""
-        collected = CollectedGroups(one)
         with self.watch.stage(f"tabulate {one.name}"):
-            for part in measurer.measure(one, np.zeros(1, np.int64)):
-                collected.add(part)
-            totals, cells = group_tables(one, collected)
+            totals, cells, n_counts = tables_of_level(one, measurer)
             write_group_tables(run.path, one, (totals, cells), run.tags)
         logger.info("%s tabulated", one.name)
-        return {"groups": one.width, "noisy_counts": collected.n_counts, "cells_rows": cells.height}
+        return {"groups": one.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
 
     def check(self, run: Run) -> list[str]:
         """Check that the written tables have the properties that the documentation states."""
@@ -159,3 +152,18 @@ class _Tabulation:
     def performance(self) -> list[JsonObject]:
         """Seconds and memory of every stage."""
         return self.watch.stages
+
+
+def tables_of_level(
+    one: MappedLevel, measurer: GroupMeasurer[MappedLevel]
+) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """Totals, cells and the number of noisy counts of one level."""
+    collected = CollectedGroups(one)
+    for part in measurer.measure(one, np.arange(one.groups.n_rows)):
+        collected.add(part)
+    return *group_tables(one, collected), collected.n_counts
+
+
+def groups_declaration(plan: GroupPlan) -> Declaration:
+    """The declared budget."""
+    return Declaration(plan.budget_unit, plan.declared, NEIGHBOURS)

@@ -13,11 +13,11 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.confidential.safetab_records import ConfidentialPersons
-from tallyveil.execution.safetab.run import DELTA, EXPECTED, refuse_safetab_folder
+from tallyveil.execution.safetab.job import safetab_job, write_plan_files
+from tallyveil.execution.safetab.run import DELTA, refuse_safetab_folder
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
-from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.observer import Observer, SilentObserver
 from tallyveil.run.once import run_product
@@ -41,7 +41,6 @@ from tallyveil.safetab.outputs import OutputCheck, require_passed
 from tallyveil.safetab.privacy import changed_event, changed_mapping
 from tallyveil.safetab.regions import Regions, read_regions
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import write_json
 
 
 def run_households(
@@ -151,23 +150,20 @@ class _Tabulation:
         plan = self.plan
         parts = [self.regions[run.run].digest() for run in plan.runs]
         parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
-        return Job(
-            kind=ReleaseKind.HOUSEHOLDS,
-            plan_digest=self.digest.hex(),
-            whole_plan=self.digest,
-            binding=binding_of(self.digest, *parts),
-            declaration=Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
-            event=plan.event(),
-            privacy=self.privacy,
-            description="SafeTab-H tabulation",
-            token="safetab",
+        return safetab_job(
+            ReleaseKind.HOUSEHOLDS,
+            self.digest,
+            parts,
+            Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
+            plan.event(),
+            self.privacy,
+            "SafeTab-H tabulation",
         )
 
     def release(self, run: Run) -> JsonObject:
         """Measure and write every run of the config; returns the body of the manifest."""
         plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
-        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
-        run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
+        write_plan_files(run, plan.to_mapping(), self.expected)
         sizes = {
             own.run: run.stage(
                 f"tabulate {own.run}",

@@ -14,9 +14,9 @@ from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import AddressedNoise, GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons, read_persons
+from tallyveil.execution.safetab.job import safetab_job, write_plan_files
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.folder import PLAN
 from tallyveil.run.key_file import binding_of
 from tallyveil.run.observer import Observer
 from tallyveil.run.once import run_product
@@ -41,11 +41,10 @@ from tallyveil.safetab.tables import SetTables
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
-from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
+from tallyveil.storage.write import TEMPORARY_SUFFIX
 
 logger = logging.getLogger(__name__)
 
-EXPECTED = "expected.json"
 DELTA = Fraction(1, 10**10)
 """Delta at which epsilon is reported."""
 
@@ -206,23 +205,20 @@ class _Tabulation:
         """The inputs that identify the run, and what it spends."""
         plan, regions, persons = self.inputs.plan, self.inputs.regions, self.inputs.persons
         parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
-        return Job(
-            kind=ReleaseKind.SAFETAB,
-            plan_digest=self.digest.hex(),
-            whole_plan=self.digest,
-            binding=binding_of(self.digest, *parts),
-            declaration=declaration_of(plan),
-            event=plan.event(),
-            privacy=self.privacy,
-            description="SafeTab tabulation",
-            token="safetab",
+        return safetab_job(
+            ReleaseKind.SAFETAB,
+            self.digest,
+            parts,
+            declaration_of(plan),
+            plan.event(),
+            self.privacy,
+            "SafeTab tabulation",
         )
 
     def release(self, run: Run) -> JsonObject:
         """Measure and write every run of the config; returns the body of the manifest."""
         plan, noise = self.inputs.plan, NoiseSource(run.secrets.noise_key)
-        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
-        run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, self.expected))
+        write_plan_files(run, plan.to_mapping(), self.expected)
         sizes = {
             own.run: run.stage(
                 f"tabulate {own.run}", table_paths(own.run), partial(self._tabulate, run, own, noise)

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import shutil
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -12,11 +13,16 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.config.groups import load_group_plan
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.execution.safetab import groups as running
+from tallyveil.execution.safetab.evaluate_groups import evaluate_groups
 from tallyveil.execution.safetab.groups import run_groups
 from tallyveil.noise.key import insecure_key
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import read_manifest
+from tallyveil.report import write_groups_evaluation, write_groups_report
 from tallyveil.safetab.group_tables import check_group_tables, write_group_tables
 from tallyveil.safetab.outputs import require_passed
 
@@ -65,8 +71,13 @@ def test_no_name_of_a_grouping_stops_a_run_after_its_spend(plan, stays, tmp_path
     new = {one.name: replace(one, name=names[one.name]) for one in plan.groupings}
 
     def with_new_names(one):
-        groupings = tuple(new[grouping.name] for grouping in one.groups.groupings)
-        return replace(one, groups=replace(one.groups, groupings=groupings))
+        rows, within = one.groups.rows, one.groups.within
+        named = replace(
+            one.groups,
+            rows=None if rows is None else new[rows.name],
+            within=tuple(new[grouping.name] for grouping in within),
+        )
+        return replace(one, groups=named)
 
     levels = tuple(with_new_names(one) for one in plan.levels)
     renamed = replace(plan, groupings=tuple(new.values()), levels=levels)
@@ -128,6 +139,71 @@ def test_a_changed_table_fails_its_check(plan, finished, tmp_path):
     with pytest.raises(SolverError, match="fail 3 check") as caught:
         require_passed(check_group_tables(tmp_path, plan))
     assert "chapters: totals are the sums of their cells" in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def errors(plan, finished, stays, tmp_path_factory):
+    """A copy of the finished run, and its errors with those of three further runs."""
+    out = tmp_path_factory.mktemp("evaluated") / "out"
+    shutil.copytree(finished[0], out)
+    return out, evaluate_groups(plan, stays, out, repeats=3)
+
+
+def test_an_evaluation_is_against_the_truth(plan, errors, stays):
+    out, found = errors
+    with stays.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    truth = Counter(code for row in rows for code in {row[f"diagnosis_{n}"] for n in (1, 2, 3)} - {""})
+    assert dict(pl.read_parquet(out / "evaluation" / "truth-codes.parquet").iter_rows()) == truth
+    totals = found["errors-totals"]
+    counted = dict(totals.group_by("LEVEL").agg(pl.col("groups").sum()).iter_rows())
+    assert counted == {one.name: one.groups.n_groups for one in plan.levels}
+    # The mean square of a total-only group's noise is its variance. 26 groups of 4 runs have 104 terms, whose mean has
+    # a standard deviation of 14 %.
+    only = totals.filter(TOTAL_ONLY=True, LEVEL="chapters by region")
+    square = (only["COUNT: root mean square"] ** 2 * only["groups"]).sum() / only["groups"].sum()
+    law = plan.levels[-1].total_only
+    assert 0.5 < square / law.standard_deviation() ** 2 < 1.6
+    cells = found["errors-cells"].filter(LEVEL="codes")
+    inside = (cells["COUNT: within margin"] * cells["rows"]).sum() / cells["rows"].sum()
+    assert inside > 0.92
+    assert cells["COUNT: mean error"].abs().max() < 3
+
+
+def test_an_evaluation_names_what_the_accuracy_costs_and_is_marked(plan, errors):
+    out, found = errors
+    parameters = found["privacy-of-the-measurements"]
+    assert parameters["level"].to_list() == [*(one.name for one in plan.levels), "all levels"]
+    whole = parameters.row(-1, named=True)
+    assert (whole["spent"], whole["accountant"]) == ("1", "zcdp")
+    assert whole["epsilon_at_1e-10"] == zcdp_to_epsilon(Fraction(1), Fraction("1e-10"))
+    assert whole["epsilon_at_1e-5"] < whole["epsilon_at_1e-10"] < whole["epsilon_at_1e-11"]
+    assert read_ledger(out / "ledger.jsonl")[1][-1].kind == "declassify"
+    assert "NOT PRIVATE" in read_manifest(out, ReleaseKind.GROUPS).warnings[-1]
+    for path in (out / "evaluation").glob("*.parquet"):
+        assert pl.read_parquet_metadata(path)["tallyveil.protected"] == "false"
+
+
+def test_an_evaluation_needs_the_file_of_the_release(plan, finished, stays):
+    other = replace(plan, delta=Fraction(1, 1000))
+    with pytest.raises(StoreError, match="made with another file"):
+        evaluate_groups(other, stays, finished[0])
+    assert len(read_ledger(finished[0] / "ledger.jsonl")[1]) == 2
+
+
+def test_the_page_shows_levels_and_numbers(finished, errors):
+    page = write_groups_report(finished[0]).read_text()
+    for text in (
+        "all diagnoses of one chapter",
+        "region × chapter",
+        "9.618188",
+        "sex * broad_age",
+        "NOT PRIVATE",
+    ):
+        assert text in page
+    page = write_groups_evaluation(*errors).read_text()
+    assert "NOT PRIVATE: computed from the true counts" in page
+    assert page.count("10.0344") == 1
 
 
 def test_the_records_may_not_lie_in_the_output(plan, stays):
