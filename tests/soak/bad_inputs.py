@@ -29,13 +29,15 @@ from typing import Any
 
 import base_inputs as base
 import mutations as mutate
+import product_inputs as products
 from command_lines import accounts, changed, wild
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from runner import CANARY, Case, Outcome, Runner
 
 KINDS = ("release", "release", "release", "table", "table", "table", "subspace", "safetab", "safetab", "households",
-         "spine", "finished", "finished", "interrupted", "account", "command", "command", "folder")  # fmt: skip
+         "spine", "finished", "finished", "interrupted", "account", "command", "command", "folder", "groups", "groups",
+         "import", "calibrate", "measured", "published", "published")  # fmt: skip
 
 
 @st.composite
@@ -48,8 +50,9 @@ def cases(draw: Callable[[Any], Any], scratch: Path) -> Case:
         return draw(_command_line())
     if kind == "folder":
         return draw(_out_folder())
-    if kind == "finished":
-        return draw(_damaged(kind, base.finished(scratch)))
+    made = {"finished": base.finished, "measured": products.measured, "published": products.published}
+    if kind in made:
+        return draw(_damaged(kind, made[kind](scratch)))
     if kind == "interrupted":
         return draw(_damaged(kind, base.interrupted(scratch, draw(st.integers(2, 25)))))
     folder = {
@@ -59,6 +62,9 @@ def cases(draw: Callable[[Any], Any], scratch: Path) -> Case:
         "safetab": lambda: base.safetab(scratch),
         "households": lambda: base.households(scratch),
         "spine": lambda: base.spine(scratch),
+        "groups": products.groups,
+        "import": lambda: products.imported(scratch),
+        "calibrate": lambda: products.calibrated(scratch),
     }[kind]()
     return draw(_mutated(kind, folder))
 
@@ -83,7 +89,7 @@ def _mutated(draw: Callable[[Any], Any], kind: str, folder: base.Folder) -> Case
         content, suffix, done = draw(mutate.tables(folder.tables[name], name in folder.confidential))
         arguments = _put_table(files, arguments, name, content, suffix)
     else:
-        name = draw(st.sampled_from(sorted(files)))
+        name = draw(st.sampled_from(sorted(name for name, held in files.items() if held is not None)))
         content = files[name]
         assert content is not None
         if name in folder.confidential and draw(st.booleans()):

@@ -101,9 +101,28 @@ def main() -> None:
         except TallyveilError as error:
             say_error(error.code, str(error))
             code = error.exit_code
+        except OSError as error:
+            refused = _path_refused(error)
+            say_error(refused.code, str(refused))
+            code = refused.exit_code
         except typer.Abort:
             code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _path_refused(error: OSError) -> StoreError:
+    """The error for a path that the system does not open or look at, such as one that is too long.
+
+    Raises:
+        OSError: the error is not about one path; nothing is known of what its message quotes.
+    """
+    if not isinstance(error.filename, str) or error.errno is None:
+        raise error
+    return StoreError(
+        f"the system refuses the path {error.filename}: {os.strerror(error.errno)}. Correct the path, or the rights of "
+        "the folders on it. If a run was under way, the same command resumes it then.",
+        code="path-refused",
+    )
 
 
 def _working_folder() -> str:

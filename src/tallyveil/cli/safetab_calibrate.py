@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.safetab_groups import FILE_SUFFIX
 from tallyveil.cli.terminal import say
 
 
@@ -66,6 +67,12 @@ def calibrate(
     from tallyveil.safetab.plan_record import plan_record
     from tallyveil.storage.outputs import own_folder, refuse_inputs
 
+    if params.suffix == FILE_SUFFIX:
+        raise ConfigError(
+            f"{params} is a file of population groups, and only parameter folders of the Census layout are "
+            "calibrated. Change the budgets in the file, and look at them with `tallyveil safetab plan`.",
+            code="bad-flag",
+        )
     if (margins is None) == (epsilon is None):
         raise ConfigError("give either --margins or --epsilon, and not both.", code="bad-flag")
     at = parse_fraction(delta, "--delta")

@@ -36,7 +36,8 @@ def synth(
             "--states",
             min=1,
             max=51,
-            help="Number of states. Default: one for every 400,000 blocks. A geolevel US is above several states.",
+            help="Number of states; fewer if there are fewer counties. Default: one for every 400,000 blocks. A "
+            "geolevel US is above several states.",
         ),
     ] = None,
     schema: Annotated[

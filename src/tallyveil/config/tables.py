@@ -22,7 +22,15 @@ Exact = Annotated[
     BeforeValidator(_exact),
     WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
 ]
-Name = Annotated[str, Field(min_length=1)]
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("the text has the character U+0000, which no path and no name can have; remove it")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1), AfterValidator(_without_nul)]
 """Text that is not empty: a path, a column, or a reference to a name that is defined elsewhere."""
 
 

@@ -261,7 +261,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str] | None) -> str:
     """The missing columns, and the present ones. The latter are None if they must not be shown."""
-    lines = [f"the {what} file {path} lacks column(s) the release file names:"]
+    lines = [f"the {what} file {path} lacks column(s) that are wanted:"]
     for name in missing:
         close = difflib.get_close_matches(name, present or (), n=1)
         lines.append(f"  '{name}'" + (f" (did you mean '{close[0]}'?)" if close else ""))

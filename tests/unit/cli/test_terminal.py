@@ -53,6 +53,26 @@ def test_a_path_that_is_no_utf_8_is_refused_before_anything_is_written(tmp_path)
     assert not any(tmp_path.iterdir())
 
 
+def test_a_path_that_the_system_refuses_is_named(command):
+    """Python's own checks of a path raise an error for one that is too long, or that lies in a closed folder."""
+    for words in (["plan"], ["account", "total"], ["geography", "import", "--out", "out", "--grf"]):
+        said = command(*words, "x" * 300, code=8)
+        assert "path-refused" in said
+        assert "File name too long" in " ".join(said.split())
+
+
+def test_an_error_of_the_system_without_a_path_is_not_quoted(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "plan", "release.toml"])
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "the value of a record")
+
+    monkeypatch.setattr("tallyveil.cli.products.require_input", fails)
+    with pytest.raises(OSError, match="record"):
+        main()
+    assert "record" not in "".join(capsys.readouterr())
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_stages_and_warnings_are_only_text(capsys, name):
     for observer in (BarObserver(), JsonObserver()):

@@ -85,7 +85,7 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
         SchemaError: a column of a Parquet file contains lists, structures or bytes.
     """
     if not path.is_file():
-        raise _misread(path, "there is no such file", "a file of the Census Bureau", "Correct the path.")
+        raise _misread(path, "no file", "a file of the Census Bureau", "Correct the path.")
     if path.suffix in (".parquet", ".csv"):
         return _read_table(path, required, optional)
     header, notes = _header(path)

@@ -132,9 +132,9 @@ def _require_attributes(root: Path, schema: Schema, layouts: Sequence[TableLayou
     said += [f"has other levels than production for attribute {_needed(other)}"] if other else []
     if said:
         raise SchemaError(
-            f"the schema '{schema.name}' of the release {root} {', and '.join(said)}. Tables "
-            f"{', '.join(layout.name for layout in layouts)} are made from releases with the attributes and levels of "
-            f"schema preset {'pl94-units' if layouts[0].name == 'H1' else 'pl94-persons'}. Name such a release.",
+            f"the schema '{schema.name}' of the release {root} {', and '.join(said)}. To make "
+            f"{', '.join(layout.name for layout in layouts)}, name a release with the attributes and levels of "
+            f"schema preset {'pl94-units' if layouts[0].name == 'H1' else 'pl94-persons'}.",
             code="publish-attributes",
         )
 

@@ -111,7 +111,7 @@ def test_missing_files_are_named(files):
     for path in folder.iterdir():
         path.unlink()
     assert "no block assignment files" in refused(Sources((folder,)), "census-file")
-    assert "there is no such file" in refused(Sources((), (folder / "absent.txt",)), "census-file")
+    assert "got no file; wanted" in refused(Sources((), (folder / "absent.txt",)), "census-file")
 
 
 def test_a_folder_named_twice_is_refused(files):
