@@ -11,7 +11,7 @@ from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import BypassRule, bypass, uniform_shares
 from tallyveil.studies.comparison import Verdict
-from tallyveil.studies.exhibit import MissingDataError, StudyInputs
+from tallyveil.studies.exhibit import StudyInputs
 from tallyveil.studies.geographic_spines import alternative, remark_2, rhode_island, variances
 from tallyveil.studies.geographic_spines.catalogue import EXHIBITS
 from tallyveil.studies.geographic_spines.trees import (
@@ -23,6 +23,7 @@ from tallyveil.studies.geographic_spines.trees import (
     spine_of_paths,
 )
 from tallyveil.studies.geographic_spines.trees import variances as variances_on
+from tallyveil.studies.own_data import MissingDataError
 
 NOTHING = StudyInputs()
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN

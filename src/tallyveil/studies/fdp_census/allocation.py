@@ -35,6 +35,9 @@ OVERALL_DELTA: Final = Fraction("1e-10")
 
 NEIGHBOURS: Final = Neighbours.UNBOUNDED
 
+BUREAU: Final = "Bureau's noise"
+REDUCED: Final = "reduced noise"
+
 
 def geolevels() -> tuple[str, ...]:
     """Names of the eight geolevels, root first, as the paper writes them."""
@@ -82,6 +85,12 @@ def reduced_noise(variance: Fraction) -> Calibration:
         delta=DELTA,
         neighbours=NEIGHBOURS,
     )
+
+
+def both_noises(geolevel: str) -> dict[str, Fraction]:
+    """Variance of a geolevel's queries with the Bureau's noise, and with the smallest of the same published epsilon."""
+    variance = variances()[geolevel]
+    return {BUREAU: variance, REDUCED: variance * reduced_noise(variance).factor}
 
 
 def overall_event(factor: Fraction = Fraction(1)) -> SequentialEvent:
