@@ -44,7 +44,7 @@ def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFram
                 "exhibit": exhibit.name,
                 "quantity": comparison.quantity,
                 "printed": comparison.printed.text,
-                "ours": comparison.ours,
+                "ours": float(comparison.ours),
                 "verdict": comparison.verdict.value,
                 "source": comparison.printed.source,
                 "remark": comparison.printed.remark,

@@ -13,7 +13,13 @@ from tallyveil.arrays import Floats
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
-from tallyveil.studies.fdp_census.allocation import BUREAU, REDUCED, both_noises, noise_parameters
+from tallyveil.studies.fdp_census.allocation import (
+    BUREAU,
+    REDUCED,
+    before_and_after,
+    both_noises,
+    noise_parameters,
+)
 from tallyveil.studies.fdp_census.education_data import education_regressions
 from tallyveil.studies.fdp_census.printed import compared
 from tallyveil.studies.fdp_census.study_noise import study_noise
@@ -205,8 +211,7 @@ def _gain(regression: Regression, bureau: Floats, ours: Floats) -> dict[str, obj
         "of_three_high": float(np.quantile(of_three, 0.975)),
         "chance_of_60_percent": float((of_three >= _PAPERS_REDUCTION).mean()),
         "chance_of_increase": float((of_three < 0).mean()),
-        **{f"bureau_{name}": value for name, value in noise_parameters(before).items()},
-        **{f"reduced_{name}": value for name, value in noise_parameters(after).items()},
+        **before_and_after(noise_parameters(before), noise_parameters(after)),
     }
 
 
