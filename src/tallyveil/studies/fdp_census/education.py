@@ -55,7 +55,7 @@ def slope_distortion(inputs: StudyInputs) -> Findings:
     return Findings(
         tables={"figure-9": table, "figure-9-reductions": reductions},
         comparisons=compared("figure-9", compare, "slope error lower by percent (other data)"),
-        drawings={"figure-9": _plot(table, reductions)},
+        drawings={"figure-9": _plot(table, reductions, _OWN_UNIT if inputs.own else _DOLLARS)},
         notes=(
             "Bars span what means of three repetitions, as in the paper, give in 95 of 100 cases.",
             *(_luck(gain) for gain in state.iter_rows(named=True)),
@@ -65,6 +65,8 @@ def slope_distortion(inputs: StudyInputs) -> Findings:
     )
 
 
+_DOLLARS: Final = "dollars a year, everybody against nobody with a bachelor's degree"
+_OWN_UNIT: Final = "units of the outcome, between a share of 0 and one of 1"
 _PUBLIC_TABLES: Final = (
     "A slope that takes account of the noise does not help here: the error is chance, not flattening. Where some "
     "places have few people, the correction makes it worse.",
@@ -215,13 +217,12 @@ def _gain(regression: Regression, bureau: Floats, ours: Floats) -> dict[str, obj
     }
 
 
-def _plot(table: pl.DataFrame, reductions: pl.DataFrame) -> DotPlot:
+def _plot(table: pl.DataFrame, reductions: pl.DataFrame, unit: str) -> DotPlot:
     series = []
     for method, role in ((BUREAU, Role.PUBLISHED), (REDUCED, Role.OURS)):
         part = table.filter(method=method)
         ranges = tuple(zip(part["mae_of_three_low"], part["mae_of_three_high"], strict=True))
         series.append(Dots(method, role, tuple(part["mae"]), ranges))
     notes = tuple(f"−{value:.1f} %" for value in reductions["reduction_percent"])
-    unit = "units of the outcome, everybody against nobody in the category of the share"
     panel = DotPanel("Mean absolute error of the slope", tuple(series), unit, notes)
     return DotPlot(rows=tuple(reductions["places"]), panels=(panel,), columns=1, log_x=True)
