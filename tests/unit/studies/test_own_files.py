@@ -117,7 +117,7 @@ def test_counts_that_are_described_wrongly(read, wrong, right, said):
         ("70,0", "70,-1", "holds '-1'"),
         ("70,0", "70,", "holds nothing"),
         ("70,0", "70,5000000000", "wanted whole numbers from 0 to 4,294,967,296"),
-        ("A,01,001,100,3\nA,01,001,50,2", "A,01,001,1,x\nA,01,001,2,y", "and in 1 more rows"),
+        ("A,01,001,100,3\nA,01,001,50,2", "A,01,001,1,x\nA,01,001,2,y", "Rows that do not fit: 2"),
     ],
 )
 def test_wrong_counts(read, wrong, right, said):
@@ -126,7 +126,7 @@ def test_wrong_counts(read, wrong, right, said):
 
 
 def test_a_row_without_geounit(read):
-    with pytest.raises(ConfigError, match="is empty in 1 rows"):
+    with pytest.raises(ConfigError, match="is empty in some rows"):
         read(COUNTS, counts=COUNTS_CSV.replace("A,02,001", "A,02,"))
 
 

@@ -145,18 +145,18 @@ class _Source:
         wanted = [pl.col(name) == text for name, text in self.rows.items()]
         table = collect(frame.filter(*wanted) if wanted else frame, self.path, self.what)
         if table.is_empty():
-            filtered = " and ".join(f"{name} = '{text}'" for name, text in self.rows.items())
+            texts = " and ".join(f"{name} = '{text}'" for name, text in self.rows.items())
+            row = f"row with {texts}" if texts else "row"
             raise ConfigError(
-                f"{self.where}: the file {self.path} has no row"
-                + (f" with {filtered}" if filtered else "")
-                + ". "
-                "Check the texts in rows, or name another file."
+                f"{self.where}: the file {self.path} has no {row}; wanted at least one. Correct the texts in rows, or "
+                "name another file."
             )
         for name in keys:
             if table[name].null_count():
                 raise ConfigError(
-                    f"{self.where}: column '{name}' of {self.path} is empty in {table[name].null_count():,} rows, "
-                    "so it is not known in which geounit they are. Fill it, or remove the rows."
+                    f"{self.where}: column '{name}' of {self.path} is empty in some rows (number: "
+                    f"{table[name].null_count():,}), so it is not known in which geounit they are. Fill it, or remove "
+                    "the rows."
                 )
         return table
 
@@ -185,15 +185,10 @@ class _Source:
         if bad.is_empty():
             return
         first = bad.row(0, named=True)
-        more = (
-            f", and in {bad.height - 1:,} more rows something else that does not fit"
-            if bad.height > 1
-            else ""
-        )
         got = "nothing" if first[column] is None else f"{str(first[column])[:40]!r}"
         raise SchemaError(
-            f"{self.where}: column '{column}' of {self.path} holds {got} at {_named(first, keys)}{more}; "
-            f"wanted {wanted}. Correct the file.",
+            f"{self.where}: column '{column}' of {self.path} holds {got} at {_named(first, keys)}; "
+            f"wanted {wanted}. Rows that do not fit: {bad.height:,}. Correct the file.",
             code="bad-counts",
         )
 
