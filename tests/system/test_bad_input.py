@@ -66,7 +66,7 @@ def change_records(release: Path, **columns: object) -> None:
         ('prefix_lengths = [1, 3, 5]', "prefix_lengths = [1, 3]", ConfigError, "prefix_lengths has 2 entries"),
         ('prefix_lengths = [1, 3, 5]', "prefix_lengths = [1, 3, 9]", GeographyError, "9"),
         ('path = "people.parquet"', 'path = "peple.parquet"', StoreError, "does not exist"),
-        ('count = "count"', 'count = "counts"', ConfigError, "lacks column(s) that are wanted:\n  'counts'"),
+        ('count = "count"', 'count = "counts"', ConfigError, "lacks the wanted column(s):\n  'counts'"),
         ('geolevels = ["Region"]\n\n[[bounds]]', 'geolevels = ["Regoin"]\n\n[[bounds]]', ConfigError, "Regoin"),
         ('[["total"], ["*"]]', '[["total"], ["grown"]]', ConfigError, "left out: age*home"),
         ('grown = "1/4"', '"home*age" = "1/4"', ConfigError, "are the same query"),

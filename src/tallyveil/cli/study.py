@@ -10,7 +10,7 @@ from tallyveil.cli.arguments import Quiet
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.studies.exhibit import Exhibit, Findings
+    from tallyveil.studies.exhibit import Exhibit, Findings, StudyInputs
 
 
 class Study(StrEnum):
@@ -52,15 +52,24 @@ def study(
             "--beyond",
             metavar="NAME",
             help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
-            "redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For integer-subspace: "
-            "illinois, iterations, scale-reduction, unbiasedness, projection, topdown-bias. For geographic-spines: "
-            "variances, fan-out, theorem-2, remark-1, remark-2, alternative, alternative-rhode-island, "
-            "rhode-island-distances, rhode-island-errors. May be repeated.",
+            "redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For safetab: margins, "
+            "stability. For integer-subspace: illinois, iterations, scale-reduction, unbiasedness, projection, "
+            "topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, remark-2, alternative, "
+            "alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of public counts, for the figures that need them.")
+    ] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option(
+            "--own",
+            metavar="FILE.TOML",
+            help="TOML file that describes public counts and regressions of your own, for Figures 6, 8 and 9 of "
+            "fdp-census (docs/studies.md).",
+        ),
     ] = None,
     plots: Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")] = PlotFormat.SVG,
     quiet: Quiet = False,
@@ -86,31 +95,58 @@ def study(
         )
     folders = {paper: out / paper.value for paper in Study} if name is None else {name: out}
     chosen = {paper: _chosen(paper, wanted, everything) for paper in folders}
+    inputs = _inputs(data, own, [exhibit for exhibits in chosen.values() for exhibit in exhibits], everything)
     with ExitStack() as held:
         for paper, folder in folders.items():
             held.enter_context(own_folder(folder, f"study {paper.value}"))
         for paper, folder in folders.items():
-            _recompute(paper, chosen[paper], folder, data, plots, skip=everything, quiet=quiet)
+            if name is None and not quiet:
+                _show_paper(paper)
+            _recompute(chosen[paper], folder, inputs, plots, skip=everything, quiet=quiet)
+
+
+def _inputs(data: Path | None, own: Path | None, chosen: "list[Exhibit]", everything: bool) -> "StudyInputs":
+    """The data of the exhibits. A user's own are read and checked here, before anything is recomputed."""
+    from tallyveil.studies.exhibit import StudyInputs
+
+    if own is None:
+        return StudyInputs(data, make_release=_make_release)
+    shown = [exhibit for exhibit in chosen if exhibit.own]
+    if not shown:
+        from tallyveil.errors import ConfigError
+
+        raise ConfigError(
+            f"study: --own {own} was given, but nothing that was asked for shows data of your own. Ask for Figure 6, 8 "
+            "or 9 of fdp-census, or leave --own out.",
+            code="bad-flag",
+        )
+    from tallyveil.config.load import parse_file
+    from tallyveil.config.study_files import StudyFile
+    from tallyveil.studies.fdp_census.own_files import read_own_data
+
+    found = read_own_data(own, parse_file(own, StudyFile))
+    for exhibit in shown if not everything else ():
+        found.require(exhibit.own, exhibit.title)
+    return StudyInputs(data, found, make_release=_make_release)
 
 
 def _recompute(
-    name: Study,
     chosen: "list[Exhibit]",
     out: Path,
-    data: Path | None,
+    inputs: "StudyInputs",
     plots: PlotFormat,
     *,
     skip: bool,
     quiet: bool,
 ) -> None:
     """Recompute exhibits of one paper; `skip` those whose public data are missing."""
-    from tallyveil.studies.exhibit import MissingDataError, StudyInputs
+    from tallyveil.studies.own_data import MissingDataError
     from tallyveil.studies.write import write_comparisons, write_findings
 
     results: list[tuple[Exhibit, Findings]] = []
     for exhibit in chosen:
         try:
-            findings = exhibit.recompute(StudyInputs(data, _make_release))
+            findings = exhibit.recompute(inputs)
         except MissingDataError as missing:
             if not skip:
                 raise
@@ -160,11 +196,18 @@ def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
     return exhibits
 
 
+def _show_paper(paper: Study) -> None:
+    """Name the paper above its exhibits, since each paper has a Table 1."""
+    from tallyveil.cli.terminal import Screen, headed
+
+    Screen().print(headed(f"\n==== {paper.value} ===="))
+
+
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
     from tallyveil.cli.terminal import Screen, headed
 
     console = Screen()
-    console.print(headed(f"\n{exhibit.title}"))
+    console.print(headed(f"\n{exhibit.heading(findings)}"))
     if findings.comparisons:
         console.print(_table(findings))
     for note in findings.notes:

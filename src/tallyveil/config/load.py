@@ -66,7 +66,7 @@ def parse_file(path: Path, model: type[File]) -> File:
         text = read_text_file(path)
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"the release file {path} cannot be read: {type(error).__name__}. Name an existing TOML file.",
+            f"the file {path} cannot be read: {type(error).__name__}. Name an existing TOML file.",
             code="input-missing",
         ) from None
     try:

@@ -76,7 +76,7 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
     refuse_unfinished_folder(path.parent)
     if not path.is_file():
         raise StoreError(
-            f"the {what} file {path} does not exist. Paths in a release file are relative to that file.",
+            f"the {what} file {path} does not exist. Paths in a TOML file are relative to that file.",
             code="input-missing",
         )
     try:
@@ -261,7 +261,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str] | None) -> str:
     """The missing columns, and the present ones. The latter are None if they must not be shown."""
-    lines = [f"the {what} file {path} lacks column(s) that are wanted:"]
+    lines = [f"the {what} file {path} lacks the wanted column(s):"]
     for name in missing:
         close = difflib.get_close_matches(name, present or (), n=1)
         lines.append(f"  '{name}'" + (f" (did you mean '{close[0]}'?)" if close else ""))

@@ -67,12 +67,12 @@ class Comparison:
     Attributes:
         quantity: Name of the quantity, in words.
         printed: The paper's number.
-        ours: Our number. If we have a lower and an upper bound, it is the upper bound.
+        ours: Our number. If we have a lower and an upper bound, it is the upper bound. A fraction is exact.
     """
 
     quantity: str
     printed: PrintedNumber
-    ours: float
+    ours: float | Fraction
 
     @property
     def verdict(self) -> Verdict:
@@ -80,7 +80,7 @@ class Comparison:
         if self.printed.kind is Kind.OTHER_DATA:
             return Verdict.NOT_JUDGED
         is_bound = self.printed.kind is Kind.UPPER_BOUND
-        if not math.isfinite(self.ours):
+        if isinstance(self.ours, float) and not math.isfinite(self.ours):
             return Verdict.VIOLATED if is_bound else Verdict.DIFFERS
         difference = Fraction(self.ours) - self.printed.value
         if is_bound:

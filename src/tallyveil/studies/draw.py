@@ -185,7 +185,8 @@ def _label_amounts(axis: "Axis", limits: tuple[float, float]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = limits
-    steps = (1, 2, 5) if high / low < 200 else (1,)
+    ratio = high / low
+    steps = (1, 1.5, 2, 3, 4, 5, 7) if ratio < 4 else (1, 2, 5) if ratio < 200 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in steps]
     axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
@@ -227,14 +228,14 @@ def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
         )
     axes.set_yticks(range(len(plot.rows)), plot.rows)
     axes.set_ylim(len(plot.rows) - 0.5, -0.5)
-    values = [value for series in content.series for value in series.values]
     ends = [end for series in content.series for pair in series.ranges for end in pair]
+    shown = [value for series in content.series for value in series.values] + ends
     if plot.log_x:
         axes.set_xscale("log")
-        axes.set_xlim(min(values + ends) / 1.25, max(values + ends) * 1.25)
+        axes.set_xlim(min(shown) / 1.25, max(shown) * 1.25)
         _label_amounts(axes.xaxis, axes.get_xlim())
-    elif min(ends + values) >= 0:
-        axes.set_xlim(left=0)
+    elif min(shown) >= 0:
+        axes.set_xlim(0, 1.05 * max(shown))
     else:
         axes.axvline(0, color=MUTED, linewidth=0.8)
     for row, note in enumerate(content.notes):

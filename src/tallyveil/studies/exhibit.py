@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import polars as pl
 
-from tallyveil.errors import ConfigError
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.drawing import Drawing
+from tallyveil.studies.own_data import MissingDataError, OwnData
 
 ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
 """Makes a release: from a release file, into a folder, with the test key that a text stands for."""
@@ -25,11 +25,13 @@ class StudyInputs:
 
     Attributes:
         data: Folder of public data sets; None if the user gave no folder.
+        own: Data of the user's own, which figures show in the place of public data sets; None if there are none.
         make_release: Makes a release of public counts with a test key, on the path of every release. It comes from
             above, because a study cannot reach the rooms that see records.
     """
 
     data: Path | None = None
+    own: OwnData | None = None
     make_release: ReleaseMaker = _no_releases
 
     def files(self, exhibit: str, names: tuple[str, ...]) -> tuple[Path, ...]:
@@ -53,10 +55,6 @@ class StudyInputs:
         return paths
 
 
-class MissingDataError(ConfigError):
-    """Public data that an exhibit needs are missing. Other exhibits can still be recomputed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Findings:
     """The results of recomputing one exhibit.
@@ -66,12 +64,14 @@ class Findings:
         comparisons: The paper's printed numbers, each with ours.
         drawings: Plots, by file name.
         notes: What a reader must know to understand the numbers.
+        subject: What the data are of, such as a State, if the user can choose them; otherwise empty.
     """
 
     tables: Mapping[str, pl.DataFrame]
     comparisons: tuple[Comparison, ...] = ()
     drawings: Mapping[str, Drawing] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,14 @@ class Exhibit:
         name: "table-1", "figure-7", or a word of our own for an exhibit that is not in the paper.
         title: What it shows.
         recompute: Function that computes the results.
+        own: Table of a user's file of own data that it shows, "counts" or "regressions"; empty if it shows none.
     """
 
     name: str
     title: str
     recompute: Callable[[StudyInputs], Findings]
+    own: str = ""
+
+    def heading(self, findings: Findings) -> str:
+        """The title with what the data are of."""
+        return f"{self.title}, {findings.subject}" if findings.subject else self.title

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -33,7 +34,9 @@ def printed_numbers(paper: str, section: str) -> dict[str, PrintedNumber]:
     }
 
 
-def beside_ours(paper: str, section: str, ours: Mapping[str, float], what: str) -> tuple[Comparison, ...]:
+def beside_ours(
+    paper: str, section: str, ours: Mapping[str, float | Fraction], what: str
+) -> tuple[Comparison, ...]:
     """The printed numbers of a section beside ours.
 
     Args:

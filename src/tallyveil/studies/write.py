@@ -32,7 +32,7 @@ def write_findings(out: Path, exhibit: Exhibit, findings: Findings, plot_format:
         _write_csv(written[-1], frame)
     for name, drawing in findings.drawings.items():
         written.append(inside(out, f"{file_name(name)}.{plot_format}"))
-        write_plot(written[-1], drawing, exhibit.title)
+        write_plot(written[-1], drawing, exhibit.heading(findings))
     return tuple(written)
 
 
@@ -44,7 +44,7 @@ def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFram
                 "exhibit": exhibit.name,
                 "quantity": comparison.quantity,
                 "printed": comparison.printed.text,
-                "ours": comparison.ours,
+                "ours": float(comparison.ours),
                 "verdict": comparison.verdict.value,
                 "source": comparison.printed.source,
                 "remark": comparison.printed.remark,

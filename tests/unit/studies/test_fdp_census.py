@@ -13,17 +13,24 @@ from tallyveil.budget import load_product
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.studies.comparison import Verdict
-from tallyveil.studies.exhibit import MissingDataError, StudyInputs
+from tallyveil.studies.exhibit import StudyInputs
 from tallyveil.studies.fdp_census import allocation, appendix, epsilons, products, profiles, table_1
 from tallyveil.studies.fdp_census.catalogue import EXHIBITS
+from tallyveil.studies.fdp_census.census_counts import FILES, LEVELS, counts_by
 from tallyveil.studies.fdp_census.education import noise_aware_slope, slope, slope_errors
-from tallyveil.studies.fdp_census.education_data import Places, alameda_tracts, counties_and_states
+from tallyveil.studies.fdp_census.education_data import (
+    EDUCATION_FILE,
+    INCOME_FILE,
+    TRACTS_FILE,
+    alameda_tracts,
+    counties_and_states,
+)
 from tallyveil.studies.fdp_census.first_term import first_term_reduction
-from tallyveil.studies.fdp_census.noisy_counts import FILES, LEVELS, counts_by
 from tallyveil.studies.fdp_census.printed import printed
 from tallyveil.studies.fdp_census.residuals import residual
 from tallyveil.studies.fdp_census.study_noise import expected_errors, study_noise
 from tallyveil.studies.fdp_census.zcdp_curves import zcdp_log_delta, zcdp_tradeoff
+from tallyveil.studies.own_data import MissingDataError, Places
 
 NOTHING = StudyInputs()
 
@@ -303,12 +310,12 @@ def test_rhode_island_counts(shared_data):
 
 
 def test_education_tables(shared_data):
-    counties, states = counties_and_states(shared_data)
-    assert len(states.income) == 51  # with the District of Columbia; Puerto Rico has no income here
-    assert len(counties.income) > 3_000
+    counties, states = counties_and_states(shared_data / EDUCATION_FILE, shared_data / INCOME_FILE)
+    assert len(states.outcome) == 51  # with the District of Columbia; Puerto Rico has no income here
+    assert len(counties.outcome) > 3_000
     assert states.counts.shape == (51, 4)
     assert states.counts[0].tolist() == [470_043, 1_020_172, 987_148, 822_595]
-    assert states.income[0] == 49_881
-    tracts = alameda_tracts(shared_data)
+    assert states.outcome[0] == 49_881
+    tracts = alameda_tracts(shared_data / TRACTS_FILE)
     assert tracts.counts.shape[1] == 6
-    assert tracts.income[0] == 105_637
+    assert tracts.outcome[0] == 105_637

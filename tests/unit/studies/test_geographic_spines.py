@@ -7,11 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.accounting import zcdp_to_epsilon
 from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import BypassRule, bypass, uniform_shares
 from tallyveil.studies.comparison import Verdict
-from tallyveil.studies.exhibit import MissingDataError, StudyInputs
+from tallyveil.studies.exhibit import StudyInputs
 from tallyveil.studies.geographic_spines import alternative, remark_2, rhode_island, variances
 from tallyveil.studies.geographic_spines.catalogue import EXHIBITS
 from tallyveil.studies.geographic_spines.trees import (
@@ -23,6 +24,7 @@ from tallyveil.studies.geographic_spines.trees import (
     spine_of_paths,
 )
 from tallyveil.studies.geographic_spines.trees import variances as variances_on
+from tallyveil.studies.own_data import MissingDataError
 
 NOTHING = StudyInputs()
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
@@ -143,6 +145,7 @@ def test_remark_2(found):
     merged = table.filter(pl.col("tree") == "every second level bypassed")
     assert (merged["greatest ratio of a query"] <= 1 + 1e-9).all()
     assert (merged["least ratio of a query"] < 0.3).all()
+    assert set(table["epsilon_at_1e-10"]) == {1.0}
     nine = table.filter(pl.col("tree") == "9 sub-intervals, equal shares")
     assert nine["greatest ratio of a query"].item() > 1.4
 
@@ -157,6 +160,9 @@ def test_the_mean_variance_of_ranges_by_listing():
 
 def test_the_rejected_rule_is_low_in_sum_and_high_in_some_answer(found):
     table = found["alternative"].tables["alternative"]
+    epsilons = dict(table.select("law", "epsilon_at_1e-10").unique().iter_rows())
+    assert epsilons["discrete_laplace"] == 1.0
+    assert epsilons["discrete_gaussian"] == pytest.approx(zcdp_to_epsilon(Fraction(1, 2), Fraction("1e-10")))
     for _, rules in table.group_by("law", "shares"):
         by_rule = {row["rule"]: row for row in rules.iter_rows(named=True)}
         paper, rejected = by_rule["the paper's rule"], by_rule["sum of squares"]

@@ -1,14 +1,22 @@
 """The integer-subspace study: what it draws keeps every sum, and what it compares with does too."""
 
+import math
 import sys
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.accounting import Neighbours, compose
+from tallyveil.accounting.subspace_events import IntegerSubspaceLaplace
 from tallyveil.cli.main import main
 from tallyveil.studies.integer_subspace.catalogue import EXHIBITS
+from tallyveil.studies.integer_subspace.examples import EXAMPLES
+from tallyveil.studies.integer_subspace.privacy import example_with_parameters, with_parameters
 from tallyveil.studies.integer_subspace.projection import project
+from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 
 
 @pytest.fixture
@@ -38,6 +46,8 @@ def test_boxes_are_drawn(study, tmp_path):
     assert code == 0
     table = pl.read_csv(tmp_path / "figure-5.csv")
     assert table.height == 28
+    assert set(table["epsilon_per_unit"]) == {0.25}
+    assert table["epsilon_at_1e-10"].null_count() == 0
     assert (table["least"] <= table["first_quartile"]).all()
     assert (tmp_path / "figure-5.png").stat().st_size > 10_000
 
@@ -114,10 +124,40 @@ def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_
     assert code == 0
     assert "0 of 1,000 draws were changed" in " ".join(said.split())
     table = pl.read_csv(tmp_path / "out" / "figure-9.csv")
+    epsilons = dict(table.select("outputs", "epsilon_at_1e-11").unique().iter_rows())
+    assert epsilons["restricted, same law"] == pytest.approx(1.0)  # 2 * epsilon 1/4, at distance 2
+    for same in ("free", "nonnegative", "restricted, same cost"):
+        assert epsilons[same] == pytest.approx(0.5)
     nearest = table.filter(outputs="nonnegative")["bias"].to_list()
     assert nearest[0] > 1
     assert nearest[-1] < -0.4
     assert sum(table.filter(outputs="restricted, same cost")["bias"]) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_parameters_are_those_of_the_nearest_tables():
+    row = pl.DataFrame({"noise": ["one"]})
+    l1 = example_with_parameters(row, "children", Norm.L1).row(0, named=True)
+    assert l1["protected_distance"] == 4  # two rows and two columns change by one each
+    assert 0.99998 < l1["epsilon_at_1e-5"] < l1["epsilon_at_1e-10"] < l1["epsilon_at_1e-11"] <= 1.0
+    l2 = example_with_parameters(row, "intersecting", Norm.L2).row(0, named=True)
+    assert 0 <= l2["protected_distance"] - math.sqrt(2) < 1e-9
+    assert l2["epsilon_at_1e-10"] <= 0.25 * l2["protected_distance"]
+    assert l2["mu"] is None  # the law's tail is cut, at a total variation of 2**-62
+
+
+def test_a_total_variation_costs_delta_and_power():
+    law, lattice = GeneralisedLaplace(Norm.L1, Fraction(1)), lattice_of(EXAMPLES["Illinois"]().system)
+    exact, near = (
+        with_parameters(pl.DataFrame({"noise": ["one"]}), law, lattice, t).row(0, named=True)
+        for t in (Fraction(0), Fraction(1, 10**12))
+    )
+    # Within 1e-12 of the law, delta 1e-11 leaves (1 - (1 + exp(2)) / 10) * 1e-11 for the law itself.
+    left = Fraction("1e-11") - Fraction(1 + math.exp(2)) / 10**12
+    event = IntegerSubspaceLaplace(1, "l1", 2)
+    wanted = compose(event, neighbours=Neighbours.BOUNDED).epsilon(left).upper
+    assert near["epsilon_at_1e-11"] == pytest.approx(wanted, rel=1e-12)
+    assert exact["epsilon_at_1e-11"] < near["epsilon_at_1e-11"] <= 2
+    assert near["beta_at_alpha_0.05"] < exact["beta_at_alpha_0.05"]
 
 
 def test_scale_reduction_falls_with_the_iterations(study, tmp_path, monkeypatch):
@@ -134,7 +174,6 @@ def test_scale_reduction_falls_with_the_iterations(study, tmp_path, monkeypatch)
 
 def test_the_paper_s_jumps_are_those_of_its_appendix():
     from tallyveil.studies.integer_subspace.convergence import PAPER, _plan
-    from tallyveil.subspace.mechanisms import Norm
 
     plan = _plan("children", Norm.L2, PAPER)
     assert plan.moves.at_once is None

@@ -94,6 +94,8 @@ def test_margins_by_formula_cover_less_than_least_ones():
 
 def test_stability_accounting_costs_nine_times_the_rho():
     frame = stability_accounting(StudyInputs()).tables["stability"]
+    # The claim of stability accounting is no stronger than the exact one of composition with the same budget.
+    assert (frame["stability: epsilon_at_1e-10"] >= frame["composition: epsilon_at_1e-10"]).all()
     ratio = frame["budget by stability, same noise"] / frame["budget"]
     assert ratio.to_list() == pytest.approx([1.0] * 7 + [9.0] * 7)
     same = frame["margin of a cell, stability, same budget"] / frame["margin of a cell, composition"]
@@ -161,8 +163,10 @@ def test_the_command_needs_no_flags(monkeypatch, capsys, tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {
         ".tallyveil-output",
         "table-1.csv",
+        "table-1-parameters.csv",
         "table-2.csv",
         "table-4.csv",
+        "table-4-parameters.csv",
         "margins.csv",
         "stability.csv",
         "paper-and-ours.csv",

@@ -1,8 +1,10 @@
 """`tallyveil study`, end to end."""
 
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import tallyveil.studies
 from tallyveil.cli.main import main
 from tallyveil.cli.study import Study
+from tallyveil.cli.study import study as command_function
 
 
 @pytest.fixture
@@ -77,6 +80,14 @@ def test_every_paper_has_a_name_in_the_command():
     """A study that the command does not know would never be run by --all."""
     folders = {path.parent.name for path in Path(tallyveil.studies.__file__).parent.glob("*/catalogue.py")}
     assert {study.value.replace("-", "_") for study in Study} == folders
+
+
+def test_the_help_names_every_exhibit_that_is_no_figure_or_table():
+    beyond = get_type_hints(command_function, include_extras=True)["beyond"].__metadata__[0].help
+    for paper in Study:
+        for exhibit in import_module(f"tallyveil.studies.{paper.replace('-', '_')}.catalogue").EXHIBITS:
+            if exhibit.name.partition("-")[0] not in ("figure", "table"):
+                assert re.search(rf"\b{exhibit.name}\b", beyond), exhibit.name
 
 
 def test_all_without_a_paper_runs_every_paper(command, tmp_path, monkeypatch):

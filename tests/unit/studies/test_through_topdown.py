@@ -10,8 +10,15 @@ from tallyveil.accounting import Neighbours, ZcdpConversion, compose, rho_of, zc
 from tallyveil.cli.study import _make_release
 from tallyveil.config.load import load_plan
 from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.fdp_census.allocation import DELTA, geolevel_guarantee, geolevel_rho, variances
-from tallyveil.studies.fdp_census.noisy_counts import BUREAU, FILES, OURS
+from tallyveil.studies.fdp_census.allocation import (
+    BUREAU,
+    DELTA,
+    REDUCED,
+    geolevel_guarantee,
+    geolevel_rho,
+    variances,
+)
+from tallyveil.studies.fdp_census.census_counts import FILES
 from tallyveil.studies.fdp_census.through_topdown import (
     ALL,
     GEOLEVELS,
@@ -65,7 +72,7 @@ def found(public):
         levels = {level: pl.read_parquet(out / "histogram" / f"{level}.parquet") for level in GEOLEVELS}
         releases.append((load_plan(release_file).name, key, levels))
 
-    return through_topdown(StudyInputs(public, make), keys=2), releases
+    return through_topdown(StudyInputs(public, make_release=make), keys=2), releases
 
 
 def test_releases_have_the_stated_noise(tmp_path):
@@ -86,7 +93,7 @@ def test_noise_is_the_least_for_its_epsilon_to_a_part_in_500():
         bureau = variances()[geolevel]
         assert bureau <= variances_of(BUREAU)[level] < bureau * Fraction(501, 500)
         published = zcdp_to_epsilon_textbook(geolevel_rho(bureau), DELTA)
-        exact = geolevel_guarantee(variances_of(OURS)[level]).epsilon(DELTA).upper
+        exact = geolevel_guarantee(variances_of(REDUCED)[level]).epsilon(DELTA).upper
         assert published * (1 - 1 / 500) < exact <= published
 
 
@@ -161,18 +168,18 @@ def test_ratios_and_sentences_follow_from_the_errors(found):
         )
         for noise in NOISES
     }
-    of_block = ratios.filter(geolevel="Block", count=ALL, noise=OURS).row(0, named=True)
-    ratio = block[OURS]["mean_squared_error"] / block[BUREAU]["mean_squared_error"]
+    of_block = ratios.filter(geolevel="Block", count=ALL, noise=REDUCED).row(0, named=True)
+    ratio = block[REDUCED]["mean_squared_error"] / block[BUREAU]["mean_squared_error"]
     assert of_block["squared_ratio"] == pytest.approx(ratio)
     relative = [
         block[noise]["mean_squared_standard_error"] / block[noise]["mean_squared_error"]
-        for noise in (OURS, BUREAU)
+        for noise in (REDUCED, BUREAU)
     ]
     assert of_block["squared_ratio_standard_error"] == pytest.approx(ratio * np.hypot(*relative))
     assert of_block["variance_ratio"] == pytest.approx(1 - 0.2482, abs=1e-3)  # Table 1, rounded up
     nine = table.filter(pl.col("count") != ALL, geolevel="Block", noise=BUREAU)
     assert block[BUREAU]["mean_squared_error"] == pytest.approx(nine["mean_squared_error"].mean())
-    said = next(note for note in findings.notes if note.startswith(f"{OURS}, Block:"))
+    said = next(note for note in findings.notes if note.startswith(f"{REDUCED}, Block:"))
     assert f"changes by {100 * (ratio - 1):+.1f} percent" in said
     # Estimation pools queries and geolevels, so a release is more exact than its noisy counts, cut off at zero.
     assert block[BUREAU]["mean_squared_error"] < block[BUREAU]["squared_clipped"] / 3

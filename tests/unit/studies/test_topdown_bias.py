@@ -69,7 +69,7 @@ def found(public):
         counts = pl.read_parquet(out / "histogram" / f"{finest}.parquet")
         releases.append((finest, dict(plan.estimation)[finest].passes[0] == ("total",), counts))
 
-    return topdown_bias(StudyInputs(public, make), keys=KEYS), releases
+    return topdown_bias(StudyInputs(public, make_release=make), keys=KEYS), releases
 
 
 def test_the_population_query_costs_what_the_lattice_noise_costs(public, tmp_path):

@@ -4,6 +4,7 @@ All variances are computed from the exact shares in Table 3. The row "Bureau's" 
 paper's other numbers follow from the exact variances: with the rounded ones, some would differ in the last digit.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Final
@@ -34,6 +35,9 @@ OVERALL_DELTA: Final = Fraction("1e-10")
 """The delta at which the noise of all geolevels is matched to the published epsilon."""
 
 NEIGHBOURS: Final = Neighbours.UNBOUNDED
+
+BUREAU: Final = "Bureau's noise"
+REDUCED: Final = "reduced noise"
 
 
 def geolevels() -> tuple[str, ...]:
@@ -82,6 +86,21 @@ def reduced_noise(variance: Fraction) -> Calibration:
         delta=DELTA,
         neighbours=NEIGHBOURS,
     )
+
+
+def both_noises(geolevel: str) -> dict[str, Fraction]:
+    """Variance of a geolevel's queries with the Bureau's noise, and with the smallest of the same published epsilon."""
+    variance = variances()[geolevel]
+    return {BUREAU: variance, REDUCED: variance * reduced_noise(variance).factor}
+
+
+def before_and_after(
+    bureau: Mapping[str, float | None], reduced: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """Privacy parameters with the Bureau's noise and with reduced noise, as columns of one row."""
+    return {f"bureau_{name}": value for name, value in bureau.items()} | {
+        f"reduced_{name}": value for name, value in reduced.items()
+    }
 
 
 def overall_event(factor: Fraction = Fraction(1)) -> SequentialEvent:

@@ -1,9 +1,9 @@
 """Figure 9: the slope of earnings on education, from noisy counts."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,122 +13,127 @@ from tallyveil.arrays import Floats
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
-from tallyveil.studies.fdp_census.allocation import noise_parameters, reduced_noise, variances
-from tallyveil.studies.fdp_census.education_data import (
-    EDUCATION_FILE,
-    INCOME_FILE,
-    TRACTS_FILE,
-    Places,
-    alameda_tracts,
-    counties_and_states,
+from tallyveil.studies.fdp_census.allocation import (
+    BUREAU,
+    REDUCED,
+    before_and_after,
+    both_noises,
+    noise_parameters,
 )
+from tallyveil.studies.fdp_census.education_data import education_regressions
 from tallyveil.studies.fdp_census.printed import compared
 from tallyveil.studies.fdp_census.study_noise import study_noise
+from tallyveil.studies.own_data import Places, Regression
 
 TRIPLE: Final = 3
 """Number of repetitions in the paper."""
 
-BUREAU, OURS = "Bureau's noise", "reduced noise"
-_CHUNK: Final = 333
+_MOST_AT_ONCE: Final = 333
+"""Largest number of repetitions, and _MOST_DRAWS of noisy counts, that are in memory at a time."""
+_MOST_DRAWS: Final = 10_000_000
+_MOST_REPETITIONS: Final = 99_900
+_FEWEST_REPETITIONS: Final = 999
+_MOST_SHARES: Final = 62_760_000
+"""Number of noisy shares, places times repetitions, above which there are fewer repetitions."""
 _FIRST_GEOLEVEL: Final = 16  # so the noise addresses differ from those of the other figures
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """One row of the figure: places, and the geolevel of Table 1 whose noise is added to their counts."""
-
-    title: str
-    places: Places
-    geolevel: str
-    repetitions: int
+_PAPERS_REDUCTION: Final = 60.57
 
 
 def slope_distortion(inputs: StudyInputs) -> Findings:
     """Figure 9: mean absolute error of the slope, with the Bureau's noise and with less at the same epsilon."""
-    inputs.files("Figure 9", (TRACTS_FILE, EDUCATION_FILE, INCOME_FILE))
-    folder = inputs.data
-    assert folder is not None  # otherwise files() has raised
-    counties, states = counties_and_states(folder)
-    settings = (
-        _Setting("States", states, "State", 99_900),
-        _Setting("Counties", counties, "County", 19_980),
-        _Setting("Tracts of Alameda", alameda_tracts(folder), "Tract Subset", 99_900),
-    )
-    noise = study_noise()
-    rows, errors = [], {}
-    for place, setting in enumerate(settings):
-        for number, (method, variance) in enumerate(_methods(setting.geolevel).items()):
-            error = slope_errors(
-                noise, setting.places, variance, (_FIRST_GEOLEVEL + place, number), setting.repetitions
-            )
-            errors[setting.title, method] = error
-            aware = slope_errors(
-                noise,
-                setting.places,
-                variance,
-                (_FIRST_GEOLEVEL + place, number),
-                setting.repetitions,
-                noise_aware=True,
-            )
-            low, high = np.quantile(_triples(error), (0.025, 0.975))
-            rows.append(
-                {
-                    "places": setting.title,
-                    "number_of_places": len(setting.places.income),
-                    "geolevel_of_noise": setting.geolevel,
-                    "method": method,
-                    "variance": float(variance),
-                    "slope": slope(setting.places.income, _proportions(setting.places.counts)),
-                    "mae": float(error.mean()),
-                    "mae_noise_aware": float(aware.mean()),
-                    "mse": float(np.mean(error**2)),
-                    "mae_standard_error": float(error.std(ddof=1) / np.sqrt(error.size)),
-                    "mae_of_three_low": float(low),
-                    "mae_of_three_high": float(high),
-                    "repetitions": error.size,
-                    **noise_parameters(variance),
-                }
-            )
-    table = pl.DataFrame(rows)
-    gains = pl.DataFrame([_gain(s, errors[s.title, BUREAU], errors[s.title, OURS]) for s in settings])
-    state = gains.filter(places="States")
+    regressions = education_regressions(inputs, "Figure 9")
+    rows, gains = [], []
+    for number, regression in enumerate(regressions):
+        errors = {}
+        for query, (method, variance) in enumerate(both_noises(regression.noise).items()):
+            row, errors[method] = _measured(regression, method, variance, (_FIRST_GEOLEVEL + number, query))
+            rows.append(row)
+        gains.append(_gain(regression, errors[BUREAU], errors[REDUCED]))
+    table, reductions = pl.DataFrame(rows), pl.DataFrame(gains)
+    state = reductions.filter(geolevel_of_noise="State").head(1)
+    compare = {"MAE, State": state["reduction_percent"].item()} if state.height else {}
     return Findings(
-        tables={"figure-9": table, "figure-9-reductions": gains},
-        comparisons=compared(
-            "figure-9",
-            {"MAE, State": float(state["reduction_percent"].item())},
-            "slope error lower by percent (other years)",
-        ),
-        drawings={"figure-9": _plot(settings, table, gains)},
+        tables={"figure-9": table, "figure-9-reductions": reductions},
+        comparisons=compared("figure-9", compare, "slope error lower by percent (other data)"),
+        drawings={"figure-9": _plot(table, reductions, _OWN_UNIT if inputs.own else _DOLLARS)},
         notes=(
             "Bars span what means of three repetitions, as in the paper, give in 95 of 100 cases.",
-            "From three repetitions, a reduction of 60.57 percent or more at the State comes out by luck in "
-            f"{float(state['chance_of_60_percent'].item()):.1%} of cases, and an increase in "
-            f"{float(state['chance_of_increase'].item()):.1%}. The mean error follows the noise's standard "
-            f"deviation: {float(state['standard_deviation_percent'].item()):.2f} percent less.",
-            "A slope that takes account of the noise (footnote 10; mae_noise_aware) does not help: the error is "
-            "chance, not flattening. Where some places have few people, the correction makes it worse.",
-            "Counties and states: median household income and four education groups, 2014-18, in the place of "
-            "median earnings and six groups.",
+            *(_luck(gain) for gain in state.iter_rows(named=True)),
+            "mae_noise_aware is of a slope that takes account of the noise (footnote 10).",
+            *(() if inputs.own else _PUBLIC_TABLES),
         ),
     )
 
 
-def slope(income: Floats, proportion: Floats) -> float | Floats:
-    """Least-squares slope of income on proportion, over the last axis."""
+_DOLLARS: Final = "dollars a year, everybody against nobody with a bachelor's degree"
+_OWN_UNIT: Final = "units of the outcome, between a share of 0 and one of 1"
+_PUBLIC_TABLES: Final = (
+    "A slope that takes account of the noise does not help here: the error is chance, not flattening. Where some "
+    "places have few people, the correction makes it worse.",
+    "Counties and states: median household income and four education groups, 2014-18, in the place of median earnings "
+    "and six groups.",
+)
+
+
+def repetitions_of(places: int) -> int:
+    """Number of repetitions for so many places, a multiple of 3: 99,900, or fewer where there are many places."""
+    fitting = TRIPLE * (_MOST_SHARES // (TRIPLE * places))
+    return min(_MOST_REPETITIONS, max(_FEWEST_REPETITIONS, fitting))
+
+
+def _measured(
+    regression: Regression, method: str, variance: Fraction, address: tuple[int, int]
+) -> tuple[dict[str, object], Floats]:
+    """One row of the table, and the error of every repetition."""
+    noise, places = study_noise(), regression.places
+    repetitions = repetitions_of(len(places.outcome))
+    error = slope_errors(noise, places, variance, address, repetitions)
+    aware = slope_errors(noise, places, variance, address, repetitions, noise_aware=True)
+    low, high = np.quantile(_triples(error), (0.025, 0.975))
+    row: dict[str, object] = {
+        "places": regression.name,
+        "number_of_places": len(places.outcome),
+        "geolevel_of_noise": regression.noise,
+        "method": method,
+        "variance": float(variance),
+        "slope": slope(places.outcome, _proportions(places.counts)),
+        "mae": float(error.mean()),
+        "mae_noise_aware": float(aware.mean()),
+        "mse": float(np.mean(error**2)),
+        "mae_standard_error": float(error.std(ddof=1) / np.sqrt(error.size)),
+        "mae_of_three_low": float(low),
+        "mae_of_three_high": float(high),
+        "repetitions": error.size,
+        **noise_parameters(variance),
+    }
+    return row, error
+
+
+def _luck(gain: Mapping[str, Any]) -> str:
+    """What the paper's three repetitions at the State can show."""
+    return (
+        f"From three repetitions, a reduction of {_PAPERS_REDUCTION} percent or more for '{gain['places']}' comes out "
+        f"by luck in {gain['chance_of_60_percent']:.1%} of cases, and an increase in "
+        f"{gain['chance_of_increase']:.1%}. The mean error follows the noise's standard deviation: "
+        f"{gain['standard_deviation_percent']:.2f} percent less."
+    )
+
+
+def slope(outcome: Floats, proportion: Floats) -> float | Floats:
+    """Least-squares slope of outcome on proportion, over the last axis."""
     centred = proportion - proportion.mean(axis=-1, keepdims=True)
-    result = (centred * (income - income.mean())).sum(axis=-1) / (centred**2).sum(axis=-1)
+    result = (centred * (outcome - outcome.mean())).sum(axis=-1) / (centred**2).sum(axis=-1)
     return float(result) if np.ndim(result) == 0 else result
 
 
-def noise_aware_slope(income: Floats, noisy: npt.NDArray[np.int64], variance: float) -> Floats:
+def noise_aware_slope(outcome: Floats, noisy: npt.NDArray[np.int64], variance: float) -> Floats:
     """Least-squares slope on noisy proportions, where the analyst knows the noise (the paper's footnote 10).
 
     Noise in the proportions x spreads them, which flattens the slope. Its variance is known: a proportion p of a total
     t in c categories has about variance * ((1 - p)^2 + (c - 1) p^2) / t^2. So the spread is made smaller by its sum.
 
     Args:
-        income: Of every place.
+        outcome: Of every place.
         noisy: Noisy counts, places and categories in the last two axes.
         variance: Of the noise on every count.
     """
@@ -137,7 +142,7 @@ def noise_aware_slope(income: Floats, noisy: npt.NDArray[np.int64], variance: fl
     added = variance * ((1 - x) ** 2 + (categories - 1) * x**2) / totals**2
     centred = x - x.mean(axis=-1, keepdims=True)
     spread = (centred**2).sum(axis=-1) - (1 - 1 / x.shape[-1]) * added.sum(axis=-1)
-    result: Floats = (centred * (income - income.mean())).sum(axis=-1) / spread
+    result: Floats = (centred * (outcome - outcome.mean())).sum(axis=-1) / spread
     return result
 
 
@@ -154,24 +159,26 @@ def slope_errors(
 
     Args:
         noise: Source of the study.
-        places: Counts and incomes.
+        places: Counts and outcomes.
         variance: Variance of the noise on every count.
         address: Geolevel and query in the address of the noise.
-        repetitions: A multiple of 333.
+        repetitions: A multiple of 3.
         noise_aware: Whether the slope is corrected for the noise (`noise_aware_slope`).
     """
     law = DiscreteGaussian(variance)
-    truth = slope(places.income, _proportions(places.counts))
+    truth = slope(places.outcome, _proportions(places.counts))
     n, categories = places.counts.shape
+    at_once = min(_MOST_AT_ONCE, max(1, _MOST_DRAWS // (n * categories)))
     found = []
-    for first in range(0, repetitions, _CHUNK):
-        units = range(first * n, (first + _CHUNK) * n)
-        drawn = noise.dense(law, *address, units, categories).reshape(_CHUNK, n, categories)
+    for first in range(0, repetitions, at_once):
+        last = min(first + at_once, repetitions)
+        drawn = noise.dense(law, *address, range(first * n, last * n), categories)
+        drawn = drawn.reshape(last - first, n, categories)
         noisy = np.maximum(places.counts + drawn, 0)
         estimate = (
-            noise_aware_slope(places.income, noisy, float(variance))
+            noise_aware_slope(places.outcome, noisy, float(variance))
             if noise_aware
-            else slope(places.income, _proportions(noisy))
+            else slope(places.outcome, _proportions(noisy))
         )
         found.append(np.abs(estimate - truth))
     return np.concatenate(found)
@@ -183,48 +190,39 @@ def _proportions(counts: npt.NDArray[np.int64]) -> Floats:
     return proportions
 
 
-def _methods(geolevel: str) -> dict[str, Fraction]:
-    variance = variances()[geolevel]
-    return {BUREAU: variance, OURS: variance * reduced_noise(variance).factor}
-
-
 def _triples(errors: Floats) -> Floats:
     means: Floats = errors.reshape(-1, TRIPLE).mean(axis=1)
     return means
 
 
-def _gain(setting: _Setting, bureau: Floats, ours: Floats) -> dict[str, object]:
+def _gain(regression: Regression, bureau: Floats, ours: Floats) -> dict[str, object]:
     """Reduction of the mean error, its standard error, and how this reduction varies with only three repetitions."""
-    before, after = _methods(setting.geolevel).values()
+    before, after = both_noises(regression.noise).values()
     ratio = ours.mean() / bureau.mean()
     spread = np.sqrt(ours.var(ddof=1) / ours.mean() ** 2 + bureau.var(ddof=1) / bureau.mean() ** 2) / np.sqrt(
         ours.size
     )
     of_three = 100 * (1 - _triples(ours) / _triples(bureau))
     return {
-        "places": setting.title,
+        "places": regression.name,
+        "geolevel_of_noise": regression.noise,
         "standard_deviation_percent": 100 * (1 - math.sqrt(after / before)),
         "reduction_percent": float(100 * (1 - ratio)),
         "standard_error": float(100 * ratio * spread),
         "of_three_low": float(np.quantile(of_three, 0.025)),
         "of_three_high": float(np.quantile(of_three, 0.975)),
-        "chance_of_60_percent": float((of_three >= 60.57).mean()),
+        "chance_of_60_percent": float((of_three >= _PAPERS_REDUCTION).mean()),
         "chance_of_increase": float((of_three < 0).mean()),
+        **before_and_after(noise_parameters(before), noise_parameters(after)),
     }
 
 
-def _plot(settings: tuple[_Setting, ...], table: pl.DataFrame, gains: pl.DataFrame) -> DotPlot:
+def _plot(table: pl.DataFrame, reductions: pl.DataFrame, unit: str) -> DotPlot:
     series = []
-    for method, role in ((BUREAU, Role.PUBLISHED), (OURS, Role.OURS)):
+    for method, role in ((BUREAU, Role.PUBLISHED), (REDUCED, Role.OURS)):
         part = table.filter(method=method)
         ranges = tuple(zip(part["mae_of_three_low"], part["mae_of_three_high"], strict=True))
         series.append(Dots(method, role, tuple(part["mae"]), ranges))
-    notes = tuple(f"−{value:.1f} %" for value in gains["reduction_percent"])
-    unit = "dollars a year, everybody against nobody with a bachelor's degree"
+    notes = tuple(f"−{value:.1f} %" for value in reductions["reduction_percent"])
     panel = DotPanel("Mean absolute error of the slope", tuple(series), unit, notes)
-    return DotPlot(
-        rows=tuple(setting.title for setting in settings),
-        panels=(panel,),
-        columns=1,
-        log_x=True,
-    )
+    return DotPlot(rows=tuple(reductions["places"]), panels=(panel,), columns=1, log_x=True)

@@ -1,15 +1,15 @@
-"""Education and earnings of places, from public tables of the American Community Survey."""
+"""The regressions of Figure 9: a user's own, or education and earnings from the American Community Survey."""
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tallyveil.errors import ConfigError
+from tallyveil.studies.exhibit import StudyInputs
+from tallyveil.studies.own_data import Places, Regression
 
 TRACTS_FILE: Final = "acs/alameda_tract_S1501_5y2020.csv"
 EDUCATION_FILE: Final = "acs/ers_education_1970_2018.csv"
@@ -28,22 +28,26 @@ _ERS_EDUCATION: Final = (
 _ERS_INCOME: Final = "Median_Household_Income_2018"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Places of one geolevel that have both education counts and an income.
+def education_regressions(inputs: StudyInputs, exhibit: str) -> tuple[Regression, ...]:
+    """The user's own regressions, or without a file of the user's own those of public tables.
 
-    Attributes:
-        counts: int64 [places, categories], adults; the last category is a bachelor's degree or higher.
-        income: float64 [places], dollars a year.
+    Raises:
+        MissingDataError: the user's file has no regressions, or the public tables are not there.
     """
+    if inputs.own is not None:
+        return inputs.own.require_regressions(exhibit)
+    tracts, education, income = inputs.files(exhibit, (TRACTS_FILE, EDUCATION_FILE, INCOME_FILE))
+    counties, states = counties_and_states(education, income)
+    return (
+        Regression("States", states, "State"),
+        Regression("Counties", counties, "County"),
+        Regression("Tracts of Alameda", alameda_tracts(tracts), "Tract Subset"),
+    )
 
-    counts: npt.NDArray[np.int64]
-    income: npt.NDArray[np.float64]
 
-
-def alameda_tracts(folder: Path) -> Places:
+def alameda_tracts(path: Path) -> Places:
     """Census tracts of Alameda County, median earnings, 2016-20; places without an estimate are left out."""
-    rows = _rows(folder / TRACTS_FILE, heading="GEO_ID")
+    rows = _rows(path, heading="GEO_ID")
     return _places(
         ([row[name] for name in _S1501_EDUCATION], row[_S1501_EARNINGS])
         for row in rows
@@ -51,12 +55,12 @@ def alameda_tracts(folder: Path) -> Places:
     )
 
 
-def counties_and_states(folder: Path) -> tuple[Places, Places]:
+def counties_and_states(education: Path, income: Path) -> tuple[Places, Places]:
     """Counties, then states, of the United States: adults by education 2014-18, median household income 2018."""
-    incomes = {row["FIPS"]: row[_ERS_INCOME] for row in _rows(folder / INCOME_FILE, heading="FIPS")}
+    incomes = {row["FIPS"]: row[_ERS_INCOME] for row in _rows(income, heading="FIPS")}
     counties: list[tuple[list[str], str]] = []
     states: list[tuple[list[str], str]] = []
-    for row in _rows(folder / EDUCATION_FILE, heading="FIPS Code"):
+    for row in _rows(education, heading="FIPS Code"):
         code = row["FIPS Code"]
         place = [row[name] for name in _ERS_EDUCATION], incomes.get(code, "")
         if code != "00000":

@@ -1,216 +1,187 @@
-"""Figures 6 and 8: error of noisy counts of Rhode Island 2010, with the Bureau's noise and with less.
-
-The paper uses Pennsylvania. Geolevels and noise are the same here. The nine counts are the total, Hispanics, and
-non-Hispanics in seven race groups.
-"""
+"""Figures 6 and 8: error of noisy counts, with the Bureau's noise and with less."""
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.noise import DiscreteGaussian, NoiseSource
-from tallyveil.storage.read import read_parquet
 from tallyveil.studies.comparison import Comparison
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
-from tallyveil.studies.fdp_census.allocation import noise_parameters, reduced_noise, variances
+from tallyveil.studies.fdp_census.allocation import BUREAU, REDUCED, both_noises, noise_parameters
+from tallyveil.studies.fdp_census.census_counts import census_counts
 from tallyveil.studies.fdp_census.printed import compared
 from tallyveil.studies.fdp_census.study_noise import expected_errors, study_noise
+from tallyveil.studies.own_data import CensusCounts, CountedLevel
 
-FILES: Final = ("ri_2010_counts.parquet", "ri_2010_blocks.parquet")
-QUERIES: Final = {
-    "total": "Total",
-    "white": "White",
-    "black": "Black",
-    "hisp": "Hispanic",
-    "asian": "Asian",
-    "two": "Two or more",
-    "other": "Other",
-    "aian": "AI/AN",
-    "nhpi": "NH/PI",
-}
-# Column of the blocks file, and the geolevel of Table 1 whose noise is added. The paper's numbers for tracts
-# are those of the Tract Subset (15.45 = 1 - 4.87 / 5.76).
-LEVELS: Final = {
-    "State": ("state", "State"),
-    "County": ("county", "County"),
-    "Tract": ("tract", "Tract Subset"),
-    "Block": ("geocode", "Block"),
-}
 LEAST_DRAWS: Final = 200_000
-BUREAU, OURS = "Bureau's noise", "reduced noise"
+_FIRST_RACE_GEOLEVEL: Final = 8  # so the noise addresses differ from those of Figure 6
 
 
 def errors_by_geolevel(inputs: StudyInputs) -> Findings:
     """Figure 6: squared and absolute error by geolevel, with and without non-negativity."""
-    paths = inputs.files("Figure 6", FILES)
+    counts = census_counts(inputs, "Figure 6")
     noise = study_noise()
     rows = []
-    for number, (level, (column, geolevel)) in enumerate(LEVELS.items()):
-        counts = counts_by(paths, column)
-        for method, variance in noises(geolevel).items():
-            rows += _measured(noise, number, level, method, variance, counts)
+    for number, level in enumerate(counts.levels):
+        for query, (method, variance) in enumerate(both_noises(level.noise).items()):
+            true, noisy = _drawn(noise, (number, query), level.counts, variance)
+            for nonnegative in (False, True):
+                rows.append(
+                    {
+                        "geolevel": level.name,
+                        "geolevel_of_noise": level.noise,
+                        "method": method,
+                        "variance": float(variance),
+                        "nonnegative": nonnegative,
+                        "geounits": len(level.counts),
+                        "draws": true.size,
+                        **_errors(true, noisy, level.counts, variance, nonnegative=nonnegative),
+                        **noise_parameters(variance),
+                    }
+                )
     table = pl.DataFrame(rows)
-    comparisons: list[Comparison] = []
-    for nonnegative, section in ((False, "figure-6-without"), (True, "figure-6-nonnegative")):
-        reductions = {
-            f"{name}, {level}": _reduction(table, level, column, nonnegative=nonnegative)
-            for level in LEVELS
-            for name, column in (("MSE", "mse_expected"), ("MAE", "mae_expected"))
-        }
-        done = ", negatives to zero" if nonnegative else ""
-        comparisons += compared(section, reductions, f"error lower by percent (Rhode Island, expected{done})")
     return Findings(
         tables={"figure-6": table},
-        comparisons=tuple(comparisons),
-        drawings={"figure-6": _geolevel_plot(table)},
+        comparisons=_beside_the_papers(table, counts),
+        drawings={"figure-6": _geolevel_plot(table, counts)},
         notes=(
             "Expected errors are exact, from the law of the noise; measured ones are draws, at least "
             f"{LEAST_DRAWS:,} a geolevel.",
-            "The paper's percentages are for Pennsylvania and single draws, so they are shown, not judged.",
+            "The paper's percentages are for Pennsylvania and random draws, whose number it does not state. So they "
+            "are shown, not judged.",
         ),
+        subject=counts.name,
     )
 
 
 def errors_by_race(inputs: StudyInputs) -> Findings:
-    """Figure 8: squared error of the nine counts of every block, negative counts set to zero."""
-    paths = inputs.files("Figure 8", FILES)
-    counts = counts_by(paths, "geocode")
+    """Figure 8: squared error of every count at every geolevel, negative counts set to zero."""
+    counts = census_counts(inputs, "Figure 8")
     noise = study_noise()
     rows = []
-    for place, label in enumerate(QUERIES.values()):
-        column = np.ascontiguousarray(counts[:, place : place + 1])
-        for number, (method, variance) in enumerate(noises("Block").items()):
-            drawn = noise.dense(DiscreteGaussian(variance), 8 + number, place, range(len(column)), 1)
-            error = np.maximum(column + drawn, 0) - column
-            squared, absolute = expected_errors(column, variance, nonnegative=True)
-            rows.append(
-                {
-                    "query": label,
-                    "method": method,
-                    "mean_count": float(column.mean()),
-                    "mse": float(np.mean(error.astype(np.float64) ** 2)),
-                    "mse_expected": squared,
-                    "mae_expected": absolute,
-                    **noise_parameters(variance),
-                }
-            )
+    for number, level in enumerate(counts.levels):
+        for place, label in enumerate(counts.labels):
+            column = np.ascontiguousarray(level.counts[:, place : place + 1])
+            query = number * len(counts.labels) + place
+            for method_number, (method, variance) in enumerate(both_noises(level.noise).items()):
+                address = (_FIRST_RACE_GEOLEVEL + method_number, query)
+                true, noisy = _drawn(noise, address, column, variance)
+                rows.append(
+                    {
+                        "geolevel": level.name,
+                        "geolevel_of_noise": level.noise,
+                        "query": label,
+                        "method": method,
+                        "variance": float(variance),
+                        "geounits": len(column),
+                        "draws": true.size,
+                        "mean_count": float(column.mean()),
+                        **_errors(true, noisy, column, variance, nonnegative=True),
+                        **noise_parameters(variance),
+                    }
+                )
     table = pl.DataFrame(rows)
-    bureau, ours = (table.filter(method=method) for method in (BUREAU, OURS))
-    gains = 100 * (1 - ours["mse_expected"].to_numpy() / bureau["mse_expected"].to_numpy())
-    panel = DotPanel(
-        "Blocks, negative counts set to zero",
-        (
-            Dots(BUREAU, Role.PUBLISHED, tuple(bureau["mse_expected"])),
-            Dots(OURS, Role.OURS, tuple(ours["mse_expected"])),
-        ),
-        x_label="expected squared error, persons squared",
-        notes=tuple(f"−{gain:.2f} %" for gain in gains),
-    )
     return Findings(
         tables={"figure-8": table},
-        drawings={"figure-8": DotPlot(tuple(QUERIES.values()), (panel,), 1)},
-        notes=(
-            f"{len(counts):,} blocks; the reduction lies between {gains.min():.2f} and {gains.max():.2f} percent, "
-            "of 24.82 without post-processing.",
+        drawings={"figure-8": _race_plot(table, counts)},
+        notes=tuple(_range_of_reductions(table, level) for level in counts.levels),
+        subject=counts.name,
+    )
+
+
+def _drawn(
+    noise: NoiseSource, address: tuple[int, int], counts: Integers, variance: Fraction
+) -> tuple[Integers, Integers]:
+    """True and noisy counts, repeated until there are LEAST_DRAWS. The address is a geolevel and a query."""
+    true = np.tile(counts, (-(-LEAST_DRAWS // counts.size), 1))
+    return true, true + noise.dense(DiscreteGaussian(variance), *address, range(len(true)), true.shape[1])
+
+
+def _errors(
+    true: Integers, noisy: Integers, counts: Integers, variance: Fraction, *, nonnegative: bool
+) -> dict[str, float]:
+    """Mean squared and mean absolute error, of the draws and expected."""
+    error = ((np.maximum(noisy, 0) if nonnegative else noisy) - true).astype(np.float64)
+    squared, absolute = expected_errors(counts, variance, nonnegative=nonnegative)
+    return {
+        "mse": float(np.mean(error**2)),
+        "mse_expected": squared,
+        "mae": float(np.mean(np.abs(error))),
+        "mae_expected": absolute,
+    }
+
+
+def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Comparison, ...]:
+    """The paper's reductions of Pennsylvania beside ours, for geolevels with the paper's names."""
+    found: list[Comparison] = []
+    for nonnegative, section in ((False, "figure-6-without"), (True, "figure-6-nonnegative")):
+        part = table.filter(nonnegative=nonnegative)
+        reductions = {
+            f"{name}, {level.name}": float(_reductions(part.filter(geolevel=level.name), column)[0])
+            for level in counts.levels
+            for name, column in (("MSE", "mse_expected"), ("MAE", "mae_expected"))
+        }
+        done = ", negatives to zero" if nonnegative else ""
+        found += compared(section, reductions, f"error lower by percent ({counts.name}, expected{done})")
+    return tuple(found)
+
+
+def _reductions(table: pl.DataFrame, column: str) -> Floats:
+    """How much smaller an error is with the reduced noise, in percent, for each pair of rows."""
+    bureau, ours = (table.filter(method=method)[column].to_numpy() for method in (BUREAU, REDUCED))
+    return np.asarray(100 * (1 - ours / bureau), dtype=np.float64)
+
+
+def _panel(table: pl.DataFrame, column: str, title: str, unit: str) -> DotPanel:
+    """One error, with both kinds of noise and the reduction."""
+    return DotPanel(
+        title,
+        (
+            Dots(BUREAU, Role.PUBLISHED, tuple(table.filter(method=BUREAU)[column])),
+            Dots(REDUCED, Role.OURS, tuple(table.filter(method=REDUCED)[column])),
         ),
+        x_label=unit,
+        notes=tuple(f"−{reduction:.2f} %" for reduction in _reductions(table, column)),
     )
 
 
-def counts_by(paths: tuple[Path, ...], column: str) -> Integers:
-    """The nine counts of every geounit of a level, empty ones included: int64 [n_geounits, 9].
-
-    Args:
-        paths: Counts by block, and all blocks with the geounits they are in.
-        column: The level's column in the blocks file.
-    """
-    counts, blocks = (read_parquet(path) for path in paths)
-    return nine_counts(counts, blocks.select("geocode", pl.col(column).alias("geounit")))
-
-
-def nine_counts(counts: pl.DataFrame, geounits: pl.DataFrame) -> Integers:
-    """The nine counts of every geounit, empty ones included: int64 [n_geounits, 9], geounits in order.
-
-    Args:
-        counts: Persons in column `count`, by `geocode`, `race_ethnicity` and perhaps more.
-        geounits: Every `geocode`, and the `geounit` that its persons are counted in.
-    """
-    races = [race for race in QUERIES if race != "total"]
-    wide = (
-        counts.group_by("geocode", pl.col("race_ethnicity").cast(pl.String))
-        .agg(pl.col("count").sum())
-        .pivot(on="race_ethnicity", index="geocode", on_columns=races, values="count")
-    )
-    joined = geounits.join(wide, on="geocode", how="left").with_columns(pl.col(*races).fill_null(0))
-    summed = joined.group_by("geounit").agg(pl.col(*races).sum()).sort("geounit")
-    summed = summed.with_columns(pl.sum_horizontal(*races).alias("total"))
-    return np.ascontiguousarray(summed.select(*QUERIES).to_numpy().astype(np.int64))
-
-
-def noises(geolevel: str) -> dict[str, Fraction]:
-    """Variance of each query at a geolevel of Table 1, with the Bureau's noise and with the reduced noise."""
-    variance = variances()[geolevel]
-    return {BUREAU: variance, OURS: variance * reduced_noise(variance).factor}
-
-
-def _measured(
-    noise: NoiseSource, number: int, level: str, method: str, variance: Fraction, counts: Integers
-) -> list[dict[str, object]]:
-    """Errors of one geolevel with one noise, without and with non-negativity."""
-    repetitions = -(-LEAST_DRAWS // counts.size)
-    true = np.tile(counts, (repetitions, 1))
-    query = [BUREAU, OURS].index(method)  # an address of its own, so that two distributions never share one
-    noisy = true + noise.dense(DiscreteGaussian(variance), number, query, range(len(true)), true.shape[1])
-    rows: list[dict[str, object]] = []
-    for nonnegative in (False, True):
-        error = ((np.maximum(noisy, 0) if nonnegative else noisy) - true).astype(np.float64)
-        squared, absolute = expected_errors(counts, variance, nonnegative=nonnegative)
-        rows.append(
-            {
-                "geolevel": level,
-                "method": method,
-                "variance": float(variance),
-                "nonnegative": nonnegative,
-                "geounits": len(counts),
-                "draws": true.size,
-                "mse": float(np.mean(error**2)),
-                "mse_expected": squared,
-                "mae": float(np.mean(np.abs(error))),
-                "mae_expected": absolute,
-                **noise_parameters(variance),
-            }
+def _geolevel_plot(table: pl.DataFrame, counts: CensusCounts) -> DotPlot:
+    panels = tuple(
+        _panel(table.filter(nonnegative=nonnegative), column, f"{error}, {done}", unit)
+        for column, error, unit in (
+            ("mse_expected", "Squared error", "persons squared"),
+            ("mae_expected", "Absolute error", "persons"),
         )
-    return rows
+        for nonnegative, done in ((False, "as drawn"), (True, "negatives to zero"))
+    )
+    return DotPlot(tuple(level.name for level in counts.levels), panels, 2, log_x=True)
 
 
-def _reduction(table: pl.DataFrame, level: str, column: str, *, nonnegative: bool) -> float:
-    part = table.filter(geolevel=level, nonnegative=nonnegative)
-    bureau, ours = (float(part.filter(method=method)[column].item()) for method in (BUREAU, OURS))
-    return 100 * (1 - ours / bureau)
+def _race_plot(table: pl.DataFrame, counts: CensusCounts) -> DotPlot:
+    panels = tuple(
+        _panel(
+            table.filter(geolevel=level.name),
+            "mse_expected",
+            f"{level.name}, negatives to zero",
+            "expected squared error, persons squared",
+        )
+        for level in counts.levels
+    )
+    return DotPlot(counts.labels, panels, min(2, len(panels)))
 
 
-def _geolevel_plot(table: pl.DataFrame) -> DotPlot:
-    panels = []
-    for column, error, unit in (
-        ("mse_expected", "squared error", "persons squared"),
-        ("mae_expected", "absolute error", "persons"),
-    ):
-        for nonnegative, done in ((False, "as drawn"), (True, "negatives to zero")):
-            part = table.filter(nonnegative=nonnegative)
-            notes = [_reduction(table, level, column, nonnegative=nonnegative) for level in LEVELS]
-            panels.append(
-                DotPanel(
-                    f"{error}, {done}".capitalize(),
-                    (
-                        Dots(BUREAU, Role.PUBLISHED, tuple(part.filter(method=BUREAU)[column])),
-                        Dots(OURS, Role.OURS, tuple(part.filter(method=OURS)[column])),
-                    ),
-                    x_label=unit,
-                    notes=tuple(f"−{note:.2f} %" for note in notes),
-                )
-            )
-    return DotPlot(tuple(LEVELS), tuple(panels), 2, log_x=True)
+def _range_of_reductions(table: pl.DataFrame, level: CountedLevel) -> str:
+    reductions = _reductions(table.filter(geolevel=level.name), "mse_expected")
+    before, after = (
+        expected_errors(level.counts, variance, nonnegative=False)[0]
+        for variance in both_noises(level.noise).values()
+    )
+    free = 100 * (1 - after / before)
+    return (
+        f"{level.name} (number of geounits: {len(level.counts):,}): the reduction lies between "
+        f"{reductions.min():.2f} and {reductions.max():.2f} percent, of {free:.2f} without post-processing."
+    )

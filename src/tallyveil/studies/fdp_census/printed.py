@@ -1,6 +1,7 @@
 """The paper's printed numbers, by section of `printed.toml`."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Final
 
 from tallyveil.studies.comparison import Comparison, PrintedNumber
@@ -18,6 +19,6 @@ def printed(section: str) -> dict[str, PrintedNumber]:
     return printed_numbers(_PAPER, section)
 
 
-def compared(section: str, ours: Mapping[str, float], what: str) -> tuple[Comparison, ...]:
+def compared(section: str, ours: Mapping[str, float | Fraction], what: str) -> tuple[Comparison, ...]:
     """The printed numbers of a section beside ours, as `beside_ours` makes them."""
     return beside_ours(_PAPER, section, ours, what)

@@ -9,6 +9,7 @@ import polars as pl
 
 from tallyveil.accounting import Guarantee, zcdp_to_epsilon_textbook
 from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import (
@@ -126,27 +127,12 @@ def overall_profile(_: StudyInputs) -> Findings:
     ours = {"Bureau, delta 1e-10": bureau, "reduction in percent": by_first_term}
     findings = _findings("figure-7", curves, columns=1, mark=(OVERALL_DELTA, "1e-10"), first_term=True)
     exact = overall_guarantee().epsilon(OVERALL_DELTA)
-    values = pl.DataFrame(
-        [
-            {"quantity": "epsilon at 1e-10, Bureau", "value": bureau},
-            {"quantity": "epsilon at 1e-10, exact", "value": exact.upper},
-            {"quantity": "variance reduction in percent, first term only", "value": by_first_term},
-            {
-                "quantity": "variance reduction in percent, first term only, from epsilon 21.97",
-                "value": first_term_reduction(21.97),
-            },
-            {
-                "quantity": "variance reduction in percent, exact",
-                "value": float(100 * (1 - reduced.factor)),
-            },
-            {
-                "quantity": "variance reduction in percent, exact, at every delta of 1e-10 or more",
-                "value": float(100 * (1 - overall_least_noise().factor)),
-            },
-        ]
-    )
     return Findings(
-        tables={**findings.tables, "figure-7-values": values},
+        tables={
+            **findings.tables,
+            "figure-7-values": _overall_values(bureau, exact.upper, by_first_term),
+            "figure-7-parameters": _overall_parameters(paper_factor),
+        },
         comparisons=compared("figure-7", ours, "all geolevels"),
         drawings=findings.drawings,
         notes=(
@@ -154,6 +140,41 @@ def overall_profile(_: StudyInputs) -> Findings:
             f"{at_least(100 * (1 - reduced.factor), places=2)} percent; the paper's method, which keeps the "
             f"first term of delta only, gives {by_first_term:.2f} percent.",
         ),
+    )
+
+
+def _overall_values(bureau: float, exact: float, by_first_term: float) -> pl.DataFrame:
+    """Epsilon of all geolevels together, and how much smaller their noise can be, by several methods."""
+    first_term = "variance reduction in percent, first term only"
+    values = {
+        "epsilon at 1e-10, Bureau": bureau,
+        "epsilon at 1e-10, exact": exact,
+        first_term: by_first_term,
+        f"{first_term}, from epsilon 21.97": first_term_reduction(21.97),
+        "variance reduction in percent, exact": float(100 * (1 - overall_reduced_noise().factor)),
+        "variance reduction in percent, exact, at every delta of 1e-10 or more": float(
+            100 * (1 - overall_least_noise().factor)
+        ),
+    }
+    return pl.DataFrame({"quantity": list(values), "value": list(values.values())})
+
+
+def _overall_parameters(paper_factor: Fraction) -> pl.DataFrame:
+    """Privacy parameters of all geolevels together before and after their noise is reduced."""
+    factors = {
+        "Bureau's": Fraction(1),
+        "reduced as in the paper": paper_factor,
+        "reduced, exact": overall_reduced_noise().factor,
+    }
+    return pl.DataFrame(
+        [
+            {
+                "noise": noise,
+                "variance_reduction_percent": float(100 * (1 - factor)),
+                **exact_parameters(overall_guarantee(factor)).to_mapping(),
+            }
+            for noise, factor in factors.items()
+        ]
     )
 
 

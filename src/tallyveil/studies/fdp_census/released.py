@@ -14,9 +14,11 @@ from tallyveil.accounting import (
     zcdp_to_epsilon_textbook,
 )
 from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.budget import Strategy, load_product
 from tallyveil.studies.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
+from tallyveil.studies.fdp_census.allocation import before_and_after
 from tallyveil.studies.fdp_census.epsilons import BEST_ZCDP
 from tallyveil.studies.fdp_census.profiles import OURS, SMALLEST_DELTA
 from tallyveil.studies.fdp_census.zcdp_curves import zcdp_log_delta
@@ -49,7 +51,7 @@ def _released(name: str, strategy: Strategy) -> Findings:
     curve, plot = _curve(strategy, rho_of(event), guarantee)
     published = values.row(by_predicate=pl.col("delta") == PUBLISHED_DELTA, named=True)
     return Findings(
-        tables={name: values, f"{name}-curve": curve, f"{name}-reductions": _reductions(strategy)},
+        tables={name: values, f"{name}-curve": curve, f"{name}-reductions": _reductions(strategy, guarantee)},
         drawings={name: plot},
         notes=(
             "Bounded neighbours that agree on all invariants: nothing is promised about what the counts published "
@@ -79,9 +81,9 @@ def _values(rho: Fraction, guarantee: Guarantee) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def _reductions(strategy: Strategy) -> pl.DataFrame:
-    """How much smaller all variances could be at the epsilon of each conversion."""
-    event = strategy.event()
+def _reductions(strategy: Strategy, guarantee: Guarantee) -> pl.DataFrame:
+    """How much smaller all variances could be at the epsilon of each conversion, and the parameters then."""
+    event, before = strategy.event(), exact_parameters(guarantee).to_mapping()
     rows = []
     for conversion, epsilon_of_rho in (
         ("textbook", zcdp_to_epsilon_textbook),
@@ -94,9 +96,10 @@ def _reductions(strategy: Strategy) -> pl.DataFrame:
                 "conversion": conversion,
                 "epsilon": epsilon,
                 "variance_reduction_percent": float(100 * (1 - found.factor)),
+                **before_and_after(before, exact_parameters(found.guarantee).to_mapping()),
             }
         )
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def _curve(strategy: Strategy, rho: Fraction, guarantee: Guarantee) -> tuple[pl.DataFrame, LinePlot]:

@@ -113,11 +113,12 @@ def allocation(_: StudyInputs) -> Findings:
             "rho": float(share * RHO),
             "variance": float(variances()[geolevel]),
             "variance_as_printed": float(printed_variances()[geolevel]),
+            **noise_parameters(variances()[geolevel]),
         }
         for geolevel, share in shares().items()
     ]
     total = sum(shares().values(), Fraction(0))
-    percent = {name: float(100 * share) for name, share in shares().items()}
+    percent = {name: 100 * share for name, share in shares().items()}
     return Findings(
         tables={"table-3": pl.DataFrame(rows)},
         comparisons=compared("table-3", percent, "share in percent"),

@@ -30,13 +30,16 @@ from tallyveil.storage.read import read_parquet
 from tallyveil.studies.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import (
+    BUREAU,
     FOLDS,
     NEIGHBOURS,
     OVERALL_DELTA,
+    REDUCED,
+    both_noises,
     geolevel_rho,
     noise_parameters,
 )
-from tallyveil.studies.fdp_census.noisy_counts import BUREAU, FILES, OURS, QUERIES, nine_counts, noises
+from tallyveil.studies.fdp_census.census_counts import FILES, QUERIES, nine_counts
 from tallyveil.studies.fdp_census.study_noise import KEY_TEXT, expected_errors
 from tallyveil.studies.releases import GEOGRAPHY, RECORDS, published_counts
 
@@ -67,9 +70,9 @@ ALL: Final = "All nine"
 """The mean over the nine counts."""
 
 TOGETHER: Final = "reduced together"
-"""The noise whose epsilon for all five geolevels is the one published for them. `OURS` keeps that of each geolevel."""
+"""The noise that keeps the published epsilon of all five geolevels together. `REDUCED` keeps that of each of them."""
 
-NOISES: Final = {BUREAU: Role.PUBLISHED, OURS: Role.OURS, TOGETHER: Role.REDUCED}
+NOISES: Final = {BUREAU: Role.PUBLISHED, REDUCED: Role.REDUCED, TOGETHER: Role.REDUCED}
 """What is compared, and how a plot shows it."""
 
 _PRECISION: Final = 10**5
@@ -96,8 +99,8 @@ def through_topdown(inputs: StudyInputs, keys: int = KEYS) -> Findings:
         notes=(
             f"{keys} releases with each noise; standard errors are those over releases. The counts are public, the "
             "keys are known, and no release is kept: these are test keys, and nothing here is protected by them.",
-            f"Epsilon beside each noise is exact. '{OURS}' keeps the epsilon that was published for each geolevel at "
-            f"delta 1e-11 (Table 1), and '{TOGETHER}' that of the five geolevels together at delta 1e-10. Both are "
+            f"Epsilon beside each noise is exact. '{REDUCED}' keeps the epsilon that was published for each geolevel "
+            f"at delta 1e-11 (Table 1), and '{TOGETHER}' that of the five geolevels together at delta 1e-10. Both are "
             "less private than the Bureau's noise really was.",
             *_sentences(ratios),
         ),
@@ -111,10 +114,10 @@ def variances_of(noise: str) -> dict[str, Fraction]:
     losses lie on one lattice, on which the exact epsilon of the whole release is quick to compute. No noise is smaller
     than its epsilon allows, and none is larger than that by more than a part in 500.
     """
-    bureau = {level: noises(geolevel)[BUREAU] for level, (_, geolevel) in GEOLEVELS.items()}
+    bureau = {level: both_noises(geolevel)[BUREAU] for level, (_, geolevel) in GEOLEVELS.items()}
     found = bureau
-    if noise == OURS:
-        found = {level: noises(geolevel)[OURS] for level, (_, geolevel) in GEOLEVELS.items()}
+    if noise == REDUCED:
+        found = {level: both_noises(geolevel)[REDUCED] for level, (_, geolevel) in GEOLEVELS.items()}
     elif noise == TOGETHER:
         found = {level: variance * _factor() for level, variance in bureau.items()}
     return {

@@ -17,7 +17,13 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import Spine, spine_from_columns
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.geographic_spines.rhode_island import plain_spine
-from tallyveil.studies.geographic_spines.trees import ROUNDING, Shares, shares_by_level, variances
+from tallyveil.studies.geographic_spines.trees import (
+    ROUNDING,
+    Shares,
+    shares_by_level,
+    variances,
+    whole_budget_parameters,
+)
 from tallyveil.synthetic.country import make_geography
 
 _BLOCKS: Final = 3_000
@@ -29,6 +35,8 @@ _NOTES: Final = (
     "the shares sum to one on every path.",
     "The sum is over all geounits of the spine, and relative to the spine on which nothing is bypassed. Growth is the "
     "greatest relative growth of one geounit's variance; below 0 if all fall.",
+    "Epsilon at three deltas is for one record added or removed, and follows from the whole budget: epsilon 1 "
+    "(Laplace) or rho 1/2 (Gaussian), with and without bypassing.",
 )
 
 Place: TypeAlias = tuple[int, int]
@@ -73,7 +81,8 @@ def compared_rules(spine: Spine) -> pl.DataFrame:
             for mechanism in (Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN)
             for division, shares in _divisions(spine).items()
             for row in _rows(spine, shares, mechanism, division)
-        ]
+        ],
+        infer_schema_length=None,
     )
 
 
@@ -172,6 +181,7 @@ def _rows(spine: Spine, shares: Shares, mechanism: Mechanism, division: str) -> 
                 "greatest variance": max(float(variance.max()) for variance in found),
                 "greatest growth": max(ratios) - 1,
                 "at": spine.geolevels[int(np.argmax(ratios))],
+                **whole_budget_parameters(mechanism),
             }
         )
     return rows

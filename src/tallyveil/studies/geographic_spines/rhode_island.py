@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.budget import Strategy, load_strategy_preset
+from tallyveil.budget.parameters import cost_parameters
 from tallyveil.budget.spine.accuracy import AreaAccuracy, family_accuracies, measured_variances
 from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.budget.strategy import Mechanism
@@ -114,6 +115,7 @@ def errors(inputs: StudyInputs) -> Findings:
             "Geolevels are those of the census spine, so block groups are the published ones.",
             "Production's queries differ by geolevel, so Theorem 2 does not apply to them. It applies where every "
             "geolevel measures the queries of the State.",
+            "Epsilon at three deltas follows from the whole budget alone, which bypassing does not change.",
         ),
     )
 
@@ -151,6 +153,8 @@ def _state(inputs: StudyInputs) -> _State:
 
 def _errors(state: _State, name: str, case: _Case, rule: BypassRule | None) -> pl.DataFrame:
     shares = dict(case.strategy.geolevel_shares)
+    cost = cost_parameters(case.strategy)
+    parameters = {name: value for name, value in cost.items() if name != "geolevel"}
     made = optimise_spine(state.spine, state.families, _SPINES[name], shares=shares, bypassing=rule)
     return pl.DataFrame(
         [
@@ -162,6 +166,7 @@ def _errors(state: _State, name: str, case: _Case, rule: BypassRule | None) -> p
                 "number": one.areas,
                 "mean": one.mean,
                 "greatest": one.greatest,
+                **parameters,
             }
             for one in _accuracies(state, made, case)
         ]

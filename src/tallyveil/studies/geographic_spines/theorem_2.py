@@ -66,7 +66,11 @@ def remark_1(_: StudyInputs) -> Findings:
             found = variances(spine, shares, LAPLACE)[0][0]
             ours[f"{_children(children)}, parent {name}"] = float(found)
     frame = pl.DataFrame({"case": list(ours), "variance": list(ours.values())})
-    return Findings({"remark-1": frame}, beside_ours(_PAPER, "remark-1", ours, "variance of the parent"))
+    return Findings(
+        {"remark-1": frame},
+        beside_ours(_PAPER, "remark-1", ours, "variance of the parent"),
+        notes=("Shares sum to 2 on every path, so the parent kept and bypassed cost the same.",),
+    )
 
 
 def least_ratio(grows: Callable[[float], float], upper: float) -> float:

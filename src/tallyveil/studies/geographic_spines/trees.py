@@ -5,11 +5,13 @@ measures one answer, its total.
 """
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh
 
+from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
 from tallyveil.arrays import Floats
 from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.spine.variance import spine_variances
@@ -21,6 +23,15 @@ Shares: TypeAlias = tuple[Floats, ...]
 
 ROUNDING = 1e-11
 """A relative growth of at most this size is rounding of floating-point numbers."""
+
+
+def whole_budget_parameters(mechanism: Mechanism) -> dict[str, float | None]:
+    """Privacy parameters of noise whose shares sum to one on every path, for one record added or removed.
+
+    The Laplace law then costs epsilon 1 and the Gaussian law rho 1/2, whatever geounits are bypassed.
+    """
+    gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
+    return (zcdp_parameters(Fraction(1, 2)) if gaussian else pure_parameters(1.0)).to_mapping()
 
 
 def spine_of_paths(paths: Iterable[Sequence[int]]) -> Spine:

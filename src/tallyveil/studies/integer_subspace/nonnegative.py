@@ -16,6 +16,7 @@ from tallyveil.studies.integer_subspace.examples import (
     draws_of,
     illinois_populations,
 )
+from tallyveil.studies.integer_subspace.privacy import NOTE, with_parameters
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
@@ -38,7 +39,8 @@ def nonnegative(inputs: StudyInputs) -> Findings:
     """Bias by size on a table with a fixed total, and how many draws change for the counties of Illinois."""
     truth = np.repeat(np.array(SIZES, dtype=np.int64), CELLS_OF_A_SIZE)
     lattice = lattice_of(ConstraintSystem.from_sets([range(truth.size)], truth.size, ["total"]))
-    choice = choose_sampler(lattice, GeneralisedLaplace(Norm.L1, EPSILON))
+    law, half = (GeneralisedLaplace(Norm.L1, epsilon) for epsilon in (EPSILON, EPSILON / 2))
+    choice = choose_sampler(lattice, law)
     if choice.sampler is None:  # one sum always has one
         raise RuntimeError(choice.reason)
     noisy = truth + choice.sampler.draw(_address(_NOISE), range(NEAREST_DRAWS))
@@ -58,17 +60,22 @@ def nonnegative(inputs: StudyInputs) -> Findings:
         ]
     )
     kinds = {
-        "free": noisy,
-        "nonnegative": nearest,
-        "restricted, same law": restricted,
-        "restricted, same cost": halved,
+        "free": (noisy, law, False),
+        "nonnegative": (nearest, law, False),
+        "restricted, same law": (restricted, law, True),
+        "restricted, same cost": (halved, half, True),
     }
+    tables = [
+        with_parameters(_by_size(kind, drawn - truth), own, lattice, restricted=limited)
+        for kind, (drawn, own, limited) in kinds.items()
+    ]
     return Findings(
-        tables={"figure-9": pl.concat([_by_size(kind, drawn - truth) for kind, drawn in kinds.items()])},
+        tables={"figure-9": pl.concat(tables)},
         notes=(
             f"A table of {truth.size} cells with its total fixed, {CELLS_OF_A_SIZE} of each size; the l1 law with "
             f"epsilon {EPSILON} for each unit of distance. The restricted law costs twice as much as the free one; at "
             f"epsilon {EPSILON / 2} it costs the same.",
+            NOTE,
             _illinois(inputs),
         ),
     )

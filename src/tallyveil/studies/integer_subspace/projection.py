@@ -24,6 +24,7 @@ from tallyveil.studies.integer_subspace.examples import (
     illinois_populations,
     summary,
 )
+from tallyveil.studies.integer_subspace.privacy import NOTE, example_with_parameters
 from tallyveil.subspace.mcmc_examples import ILLINOIS_COUNTIES, ILLINOIS_EPSILON
 from tallyveil.subspace.mechanisms import Norm
 
@@ -55,11 +56,12 @@ def projected(inputs: StudyInputs) -> Findings:
         ]
     )
     boxes = {kind: draws[:BOXED_DRAWS] for kind, draws in kinds.items()}
+    by_county = pl.concat([summary(d, names, kind=kind) for kind, d in boxes.items()])
     ratio = float(ours.std() / theirs.std())
     return Findings(
         tables={
-            "projection": spread,
-            "projection-by-county": pl.concat([summary(d, names, kind=kind) for kind, d in boxes.items()]),
+            "projection": example_with_parameters(spread, "Illinois", Norm.L1),
+            "projection-by-county": example_with_parameters(by_county, "Illinois", Norm.L1),
         },
         drawings={"projection": box_plot({"l1 norm": boxes}, names, "county, by population")},
         notes=(
@@ -67,6 +69,8 @@ def projected(inputs: StudyInputs) -> Findings:
             "paper: the magnitude is comparable).",
             "Projected noise is post-processed: its epsilon is that of the noise before, for tables of any sum; its "
             "law has no closed form. Noise on the lattice protects tables with the same sum, and its law is stated.",
+            f"{NOTE} For projected noise they are upper bounds: before the projection its loss is at most epsilon for "
+            "each unit of distance.",
         ),
     )
 

@@ -14,14 +14,16 @@ from tallyveil.noise import NoiseSource
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.integer_subspace.examples import BOXED_DRAWS, KEY, county_populations, summary
 from tallyveil.studies.integer_subspace.noise import upper_tail
+from tallyveil.studies.integer_subspace.privacy import NOTE, with_parameters
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mcmc_examples import ILLINOIS_EPSILON
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 
 _GEOLEVEL: Final = 253
+_LAW: Final = GeneralisedLaplace(Norm.L1, ILLINOIS_EPSILON)
 
 
 def counties(inputs: StudyInputs) -> Findings:
@@ -51,10 +53,11 @@ def counties(inputs: StudyInputs) -> Findings:
                 "negative_draws": int((truth + draws < 0).any(axis=1).sum()),
             }
         )
-    table = pl.DataFrame(rows)
+    lattice = _lattice(2)  # the nearest tables differ in two counties, however many there are
+    table = with_parameters(pl.DataFrame(rows), _LAW, lattice)
     steepest = float((table["slope_on_rank"] / table["slope_standard_error"]).abs().to_numpy().max())
     return Findings(
-        tables={"figure-8": pl.concat(tables), "figure-8-states": table},
+        tables={"figure-8": with_parameters(pl.concat(tables), _LAW, lattice), "figure-8-states": table},
         notes=(
             f"{table.height} States (with the District of Columbia and Puerto Rico, where they have two counties or "
             f"more), {table['counties'].sum():,} counties, {BOXED_DRAWS:,} draws of each State.",
@@ -63,13 +66,17 @@ def counties(inputs: StudyInputs) -> Findings:
             f"grows with size would show there. The steepest is {steepest:.2f} standard errors from zero; of "
             f"{table.height} unbiased ones, one is as steep or steeper with probability "
             f"{1 - (1 - 2 * upper_tail(steepest)) ** table.height:.2f}.",
+            NOTE,
         ),
     )
 
 
+def _lattice(n: int) -> Lattice:
+    return lattice_of(ConstraintSystem.from_sets([range(n)], n, ["total of the State"]))
+
+
 def _draws(state: int, n: int) -> Integers:
-    lattice = lattice_of(ConstraintSystem.from_sets([range(n)], n, ["total of the State"]))
-    choice = choose_sampler(lattice, GeneralisedLaplace(Norm.L1, ILLINOIS_EPSILON))
+    choice = choose_sampler(_lattice(n), _LAW)
     if choice.sampler is None:  # one sum always has one
         raise RuntimeError(choice.reason)
     return choice.sampler.draw(NoiseAddress(NoiseSource(KEY), _GEOLEVEL, state), range(BOXED_DRAWS))

@@ -8,6 +8,8 @@ from typing import Final
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import DiscreteLaplace, Law
@@ -20,6 +22,7 @@ from tallyveil.studies.safetab.parameters import (
     MARGINS,
     MECHANISMS,
     STABILITY,
+    level_parameters,
     printed_totals,
 )
 
@@ -33,7 +36,7 @@ _SHORT: Final = "Covers less than stated: the formula rounds down, and must roun
 
 def margins_by_formula(_: StudyInputs) -> Findings:
     """Equations 35 and 36, and floor(1.96 sigma), at the printed budgets; their coverage, and the least margins."""
-    frame = pl.DataFrame(list(_margin_rows()))
+    frame = pl.DataFrame(list(_margin_rows()), infer_schema_length=None)
     short = frame.filter(pl.col("remark") == _SHORT).height
     return Findings(
         tables={"margins": frame},
@@ -42,6 +45,7 @@ def margins_by_formula(_: StudyInputs) -> Findings:
             "Both round down. For the discrete Gaussian the paper has floor(1.96 sigma).",
             "The least margin is the least whole number whose interval has at least the confidence, by the law. "
             f"Of {frame.height} margins by formula, {short} cover less than the confidence.",
+            "Epsilon at three deltas, beta and mu are of the level alone, whose groups have this table.",
         ),
     )
 
@@ -49,7 +53,7 @@ def margins_by_formula(_: StudyInputs) -> Findings:
 def stability_accounting(_: StudyInputs) -> Findings:
     """What accounting by stability would cost, beside generalised parallel composition, at the printed budgets."""
     rows = [row for noise in MECHANISMS for row in _stability_rows(noise)]
-    frame = pl.DataFrame(rows)
+    frame = pl.DataFrame(rows, infer_schema_length=None)
     rho = sum(printed_totals("Gaussian"), Fraction(0))
     both = [zcdp_to_epsilon(times * rho, DELTA) for times in (1, STABILITY)]
     return Findings(
@@ -61,6 +65,8 @@ def stability_accounting(_: StudyInputs) -> Findings:
             "the rho for the same noise, because rho is proportional to the square of the sensitivity.",
             f"For the printed rho of {float(rho)} epsilon at delta 1e-10 is {at_most(both[0], 5)} by composition, and "
             f"{at_most(both[1], 5)} by stability for the same noise (optimal conversion from rho).",
+            "Epsilon at three deltas, beta and mu are of the level alone: exact for composition, and from the budget "
+            "alone for stability accounting with the same budget.",
         ),
     )
 
@@ -94,6 +100,7 @@ def _margin_rows() -> Iterator[dict[str, str | int | float | None]]:
                         "least margin": least,
                         "coverage of the least": _coverage(law, least),
                         "remark": remark,
+                        **level_parameters(noise, budget, total_only=share == 1),
                     }
 
 
@@ -101,7 +108,7 @@ def _coverage(law: Law, margin: int) -> float:
     return float((2 * law.cdf(margin) - rational(Fraction(1))).mid())
 
 
-def _stability_rows(noise: str) -> Iterator[dict[str, str | int | float]]:
+def _stability_rows(noise: str) -> Iterator[dict[str, str | int | float | None]]:
     """One query of sensitivity s costs s times (epsilon) or s**2 times (rho) what a query of sensitivity 1 does."""
     power = 1 if noise == "Geometric" else 2
     for level, budget in zip(LEVELS, printed_totals(noise), strict=True):
@@ -110,6 +117,11 @@ def _stability_rows(noise: str) -> Iterator[dict[str, str | int | float]]:
         margins = {
             name: law_of(MECHANISMS[noise], own).margin(PAPER_CONFIDENCE) for name, own in laws.items()
         }
+        by_stability = (
+            pure_parameters(fraction_bounds(budget).upper)
+            if noise == "Geometric"
+            else zcdp_parameters(budget)
+        )
         yield {
             "noise": noise,
             "level": level,
@@ -117,4 +129,6 @@ def _stability_rows(noise: str) -> Iterator[dict[str, str | int | float]]:
             "budget by stability, same noise": float(budget * STABILITY ** (power - 1)),
             "margin of a cell, composition": margins["composition"],
             "margin of a cell, stability, same budget": margins["stability"],
+            **{f"composition: {name}": value for name, value in level_parameters(noise, budget).items()},
+            **{f"stability: {name}": value for name, value in by_stability.to_mapping().items()},
         }

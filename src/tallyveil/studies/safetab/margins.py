@@ -1,13 +1,10 @@
 """Tables 1 and 4: the budgets that given margins of error need."""
 
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import polars as pl
 
-from tallyveil.accounting import Neighbours, compose
-from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.noise.balls import rational
 from tallyveil.safetab.levels import law_of
 from tallyveil.safetab.privacy import budget_for_margin
@@ -19,7 +16,7 @@ from tallyveil.studies.safetab.parameters import (
     MARGINS,
     MECHANISMS,
     STABILITY,
-    level_event,
+    level_parameters,
     printed_budgets,
 )
 
@@ -81,15 +78,10 @@ def _row(place: int) -> dict[str, str | int | float]:
 def _parameters() -> pl.DataFrame:
     """Privacy parameters of each level alone, with the budgets of the formulas and with the smallest ones."""
 
-    @cache
-    def of(noise: str, budget: Fraction) -> dict[str, float | None]:
-        event = level_event(noise, budget)
-        return exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED)).to_mapping()
-
     return pl.DataFrame(
         [
             {"level": level, "margin": margin, "noise": noise, "budgets": kind, "total": float(budget)}
-            | of(noise, budget)
+            | level_parameters(noise, budget)
             for place, (level, margin) in enumerate(zip(LEVELS, MARGINS, strict=True))
             for noise in MECHANISMS
             for kind, budget in (

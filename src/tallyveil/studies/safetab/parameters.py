@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Final, Literal
 
+from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
@@ -12,6 +14,8 @@ from tallyveil.accounting.events import (
     PrivacyEvent,
     SequentialEvent,
 )
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.studies.comparison import Comparison, Kind, PrintedNumber
 
@@ -96,6 +100,13 @@ def level_event(noise: str, budget: Fraction, *, total_only: bool = False) -> Pr
         return ParallelEvent((_count(noise, share),), STABILITY)
     tables = AdaptiveEvent((_count(noise, (1 - GAMMA) * share),) * 4)
     return ParallelEvent((SequentialEvent((_count(noise, GAMMA * share), tables)),), STABILITY)
+
+
+@cache
+def level_parameters(noise: str, budget: Fraction, *, total_only: bool = False) -> dict[str, float | None]:
+    """Privacy parameters of one level alone: what stands beside the margin of error of its counts."""
+    event = level_event(noise, budget, total_only=total_only)
+    return exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED)).to_mapping()
 
 
 def _count(noise: str, budget: Fraction) -> PrivacyEvent:
