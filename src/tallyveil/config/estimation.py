@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from tallyveil.budget.presets import StrategyPreset
 from tallyveil.budget.strategy import Strategy
-from tallyveil.config.lookups import by_geolevel, known_query
+from tallyveil.config.lookups import by_geolevel, partition_query
 from tallyveil.config.models import EstimationTable
 from tallyveil.errors import ConfigError
 from tallyveil.plan.estimating import GeolevelEstimation
@@ -28,7 +28,8 @@ def estimation_of(
         preset: Where what the file leaves out is taken from; None for the defaults.
 
     Raises:
-        ConfigError: a geolevel or a query is unknown, or the passes do not use every measured query once.
+        ConfigError: a geolevel or a query is unknown, groups of a rounded query overlap, or the passes do not use every
+            measured query once.
     """
     geolevels = [name for name, _ in strategy.geolevel_shares]
     passes = table.passes or (_lists(preset.passes) if preset else {})
@@ -44,7 +45,7 @@ def estimation_of(
                 passes=_filled_passes(passes_of[name], strategy.queries(name), name),
                 slack=slack,
                 rounding=tuple(
-                    tuple(known_query(schema, query, f"estimation.rounding.{name}") for query in stage)
+                    tuple(partition_query(schema, query, f"estimation.rounding.{name}") for query in stage)
                     for stage in rounding_of[name]
                 ),
                 target=target,
