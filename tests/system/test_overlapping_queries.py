@@ -10,8 +10,9 @@ import pytest
 
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
-from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.errors import ConfigError, ConstraintError, SchemaError
 from tallyveil.execution.topdown.evaluate import evaluate_release
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
@@ -20,6 +21,7 @@ from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.report import write_report
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "race_combinations" / "release.toml"
 KEY = insecure_key("overlapping")
 UP_TO = """[[schema.recodes]]
 name = "up_to"
@@ -74,7 +76,8 @@ def test_a_whole_release(overlapping, tmp_path, measurements):
             assert rows["standard_error"].is_finite().all()
     found = evaluate_release(root, overlapping.parent / "people.parquet")
     check_errors(found.errors, overlapping.parent / "people.parquet", root)
-    write_report(root)
+    page = write_report(root).read_text()
+    assert '<td class="n">12</td>' in page  # four queries at three geolevels, each one measurement
 
 
 def check_errors(errors: pl.DataFrame, people: Path, root: Path) -> None:
@@ -128,6 +131,50 @@ def test_what_overlaps_is_refused_where_it_cannot_be_used(overlapping, edit, old
     with pytest.raises(ConfigError, match="overlap") as error:
         load_plan(overlapping)
     assert error.value.code == "overlapping-query"
+
+
+def test_intervals_that_need_large_blocks_are_refused_before_data_is_opened(tmp_path):
+    folder = write_example(tmp_path)
+    text = folder.read_text().replace("[outputs]", '[outputs]\nintervals = "0.95"')
+    folder.write_text(text)
+    with pytest.raises(ConstraintError) as error:
+        run_release(load_plan(folder), tmp_path / "out", test_key=KEY, workers=1)
+    assert error.value.code == "zeros-not-kept"
+    assert not (tmp_path / "out" / "ledger.jsonl").exists()
+
+
+def write_example(tmp_path: Path) -> Path:
+    """The example on a made-up county of 30 blocks."""
+    write_country(tmp_path / "data", blocks=30, schema="pl94-persons", seed=5)
+    release = tmp_path / "example.toml"
+    text = EXAMPLE.read_text().replace("../../releases/race-data", (tmp_path / "data").as_posix())
+    assert "../.." not in text
+    release.write_text(text)
+    return release
+
+
+def test_the_example_publishes_races_alone_or_in_combination(tmp_path):
+    root = tmp_path / "out"
+    plan = load_plan(write_example(tmp_path))
+    assert plan.strategy.sensitivities == (("hispanic*racecomb", 6),)
+    run_release(plan, root, test_key=KEY, workers=1)
+    for geolevel in ("County", "Block"):
+        people = pl.read_parquet(root / "histogram" / f"{geolevel}.parquet")
+        table = pl.read_parquet(root / "tables" / geolevel / "hispanic.racecomb")
+        wanted = {}
+        for code, hispanic, race, count in people["geocode", "hispanic", "cenrace", "count"].iter_rows():
+            for one in race.split("_"):
+                key = code, f"hispanic={hispanic} * racecomb={one}"
+                wanted[key] = wanted.get(key, 0) + count
+        found = {
+            (code, answer): n for code, answer, n in table["geocode", "answer", "count"].iter_rows() if n
+        }
+        assert found == wanted
+    evaluated = evaluate_release(root, tmp_path / "data" / "records.parquet")
+    errors = evaluated.errors.filter(size_class="all", geolevel="Block")
+    noise = plan.strategy.law("Block", "hispanic*racecomb").variance_float()
+    (squared,) = errors.filter(query="hispanic*racecomb")["mean_squared_error"]
+    assert squared < noise
 
 
 def test_an_undeclared_overlap_is_refused(overlapping, edit):

@@ -14,8 +14,10 @@ def sensitivities_of(schema: Schema, queries: Iterable[str]) -> tuple[tuple[str,
         schema: The universe.
         queries: Specifications of query groups; one may be given several times.
     Raises:
-        SchemaError: the schema has no such query.
+        SchemaError: the schema has overlapping recodes, and no such query.
     """
+    if not any(recode.overlapping for recode in schema.recodes):
+        return ()
     groups = (schema.query(name) for name in sorted(set(queries)))
     return tuple((group.name, group.sensitivity) for group in groups if group.overlaps)
 
