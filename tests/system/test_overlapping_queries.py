@@ -36,8 +36,9 @@ def overlapping(edit) -> Path:
     """The small release, with running sums over the ages, measured and published."""
     edit("[[schema.structural_zeros]]", UP_TO)
     edit('grown = "1/4"', '"up_to*home" = "1/8"\nup_to = "1/8"')
-    edit('tables = ["total", "age", "home"]', 'tables = ["total", "age", "home", "up_to", "up_to*home"]')
-    return edit('"*" = [["total"], ["*"]]', '"*" = [["total"], ["up_to"], ["*"]]')
+    return edit(
+        'tables = ["total", "age", "home"]', 'tables = ["total", "age", "home", "up_to", "up_to*home"]'
+    )
 
 
 def running_sums(root: Path, geolevel: str) -> pl.DataFrame:
@@ -122,6 +123,7 @@ def test_estimating_later_gives_the_same_counts(overlapping, tmp_path):
     [
         ('[["total"], ["home", "age*home"]]', '[["total"], ["up_to"]]'),
         ('query = "total"\ngeolevels', 'query = "up_to"\ngeolevels'),
+        ('"*" = [["total"], ["*"]]', '"*" = [["total"], ["up_to"], ["*"]]'),
         ('query = "home"', 'query = "up_to*home"'),
         ("[[bounds]]", '[[subspace]]\nquery = "up_to"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'),
     ],

@@ -256,6 +256,7 @@ def _can_be_done(item: GeolevelEstimation, strategy: Strategy, schema: Schema, l
     return (
         sorted(flat) == sorted(strategy.queries(level))
         and all(item.passes)
+        and all(_are_partitions(schema, names) for names in item.passes[:-1])
         and bool(item.rounding)
         and all(_are_partitions(schema, stage) for stage in item.rounding)
         and 0 <= item.slack <= LARGEST_COUNT

@@ -42,7 +42,6 @@ def builder(small_release, edit):
     """The builder of the towns, without constraints."""
     edit("[[schema.structural_zeros]]", RECODES)
     edit('grown = "1/4"', '"up_to*places" = "1/8"\nup_to = "1/8"')
-    edit('"*" = [["total"], ["*"]]', '"*" = [["up_to", "total"], ["*"]]')
     plan = load_plan(small_release)
     spine = read_spine(plan.geography)
     allocation = allocation_of(plan.strategy, spine)
