@@ -155,8 +155,7 @@ def objective_of(problem, current, ridge=0.0):
     """(H, b) of the unreduced problem, with the documented ridge where asked for."""
     n_children, n_cells = problem.n_children, problem.n_cells
     hessian, linear = np.zeros((n_children * n_cells,) * 2), np.zeros(n_children * n_cells)
-    for name in current.queries:
-        query = problem.query(name)
+    for query in problem.queries(current):
         rows = matrix_of(query.labels, query.values.shape[1], n_children)
         weight = np.repeat(1 / query.variances, query.values.shape[1])
         hessian += rows.T * weight @ rows
@@ -174,8 +173,8 @@ def smallest_weights(problem, current):
     Queries that tell the same cells apart are one query measured more than once.
     """
     found = {}
-    for name in current.queries:
-        labels, weights = problem.query(name).labels, 1 / problem.query(name).variances
+    for query in problem.queries(current):
+        labels, weights = query.labels, 1 / query.variances
         if labels.max() >= 0:
             alike = tuple(labels.tolist().index(label) if label >= 0 else -1 for label in labels)
             found[alike] = found.get(alike, 0.0) + weights
@@ -196,8 +195,7 @@ def passes_of(problem):
         answer = solve_passes(prefix, prefix.allowed())
         assert answer.residual_persons <= 1e-7
         yield current, answer.estimate, list(carried)
-        for name in current.queries:
-            query = problem.query(name)
+        for query in problem.queries(current):
             rows = matrix_of(query.labels, query.values.shape[1], problem.n_children)
             answers = (rows @ answer.estimate.reshape(-1)).reshape(query.values.shape)
             carried.append((query.labels, answers - current.slack, answers + current.slack, None))
@@ -312,7 +310,7 @@ def test_children_with_variances_of_their_own_agree_with_an_independent_solver(s
     for c in range(problem.n_children):
         own = slice(c * n_cells, (c + 1) * n_cells)
         # every cell of a child counts in its detailed query, or in none
-        if np.isinf(problem.query("detailed").variances[c]):
+        if np.isinf(next(one for one in problem.measured if one.name == "detailed").variances[c]):
             hessian[own, own] = ridged[own, own]
     theirs = dual_active_set_answer(hessian, linear, *rows_of(problem, carried))
     assert np.abs(estimate.reshape(-1) - theirs).max() <= 1e-5

@@ -14,7 +14,7 @@ LAWFUL = settings(deadline=None, derandomize=True)
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
-    """A schema of one to four small attributes, some with a recode that may leave levels out."""
+    """A schema of one to four small attributes, some with recodes that may leave levels out, or overlap."""
     sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     attributes = tuple(
         Attribute(f"a{i}", tuple(f"l{j}" for j in range(size))) for i, size in enumerate(sizes)
@@ -29,6 +29,11 @@ def schemas(draw: st.DrawFn) -> Schema:
                 (f"g{group}", tuple(level for level, home in placed if home == group)) for group in used
             )
             recodes.append(Recode(f"r_{attribute.name}", attribute.name, groups))
+        own = st.lists(st.sampled_from(attribute.levels), min_size=1, unique=True).map(tuple)
+        drawn = draw(st.lists(own, max_size=3))
+        if drawn:
+            groups = tuple((f"g{group}", levels) for group, levels in enumerate(drawn))
+            recodes.append(Recode(f"o_{attribute.name}", attribute.name, groups, overlapping=True))
     return Schema("drawn", attributes, tuple(recodes))
 
 
@@ -39,7 +44,9 @@ def queries(draw: st.DrawFn) -> tuple[Schema, QueryGroup]:
     known = set(schema.factor_names)
     names = []
     for attribute in schema.attributes:
-        options = [name for name in (attribute.name, f"r_{attribute.name}") if name in known]
+        options = [
+            name for name in (attribute.name, f"r_{attribute.name}", f"o_{attribute.name}") if name in known
+        ]
         chosen = draw(st.sampled_from([None, *options]))
         names += [chosen] if chosen else []
     spec = "*".join(draw(st.permutations(names))) or "total"
@@ -52,10 +59,11 @@ def matrix(schema: Schema, query: QueryGroup) -> np.ndarray:
     recodes = {recode.name: recode for recode in schema.recodes}
     asked = set(query.name.split("*"))
     for attribute in schema.attributes:
-        recode = recodes.get(f"r_{attribute.name}")
+        own = (recodes.get(f"{kind}_{attribute.name}") for kind in "ro")
+        recode = next((one for one in own if one and one.name in asked), None)
         if attribute.name in asked:
             factor = np.eye(attribute.size, dtype=np.int64)
-        elif recode and recode.name in asked:
+        elif recode:
             groups = [group for _, group in recode.groups]
             factor = np.array([[int(level in group) for level in attribute.levels] for group in groups])
         else:
@@ -87,7 +95,39 @@ def test_queries_agree_with_their_matrix(drawn: tuple[Schema, QueryGroup], seed:
     assert np.array_equal(query.apply_dense(histogram), histogram @ dense.T)
     rows, cells = np.nonzero(histogram)
     assert np.array_equal(query.apply(rows, cells, histogram[rows, cells], n_rows), histogram @ dense.T)
-    assert dense.sum(axis=0).max(initial=0) <= query.sensitivity
+    assert max(1, dense.sum(axis=0).max(initial=0)) == query.sensitivity
+
+
+@LAWFUL
+@given(queries())
+def test_sensitivities_are_the_largest_over_all_moves_of_a_record(drawn: tuple[Schema, QueryGroup]) -> None:
+    schema, query = drawn
+    dense = matrix(schema, query)
+    if not dense.any():
+        return
+    # The answers of two geounits. A column is a pair of a geounit and a cell, and a record moves between two columns.
+    columns = np.kron(np.eye(2, dtype=np.int64), dense).T
+    changes = (columns[:, None, :] - columns[None, :, :]).reshape(-1, columns.shape[1])
+    assert np.abs(changes).max() == 1
+    assert np.abs(changes).sum(axis=1).max() == (changes**2).sum(axis=1).max() == 2 * query.sensitivity
+
+
+@LAWFUL
+@given(queries())
+def test_layers_do_not_overlap_and_hold_every_answer_once(drawn: tuple[Schema, QueryGroup]) -> None:
+    schema, query = drawn
+    layers = [matrix(schema, query) * 0 for _ in query.layers]
+    for layer, own in zip(query.layers, layers, strict=True):
+        assert (layer.name, layer.size, layer.labels()) == (query.name, query.size, query.labels())
+        assert not layer.overlaps
+        answers = layer.answers_of(np.arange(schema.size))
+        own[answers[answers >= 0], np.flatnonzero(answers >= 0)] = 1
+    assert np.array_equal(sum(layers), matrix(schema, query))
+    assert sum(own.any(axis=1) for own in layers).max() <= 1
+    places, answers = query.counted_in(np.arange(schema.size))
+    assert sorted(zip(answers.tolist(), places.tolist(), strict=True)) == [
+        tuple(pair) for pair in np.argwhere(matrix(schema, query)).tolist()
+    ]
 
 
 @LAWFUL

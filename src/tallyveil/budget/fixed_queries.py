@@ -120,7 +120,12 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
 
 
 def is_fixed(query: QueryGroup, known: Sequence[QueryGroup], schema: Schema) -> bool:
-    """Whether the exact answers of some queries determine every answer of another query, whatever the data are."""
+    """Whether the exact answers of some queries determine every answer of another query, whatever the data are.
+
+    The groups of the known queries do not overlap.
+    """
+    if query.overlaps:
+        return all(is_fixed(layer, known, schema) for layer in query.layers)
     if any(group.is_detailed for group in known):
         return True
     kinds = [_kinds_of_levels(axis, known, schema) for axis in range(len(schema.shape))]

@@ -26,9 +26,14 @@ class Mechanism(StrEnum):
 class Strategy:
     """An exact division of one budget over geolevels and, within each geolevel, over query groups.
 
-    A query group at a geolevel gets `total * geolevel share * query share`. In every query group, each record must
-    count in at most one answer. Then each record also counts in at most one answer over all geounits of a geolevel. So
-    one event covers a query group at a geolevel, and the costs of all geolevels and query groups add.
+    A query group at a geolevel gets `total * geolevel share * query share`. In most query groups, each record counts in
+    at most one answer. Then each record also counts in at most one answer over all geounits of a geolevel. So one event
+    covers a query group at a geolevel, and the costs of all geolevels and query groups add.
+
+    If groups overlap, a record counts in up to s answers of a query group; s is its sensitivity. A changed record then
+    moves up to s times as many answers, each by one. So the noise has s times the variance (Gaussian) or s times the
+    scale (Laplace) at the same share. The event describes a change that moves the most answers. Every other change
+    moves fewer answers, each by one too, and the noise has one law in all answers. So the event bounds every other one.
 
     Attributes:
         mechanism: Discrete Gaussian (the budget is rho) or discrete Laplace (the budget is epsilon).
@@ -37,10 +42,12 @@ class Strategy:
         geolevel_shares: Share of each geolevel, root first. Shares are above 0 and sum to exactly 1.
         query_shares: For each of these geolevels, in the same order, the share of each query group. Shares are above 0
             and sum to exactly 1. Query groups are named by their specification.
+        sensitivities: Number of answers in which one record can count, for query groups whose groups overlap
+            (`sensitivities_of`). It is 1 for all others.
 
     Raises:
-        BudgetError: a share is not a fraction above 0, names are repeated or do not match, or shares do not sum to 1.
-            The message says by how much.
+        BudgetError: a share is not a fraction above 0, names are repeated or do not match, shares do not sum to 1, or a
+            sensitivity is not an integer of 1 or more. The message says by how much.
 
     Privacy: measuring costs exactly `total` (see `event`).
     Source: Cumings-Menon et al. 2023, Theorem 1.
@@ -51,6 +58,7 @@ class Strategy:
     total: Fraction
     geolevel_shares: tuple[tuple[str, Fraction], ...]
     query_shares: tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]
+    sensitivities: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mechanism", _member(Mechanism, self.mechanism, "mechanism"))
@@ -69,6 +77,12 @@ class Strategy:
             )
         for geolevel, shares in self.query_shares:
             _check_shares(f"query shares of geolevel {geolevel}", shares)
+        for query, sensitivity in self.sensitivities:
+            if not isinstance(sensitivity, int) or sensitivity < 1:
+                raise BudgetError(
+                    f"the sensitivity of query '{query}' is {as_given(sensitivity)}; wanted an integer of 1 or more. "
+                    "Take the sensitivities from the schema."
+                )
 
     @property
     def budget_unit(self) -> Literal["rho", "epsilon"]:
@@ -87,6 +101,13 @@ class Strategy:
             BudgetError: the geolevel is not measured.
         """
         return tuple(query for query, _ in self._shares_of(geolevel))
+
+    def answers_moved(self, query: str) -> int:
+        """Largest number of answers of a query group that move between neighbours, each by one.
+
+        This is both the L1 and the squared L2 sensitivity under the strategy's neighbours.
+        """
+        return self.neighbours.answers_moved * dict(self.sensitivities).get(query, 1)
 
     def share(self, geolevel: str, query: str, of: Fraction | None = None) -> Fraction:
         """Exact budget of a query group at a geolevel, in `budget_unit`.
@@ -110,7 +131,7 @@ class Strategy:
     def law(self, geolevel: str, query: str, of: Fraction | None = None) -> Law:
         """Law of the noise of a query group at a geolevel.
 
-        Gaussian: variance = answers moved / (2 rho), which is 1 / rho under bounded neighbours.
+        Gaussian: variance = answers moved / (2 rho), which is 1 / rho under bounded neighbours if no groups overlap.
         Laplace: scale = answers moved / epsilon.
 
         Args:
@@ -123,13 +144,13 @@ class Strategy:
         """
         share = self.share(geolevel, query, of)
         if self.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-            return DiscreteGaussian(self.neighbours.answers_moved / (2 * share))
-        return DiscreteLaplace(self.neighbours.answers_moved / share)
+            return DiscreteGaussian(self.answers_moved(query) / (2 * share))
+        return DiscreteLaplace(self.answers_moved(query) / share)
 
     def events(self) -> tuple[PrivacyEvent, ...]:
         """One event for each geolevel and query group, in order."""
         return tuple(
-            self._event_of(self.law(geolevel, query))
+            self._event_of(query, self.law(geolevel, query))
             for geolevel in self.geolevels
             for query in self.queries(geolevel)
         )
@@ -145,17 +166,17 @@ class Strategy:
             BudgetError: the geolevel is not measured.
         """
         return SequentialEvent(
-            tuple(self._event_of(self.law(geolevel, query, of)) for query in self.queries(geolevel))
+            tuple(self._event_of(query, self.law(geolevel, query, of)) for query in self.queries(geolevel))
         )
 
     def event(self) -> SequentialEvent:
         """Everything this strategy measures; its cost is exactly `total`."""
         return SequentialEvent(self.events())
 
-    def _event_of(self, law: Law) -> PrivacyEvent:
+    def _event_of(self, query: str, law: Law) -> PrivacyEvent:
         if isinstance(law, DiscreteGaussian):
-            return DiscreteGaussianEvent(law.variance, multiplicity=self.neighbours.answers_moved)
-        return DiscreteLaplaceEvent(law.scale, multiplicity=self.neighbours.answers_moved)
+            return DiscreteGaussianEvent(law.variance, multiplicity=self.answers_moved(query))
+        return DiscreteLaplaceEvent(law.scale, multiplicity=self.answers_moved(query))
 
     def _shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
         for name, shares in self.query_shares:

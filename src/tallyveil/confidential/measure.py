@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
+from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import BudgetError
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
@@ -32,6 +33,9 @@ class Measurer:
         allocation: Which queries are measured where, and with which law of noise.
         noise: Addressed noise of this run, bound to the records, the geography and the plan.
 
+    Raises:
+        BudgetError: the strategy assumes that a record counts in fewer or more answers of a query than it does.
+
     Privacy: all answers together cost `allocation.event()`. Requesting only some answers, or requesting one repeatedly,
     does not cost more, because each answer has one fixed draw. Source for the cost of Gaussian noise: Canonne, Kamath,
     Steinke 2020, Theorem 4.
@@ -41,6 +45,9 @@ class Measurer:
     schema: Schema
     allocation: Allocation
     noise: NoiseSource
+
+    def __post_init__(self) -> None:
+        require_sensitivities(self.allocation.strategy, self.schema)
 
     def __repr__(self) -> str:
         return f"Measurer(geolevels={self.allocation.spine.geolevels!r}, histograms={REDACTED}, noise={REDACTED})"
@@ -161,10 +168,11 @@ def _add_true_answers(
         place[wanted] = np.arange(len(wanted))
         kept = place[rows] >= 0
         rows, cells, counts = place[rows[kept]], cells[kept], counts[kept]
-    found = group.answers_of(cells)
+    places, found = group.counted_in(cells)
     column = np.minimum(np.searchsorted(answers, found), max(len(answers) - 1, 0))
     listed = (answers[column] == found) if len(answers) else np.zeros(len(found), dtype=bool)
-    np.add.at(values, (rows[listed], column[listed]), counts[listed])
+    places = places[listed]
+    np.add.at(values, (rows[places], column[listed]), counts[places])
 
 
 def _unmeasured(geolevel: str) -> BudgetError:

@@ -1,16 +1,18 @@
 """Turn a parsed release file into a plan: look up names, fill in presets, and check that the parts fit together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
+from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.budget.target import rho_for_target
 from tallyveil.config.estimation import estimation_of
-from tallyveil.config.lookups import by_geolevel, known_query
+from tallyveil.config.lookups import by_geolevel, known_query, partition_query
 from tallyveil.config.models import (
     BoundsTable,
     InvariantTable,
@@ -20,7 +22,7 @@ from tallyveil.config.models import (
     StrategyTable,
     SubspaceTable,
 )
-from tallyveil.config.schema import require_size, schema_of
+from tallyveil.config.schema import require_few_layers, require_size, schema_of
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
@@ -42,16 +44,16 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         ConfigError: a name is unknown, or parts of the file do not fit each other.
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
-    schema = schema_of(file.universe)
+    schema = schema_of(file.universe).without_unused_overlaps(_named_queries(file))
     geography = _geography(file, folder)
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
     spine = spine_of(file, folder)
     geolevels = geography.geolevels if spine is None else geolevels_after(geography.geolevels, spine.steps)
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, file.outputs.entities)
-    strategy = _strategy(file.strategy, file.privacy, preset, geolevels)
+    strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
-    _check_queries(strategy, schema)
+    require_few_layers(schema, strategy)
     return ReleasePlan(
         name=file.release.name,
         schema=schema,
@@ -75,6 +77,18 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         intervals=_intervals(file.outputs, strategy),
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
     )
+
+
+def _named_queries(file: ReleaseFile) -> Iterator[str]:
+    """Every query that a release file names."""
+    for shares in file.strategy.queries.values():
+        yield from shares
+    for stages in file.estimation.rounding.values():
+        yield from chain(*stages)
+    yield from file.outputs.tables
+    yield from (item.query for item in file.invariants)
+    yield from (item.query for item in file.bounds)
+    yield from (item.query for item in file.subspace)
 
 
 def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:
@@ -101,14 +115,22 @@ def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
 
 
 def _strategy(
-    table: StrategyTable, privacy: PrivacyTable, preset: StrategyPreset | None, geolevels: Sequence[str]
+    table: StrategyTable,
+    privacy: PrivacyTable,
+    preset: StrategyPreset | None,
+    geolevels: Sequence[str],
+    schema: Schema,
 ) -> Strategy:
+    geolevel_shares = _geolevel_shares(table, preset, geolevels)
+    shares = preset.strategy.query_shares if preset else _query_shares(table, geolevels)
+    _check_queries(shares, schema)
     shape = Strategy(
         mechanism=Mechanism(privacy.mechanism),
         neighbours=Neighbours(privacy.neighbours),
         total=Fraction(1),
-        geolevel_shares=_geolevel_shares(table, preset, geolevels),
-        query_shares=preset.strategy.query_shares if preset else _query_shares(table, geolevels),
+        geolevel_shares=geolevel_shares,
+        query_shares=shares,
+        sensitivities=sensitivities_of(schema, (query for _, own in shares for query, _ in own)),
     )
     return replace(shape, total=_spent(table, privacy, preset, shape))
 
@@ -190,9 +212,11 @@ def _same_names(where: str, got: Mapping[str, object], wanted: Sequence[str]) ->
         )
 
 
-def _check_queries(strategy: Strategy, schema: Schema) -> None:
+def _check_queries(
+    query_shares: Sequence[tuple[str, Sequence[tuple[str, Fraction]]]], schema: Schema
+) -> None:
     """Check that every measured query exists, and that no geolevel measures one query under two names."""
-    for geolevel, shares in strategy.query_shares:
+    for geolevel, shares in query_shares:
         names: dict[object, str] = {}
         for name, _ in shares:
             factors = schema.query(known_query(schema, name, f"strategy.queries.{geolevel}")).factors
@@ -210,7 +234,7 @@ def _invariant(
 ) -> Invariant:
     where = f"the invariant on '{item.query}'"
     return Invariant(
-        known_query(schema, item.query, "invariants"),
+        partition_query(schema, item.query, "invariants"),
         tuple(whole_geolevel(name, original, geolevels, where) for name in item.geolevels),
     )
 
@@ -257,7 +281,7 @@ def _subspace(
     found: list[SubspaceQuery] = []
     for item in tables:
         where = f"subspace '{item.query}'"
-        known_query(schema, item.query, where)
+        partition_query(schema, item.query, where)
         geolevel = whole_geolevel(item.geolevel, original, geolevels, where)
         given, other = (item.rho, item.epsilon) if strategy.budget_unit == "rho" else (item.epsilon, item.rho)
         if given is None or other is not None or given <= 0:
@@ -281,7 +305,7 @@ def _bounds(
 ) -> Bounds:
     return Bounds(
         name=item.name,
-        query=known_query(schema, item.query, f"bounds '{item.name}'"),
+        query=partition_query(schema, item.query, f"bounds '{item.name}'"),
         geolevel=whole_geolevel(item.geolevel, original, geolevels, f"bounds '{item.name}'"),
         path=folder / item.path,
         missing_upper=0 if item.missing == "zero" else None,

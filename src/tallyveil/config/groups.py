@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.config.load import parse_file
 from tallyveil.config.models import AttributeTable, RecodeTable, ReleaseTable
+from tallyveil.config.schema import recode_of
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.safetab.addresses import FIRST_TABLE
@@ -29,7 +30,6 @@ from tallyveil.safetab.levels import Ladder, level_laws
 from tallyveil.storage.read import collect, require_levels, scan_table
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_apart
-from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.unit import unit_of
 
@@ -252,12 +252,7 @@ def _schema(name: str, table: CellsTable) -> Schema:
     return Schema(
         name=name,
         attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
-        recodes=tuple(
-            Recode(
-                item.name, item.attribute, tuple((group, tuple(own)) for group, own in item.groups.items())
-            )
-            for item in table.recodes
-        ),
+        recodes=tuple(map(recode_of, table.recodes)),
         unit=unit_of(table.unit, table.units),
     )
 

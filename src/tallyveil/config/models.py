@@ -72,6 +72,11 @@ class RecodeTable(Table):
     name: PlainName
     attribute: Name
     groups: dict[Name, list[Name]] = Field(min_length=1)
+    overlapping: bool = Field(
+        default=False,
+        description="Whether a level may be in several groups. A record then counts in several answers, and a "
+        "measurement needs more noise.",
+    )
 
 
 class StructuralZeroTable(Table):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tallyveil.budget.strategy import Strategy
-from tallyveil.config.models import SchemaTable
+from tallyveil.config.models import RecodeTable, SchemaTable
 from tallyveil.errors import SchemaError
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset
@@ -19,11 +19,19 @@ MOST_CELLS: Final = 1 << 27
 The largest schema of the 2020 census has about a hundredth of this. With this many cells, estimation would need several
 GiB of memory.
 """
+MOST_LAYERED_CELLS: Final = MOST_CELLS
+"""The largest product of the number of cells and the number of layers of overlapping queries at a geolevel.
+
+Estimation treats every layer as a query of its own (`BYTES_PER_ANSWERED_CELL`). A query has at most one layer for each
+of its answers.
+"""
 
 BYTES_PER_CELL: Final = 32
 """Bytes that estimation holds for each cell."""
 BYTES_PER_ANSWERED_CELL: Final = 28
-"""Bytes that estimation holds for each pair of a cell and a query, in addition to `BYTES_PER_CELL`.
+"""Bytes that estimation holds for each pair of a cell and a layer of a query, in addition to `BYTES_PER_CELL`.
+
+A query has one layer, unless its groups overlap.
 
 The number of the answer in which the cell is counted takes 4 bytes, and 8 more while it is looked up. At most one noisy
 value and its noise take 8 bytes each.
@@ -41,12 +49,17 @@ def schema_of(table: SchemaTable) -> Schema:
     return Schema(
         name=table.name or "",
         attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
-        recodes=tuple(Recode(item.name, item.attribute, _groups(item.groups)) for item in table.recodes),
+        recodes=tuple(map(recode_of, table.recodes)),
         structural_zeros=tuple(
             StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
         ),
         unit=unit_of(table.unit, table.units),
     )
+
+
+def recode_of(table: RecodeTable) -> Recode:
+    """A recode; raises SchemaError if its groups overlap and it does not say so."""
+    return Recode(table.name, table.attribute, _groups(table.groups), overlapping=table.overlapping)
 
 
 def require_size(schema: Schema, strategy: Strategy) -> None:
@@ -65,6 +78,24 @@ def require_size(schema: Schema, strategy: Strategy) -> None:
         "cells. Drop or coarsen an attribute.",
         code="schema-too-large",
     )
+
+
+def require_few_layers(schema: Schema, strategy: Strategy) -> None:
+    """Refuse overlapping queries with too many layers, before any array with one number for each cell of one is made.
+
+    Raises:
+        SchemaError: there are more pairs of a layer and a cell than `MOST_LAYERED_CELLS`, or a query is unknown.
+    """
+    for geolevel in strategy.geolevels:
+        groups = map(schema.query, strategy.queries(geolevel))
+        layers = sum(group.n_layers for group in groups if group.overlaps)
+        if layers * schema.size > MOST_LAYERED_CELLS:
+            raise SchemaError(
+                f"the queries of {geolevel} whose groups overlap have {layers:,} layers, in each of which no groups "
+                f"overlap. Estimation holds numbers for every layer and each of the {schema.size:,} cells. Wanted at "
+                f"most {MOST_LAYERED_CELLS:,} pairs of a layer and a cell. Measure fewer overlapping groups.",
+                code="schema-too-large",
+            )
 
 
 def _groups(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -163,8 +163,7 @@ def _polished(program: BlockProgram) -> tuple[Floats, float, bool]:
 def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> tuple[Bounds, ...]:
     """Rows that keep this pass's answers within its slack."""
     carried = []
-    for name in current.queries:
-        query = problem.query(name)
+    for query in problem.queries(current):
         answers = _answers(query.labels, query.values.shape[1], estimate)
         slack = max(current.slack, _blur(answers))
         carried.append(Bounds(query.labels, answers - slack, answers + slack, np.arange(len(answers))))

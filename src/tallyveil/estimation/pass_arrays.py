@@ -24,7 +24,7 @@ def pass_arrays(
         bounds: Constraints and the rows carried from earlier passes, on support cells.
     """
     n_cells, parent = problem.n_cells, problem.parent_counts
-    queries = [problem.query(name) for name in current.queries]
+    queries = problem.queries(current)
     return PassArrays(
         allowed=np.ascontiguousarray(allowed),
         inhabitants=np.ones(n_cells) if parent is None else parent.astype(np.float64),

@@ -24,20 +24,22 @@ UNBOUNDED = 2**62
 
 @dataclass(frozen=True, slots=True)
 class MeasuredQuery:
-    """One query group measured in every child.
+    """One query group measured in every child, or one layer of a query group whose groups overlap.
 
     Attributes:
-        name: Query spec.
+        name: Query spec; the same for all layers of a query group.
         labels: Answer column of each support cell, int32 of shape (s,); -1: the cell is in no answer.
         values: Noisy answers in persons, int64 of shape (C, k).
         variances: Variance of the noise of one answer in each child, persons squared, float64 of shape (C,);
             inf: the child is not measured, and its values mean nothing. One number applies to all children.
+        layer: Number of the layer; 0 for a query group whose groups do not overlap.
     """
 
     name: str
     labels: Int32s
     values: Integers
     variances: Floats
+    layer: int = 0
 
     def __post_init__(self) -> None:
         where = f"measured query '{self.name}'"
@@ -188,9 +190,9 @@ class FamilyProblem:
         """s."""
         return int(self.support.size)
 
-    def query(self, name: str) -> MeasuredQuery:
-        """The measured query of that name."""
-        return next(query for query in self.measured if query.name == name)
+    def queries(self, current: EstimationPass) -> list[MeasuredQuery]:
+        """The measured queries of a pass, in its order; the layers of a query follow one another."""
+        return [query for name in current.queries for query in self.measured if query.name == name]
 
     def allowed(self) -> Bools:
         """Where a child may have a count above zero, shape (C, s).
@@ -234,7 +236,7 @@ class FamilyProblem:
     def _check_names(self) -> None:
         names = [query.name for query in self.measured]
         used = {name for one in self.passes for name in one.queries}
-        if len(set(names)) != len(names):
+        if len({(query.name, query.layer) for query in self.measured}) != len(names):
             raise SchemaError(f"{self.where}: a query is measured twice: {sorted(names)}")
         if not self.passes or not self.rounding:
             raise SchemaError(f"{self.where}: want at least one estimation pass and one rounding stage")

@@ -31,6 +31,7 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
                 "labels": one.labels.tolist(),
                 "values": one.values.tolist(),
                 "variances": [None if np.isinf(variance) else float(variance) for variance in one.variances],
+                **({"layer": one.layer} if one.layer else {}),
             }
             for one in problem.measured
         ],
@@ -73,6 +74,7 @@ def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
                 _labels(one["labels"]),
                 _rows(one["values"], n_children),
                 np.array([np.inf if variance is None else variance for variance in one["variances"]]),
+                one.get("layer", 0),
             )
             for one in mapping["measured"]
         ),

@@ -96,7 +96,7 @@ def reduce_pass(
         current: The pass.
         bounds: Constraints and the rows carried from earlier passes, on support cells.
     """
-    queries = [problem.query(name) for name in current.queries]
+    queries = problem.queries(current)
     merging = _merge(problem, allowed, [query.labels for query in queries], bounds)
     first = merging.first
     inhabitants = _inhabitants(problem)

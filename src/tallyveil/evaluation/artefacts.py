@@ -95,7 +95,7 @@ def find_artefacts(
         One row for each artefact. In the rows `filled` and `emptied` both numbers of geounits are equal. There
         `records` is the number of records (published records for `filled`, true records for `emptied`), and `share` is
         their share of all records. In other rows both are null. The row of `only` without a group is the sum over all
-        groups.
+        groups; if groups overlap, a geounit can count in several of them.
     Privacy: none. Every output with these numbers must say that they come from the true counts.
     """
     groups = queried_factors(schema, queries)
@@ -130,12 +130,14 @@ def _totals(offsets: Integers, counts: Integers) -> Integers:
 def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:
     """For each group, the number of nonempty geounits whose records are all of it. All entries must be above zero."""
     starts = offsets[:-1][np.diff(offsets) > 0]
+    found = np.zeros(group.size, dtype=np.int64)
     if not len(starts):
-        return np.zeros(group.size, dtype=np.int64)
-    answers = group.answers_of(cells)
-    least, most = np.minimum.reduceat(answers, starts), np.maximum.reduceat(answers, starts)
-    single = least[(least == most) & (least >= 0)]
-    return np.bincount(single, minlength=group.size)
+        return found
+    for layer in group.layers:
+        answers = layer.answers_of(cells)
+        least, most = np.minimum.reduceat(answers, starts), np.maximum.reduceat(answers, starts)
+        found += np.bincount(least[(least == most) & (least >= 0)], minlength=group.size)
+    return found
 
 
 def _only_rows(geolevel: str, group: QueryGroup, found: NDArray[np.int64]) -> Iterator[Row]:

@@ -134,7 +134,8 @@ def _tallies(
         rows, cells, errors = _cell_errors(estimate.rows(start, stop), (true_rows, true_cells, true_counts))
         for group in groups:
             owners, query_errors = _query_errors(group, rows, cells, errors)
-            counted = group.answers_of(true_cells) >= 0
+            counted, _ = group.counted_in(true_cells)
+            counted_rows, counted_persons = true_rows[counted], true_counts[counted]
             for number in np.unique(classes):
                 n_geounits = int((classes == number).sum())
                 tallies[group.name, int(number)].append(
@@ -142,7 +143,7 @@ def _tallies(
                         query_errors[classes[owners] == number],
                         n_geounits=n_geounits,
                         n_answers=n_geounits * group.size,
-                        true_sum=int(true_counts[counted & (classes[true_rows] == number)].sum()),
+                        true_sum=int(counted_persons[classes[counted_rows] == number].sum()),
                     )
                 )
     return tallies
@@ -172,7 +173,6 @@ def _query_errors(
     group: QueryGroup, rows: Integers, cells: Integers, errors: Integers
 ) -> tuple[Integers, Integers]:
     """Row and error of each answer that differs."""
-    answers = group.answers_of(cells)
-    kept = answers >= 0
-    owners, _, summed = sum_triplets(rows[kept], answers[kept], errors[kept])
+    places, answers = group.counted_in(cells)
+    owners, _, summed = sum_triplets(rows[places], answers, errors[places])
     return owners, summed

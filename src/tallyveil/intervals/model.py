@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,8 @@ class LevelModel:
 
     Attributes:
         geolevel: Name of the geolevel.
-        measured: Query groups measured there, in the order of a row of answers.
+        measured: Query groups measured there, in the order of a row of answers. Of a query group whose groups overlap,
+            each layer; the row repeats its answers for every layer, and each layer uses its own answers alone.
         precisions: 1 / variance of each query's answers, in 1 / squared counts, and 0 for unmeasured geounits; shape
             (n_geounits, n_queries), or (1, n_queries) if all geounits have the same.
         invariants: Query groups published exactly there.
@@ -114,8 +116,9 @@ def model_of_strategy(
         queries = strategy.queries(name) if name in strategy.geolevels else ()
         exact = tuple(schema.query(query) for query in (invariants or {}).get(name, ()))
         more = (besides or {}).get(name, ())
-        measured = (*map(schema.query, queries), *(group for group, _ in more))
-        precisions = _precisions(strategy, name, own)
+        layers = [schema.query(query).layers for query in queries]
+        measured = (*chain(*layers), *(group for group, _ in more))
+        precisions = np.repeat(_precisions(strategy, name, own), [len(one) for one in layers], axis=1)
         drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
         levels.append(LevelModel(name, measured, np.concatenate([precisions, drawn], axis=1), exact))
     return model_of_levels(

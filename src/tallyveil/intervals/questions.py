@@ -28,7 +28,9 @@ class Questions:
         algebra: The algebra of the release.
         names: One line for each question.
         weights: Weight of each cell, one question in each row; None if `cascade` defines the questions.
-        cascade: The cascade of the query groups, or None.
+        cascade: The cascade of the query groups, or None. Of a query group whose groups overlap, it has every layer.
+        kept: For each question, its answer of the cascade. Each layer has places for all answers of its query group;
+            the place of an answer in its own layer is the one that is kept.
         grams: Distinct packed blocks g. A variance is the sum of g times the covariance's blocks; shape (k,
             n_block_entries).
         gram_of: For each question, its row of `grams`.
@@ -38,6 +40,7 @@ class Questions:
     names: tuple[str, ...]
     weights: Floats | None
     cascade: Cascade | None
+    kept: Integers
     grams: Floats
     gram_of: Integers
 
@@ -50,15 +53,15 @@ class Questions:
         """Answers from coefficients (n, n_cells), computed on the threads of a pool; shape (n, questions)."""
         if self.weights is not None:
             return rows @ coefficients(self.algebra, self.weights).T
-        out = np.zeros((len(rows), self.n + 1))
         basis, cascade = self.algebra.basis, self.cascade
         assert cascade is not None
+        out = np.zeros((len(rows), len(cascade.scale) + 1))
 
         def work(first: int) -> None:
             answer_rows(basis, cascade, rows, first, min(first + ROWS_AT_ONCE, len(rows)), out)
 
         list((pool.map if pool else map)(work, range(0, len(rows), ROWS_AT_ONCE)))
-        return out[:, :-1]
+        return out[:, :-1] if len(self.kept) == len(cascade.scale) else out[:, self.kept]
 
     def variances(self, blocks: Floats) -> Floats:
         """Variances from packed symmetric covariances (n, n_block_entries); shape (n, questions)."""
@@ -76,7 +79,8 @@ class Questions:
         if self.weights is not None:
             return coefficients(self.algebra, self.weights)
         assert self.cascade is not None
-        return coefficients(self.algebra, _unit_rows(self.cascade, self.algebra.n_cells, 0, self.n))
+        units = _unit_rows(self.cascade, self.algebra.n_cells, 0, len(self.cascade.scale))
+        return coefficients(self.algebra, units[self.kept])
 
 
 def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup | Floats) -> Questions:
@@ -84,7 +88,7 @@ def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup
 
     Args:
         algebra: The algebra of the release. Any query of its schema is allowed, whether measured or not.
-        asked: One query group or several, or weights of shape (n, n_cells).
+        asked: One query group or several, or weights of shape (n, n_cells). Groups of a query may overlap.
     Raises:
         SchemaError: weights or groups belong to another schema.
     """
@@ -93,12 +97,31 @@ def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup
         weights = np.atleast_2d(np.asarray(groups, np.float64))
         _check_width(algebra, weights.shape[1])
         names = tuple(f"weights {row}" for row in range(len(weights)))
-        return Questions(algebra, names, weights, None, *_distinct(algebra, weights, None))
+        kept = np.arange(len(weights))
+        return Questions(algebra, names, weights, None, kept, *_distinct(algebra, weights, None))
     for group in groups:
         _check_width(algebra, group.n_cells)
-    cascade = cascade_of(groups, algebra.n_cells)
+    cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
     labels = (label for group in groups for label in group.labels())
-    return Questions(algebra, tuple(labels), None, cascade, *_distinct(algebra, None, cascade))
+    kept = _places_of_answers(groups)
+    grams, gram_of = _distinct(algebra, None, cascade)
+    return Questions(algebra, tuple(labels), None, cascade, kept, grams, gram_of[kept])
+
+
+def _places_of_answers(groups: Sequence[QueryGroup]) -> Integers:
+    """Place of each answer among the answers of all layers, one layer after the other."""
+    found, begin = [np.zeros(0, np.int64)], 0
+    for group in groups:
+        layer = np.zeros(group.shape, np.int64)
+        for axis, factor in enumerate(group.factors):
+            home = np.zeros(factor.size, np.int64)
+            for number, codes in enumerate(factor.layers):
+                home[codes[codes >= 0]] = number
+            shape = [factor.size if other == axis else 1 for other in range(len(group.factors))]
+            layer = layer * len(factor.layers) + home.reshape(shape)
+        found.append(begin + layer.ravel() * group.size + np.arange(group.size))
+        begin += group.n_layers * group.size
+    return np.concatenate(found)
 
 
 def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:

@@ -18,7 +18,7 @@ class FamilyAnswers:
 
     Attributes:
         geolevel: Geolevel of the children.
-        queries: The Q measured query groups.
+        queries: The Q measured query groups; each layer of one whose groups overlap.
         child_begin: Geounit of each family's first child, and one past the last child; shape (F + 1,).
         answers: Answer numbers, ordered by query, then family; increasing within a family.
         begin: Start of each query's and family's answers in `answers`; shape (Q, F + 1).
@@ -80,7 +80,7 @@ def answers_on_support(
 
     Args:
         geolevel: Geolevel of the children.
-        queries: The queries that are measured there.
+        queries: The queries that are measured there; each layer of one whose groups overlap.
         child_begin: Geounit of each family's first child, and one past the last child; shape (F + 1,).
         offsets: Start of each parent's entries in `cells`, from 0; shape (F + 1,).
         cells: Cells where the parents' counts are not zero.

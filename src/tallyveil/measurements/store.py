@@ -112,22 +112,36 @@ def write_support_measurements(
         StoreError: a file cannot be written.
     """
     codes = spine.geocodes[spine.level_index(wanted.geolevel)]
+    layers: dict[str, list[int]] = {}
     for q, group in enumerate(wanted.queries):
-        lengths = np.repeat(wanted.widths[q], np.diff(wanted.child_begin))
+        layers.setdefault(group.name, []).append(q)
+    for query, own in layers.items():
+        geounits, answers, noisy = _of_layers(wanted, own, values)
+        lengths = np.bincount(geounits - wanted.child_begin[0], minlength=variances.shape[1])
         measured = lengths > 0
-        _, answers = wanted.addresses(q)
-        own = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
-        geounits = np.arange(wanted.child_begin[0], wanted.child_begin[-1])[measured]
         frame = pl.DataFrame(
             {
-                "geocode": codes[geounits].text,
+                "geocode": codes[np.flatnonzero(measured) + wanted.child_begin[0]].text,
                 "answers": _lists(answers, lengths[measured], pl.Int32),
-                "values": _lists(own, lengths[measured], _whole_numbers(own)),
-                "variance": variances[q][measured],
+                "values": _lists(noisy, lengths[measured], _whole_numbers(noisy)),
+                "variance": variances[own[0]][measured],
             }
         )
-        path = measurement_folder(root, wanted.geolevel, group.name) / f"part-{part:05d}.parquet"
-        write_parquet(path, frame, {**metadata, "query": group.name, "geolevel": wanted.geolevel})
+        path = measurement_folder(root, wanted.geolevel, query) / f"part-{part:05d}.parquet"
+        write_parquet(path, frame, {**metadata, "query": query, "geolevel": wanted.geolevel})
+
+
+def _of_layers(
+    wanted: FamilyAnswers, layers: Sequence[int], values: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Geounit, answer and value of everything wanted of one query group, by geounit, then answer."""
+    addresses = [wanted.addresses(q) for q in layers]
+    geounits, answers = (np.concatenate(parts) for parts in zip(*addresses, strict=True))
+    noisy = np.concatenate([values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]] for q in layers])
+    if len(layers) == 1:
+        return geounits, answers, noisy
+    order = np.lexsort((answers, geounits))
+    return geounits[order], answers[order], noisy[order]
 
 
 def _whole_numbers(values: Integers) -> type[pl.DataType]:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -98,5 +100,8 @@ def strategy_of_plan(
         query_shares=tuple(
             (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
             for level, queries in ordered.items()
+        ),
+        sensitivities=sensitivities_of(
+            schema_from_mapping(plan["schema"]), (query for own in ordered.values() for query in own)
         ),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
+from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography.optimise import geolevels_after
@@ -68,6 +69,7 @@ class ReleasePlan:
     intervals: Fraction | None = None
 
     def __post_init__(self) -> None:
+        require_sensitivities(self.strategy, self.schema)
         if self.spent > self.declared:
             unit = self.strategy.budget_unit
             raise BudgetError(

@@ -218,18 +218,18 @@ def _fits(read: ReleasePlan, plan: JsonObject) -> Iterator[tuple[str, bool]]:
         "query_shares",
         _are_queries(schema, (one for _, own in read.strategy.query_shares for one, _ in own)),
     )
-    yield "invariants", _are_queries(schema, (item.query for item in read.invariants))
+    yield "invariants", _are_partitions(schema, (item.query for item in read.invariants))
     yield (
         "invariants",
         all(item.geolevels and set(item.geolevels) <= set(geolevels) for item in read.invariants),
     )
-    yield "bounds", _are_queries(schema, (item.query for item in read.bounds))
+    yield "bounds", _are_partitions(schema, (item.query for item in read.bounds))
     yield (
         "bounds",
         all(item.geolevel in geolevels and item.missing_upper in (0, None) for item in read.bounds),
     )
     drawn = [(item.query, item.geolevel) for item in read.subspace]
-    yield "subspace", _are_queries(schema, (query for query, _ in drawn)) and len(set(drawn)) == len(drawn)
+    yield "subspace", _are_partitions(schema, (query for query, _ in drawn)) and len(set(drawn)) == len(drawn)
     yield "subspace", all(level in geolevels for _, level in drawn)
     yield "subspace", all(item.budget > 0 for item in read.subspace)
     yield "tables", _are_queries(schema, read.tables) and len(set(read.tables)) == len(read.tables)
@@ -245,14 +245,20 @@ def _are_queries(schema: Schema, names: Iterator[str] | tuple[str, ...]) -> bool
     return all(schema.query(name).size > 0 for name in names)
 
 
+def _are_partitions(schema: Schema, names: Iterator[str] | tuple[str, ...]) -> bool:
+    """Whether no query has groups that overlap; raises TallyveilError for a name that is no query of the schema."""
+    return not any(schema.query(name).overlaps for name in names)
+
+
 def _can_be_done(item: GeolevelEstimation, strategy: Strategy, schema: Schema, level: str) -> bool:
     """Whether the passes use every measured query once, and the rest is as a release file may say it."""
     flat = [name for names in item.passes for name in names]
     return (
         sorted(flat) == sorted(strategy.queries(level))
         and all(item.passes)
+        and all(_are_partitions(schema, names) for names in item.passes[:-1])
         and bool(item.rounding)
-        and all(_are_queries(schema, stage) for stage in item.rounding)
+        and all(_are_partitions(schema, stage) for stage in item.rounding)
         and 0 <= item.slack <= LARGEST_COUNT
         and item.target in ("fraction", "nearest")
     )

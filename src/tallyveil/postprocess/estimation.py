@@ -153,7 +153,11 @@ class Estimation:
             level=level,
             source=self.source,
             constraints=self._bounding,
-            queries=tuple(self.plan.query(name) for name in self.plan.strategy.queries(geolevel)),
+            queries=tuple(
+                layer
+                for name in self.plan.strategy.queries(geolevel)
+                for layer in self.plan.query(name).layers
+            ),
             rounding=tuple(
                 tuple(self.plan.query(name) for name in stage)
                 for stage in self.plan.estimation_of(geolevel).rounding
@@ -161,7 +165,7 @@ class Estimation:
         )
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
-            places += [measurement_name(geolevel, group.name) for group in builder.queries]
+            places += [measurement_name(geolevel, name) for name in self.plan.strategy.queries(geolevel)]
         made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
 
         def estimate() -> dict[str, Any]:

@@ -34,7 +34,7 @@ class FamilyBuilder:
         level: Number of the children's geolevel, 0 for the root.
         source: Source of the noisy answers.
         constraints: Every constraint of the release.
-        queries: The query groups measured at this geolevel.
+        queries: The query groups measured at this geolevel; each layer of one whose groups overlap.
         rounding: The query groups of each rounding stage.
     """
 
@@ -174,9 +174,10 @@ class FamilyBuilder:
         # A single child has its parent's counts, and an empty parent has empty children: neither needs measurements.
         trivial = parent_counts is not None and (stop - start == 1 or len(support) == 0)
         variances = self.variances(start, stop)
+        names = [group.name for group in self.queries]
         measured = tuple(
-            self._measured(group, own, start, stop, support)
-            for group, own in zip(self.queries, variances, strict=True)
+            self._measured(group, names[:number].count(group.name), variances[number], start, support)
+            for number, group in enumerate(self.queries)
             if not trivial
         )
         return FamilyProblem(
@@ -197,11 +198,11 @@ class FamilyBuilder:
         )
 
     def _measured(
-        self, group: QueryGroup, variances: Floats, start: int, stop: int, support: Integers
+        self, group: QueryGroup, layer: int, variances: Floats, start: int, support: Integers
     ) -> MeasuredQuery:
         labels, answers = _labels(group, support)
-        noisy = self.source.measure(self.geolevel, group.name, start, stop, answers)
-        return MeasuredQuery(group.name, labels, noisy.values, variances)
+        noisy = self.source.measure(self.geolevel, group.name, start, start + len(variances), answers)
+        return MeasuredQuery(group.name, labels, noisy.values, variances, layer)
 
 
 def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]:

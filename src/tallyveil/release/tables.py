@@ -44,7 +44,7 @@ def table_tags(group: QueryGroup) -> dict[str, str]:
 
 def table_size(counts: PublicCounts, group: QueryGroup) -> int:
     """Rows of a table; where zeros are left out, the most that there can be."""
-    return counts.n_geounits * group.size if has_zeros(group) else len(counts.cells)
+    return counts.n_geounits * group.size if has_zeros(group) else len(counts.cells) * group.sensitivity
 
 
 def table_rows(
@@ -56,9 +56,8 @@ def table_rows(
         size, n_rows = group.size, stop - start
         return np.repeat(np.arange(n_rows), size), np.tile(np.arange(size), n_rows), answers.ravel()
     rows, cells, persons = counts.rows(start, stop)
-    answer = group.answers_of(cells)
-    kept = answer >= 0
-    return sum_triplets(rows[kept], answer[kept], persons[kept], group.size)
+    places, answer = group.counted_in(cells)
+    return sum_triplets(rows[places], answer, persons[places], group.size)
 
 
 def write_table(
@@ -86,7 +85,7 @@ def write_table(
         )
         write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
         done = counts.offsets[stop] - counts.offsets[start]
-        yield len(rows) if has_zeros(group) else int(done)
+        yield len(rows) if has_zeros(group) else int(done) * group.sensitivity
 
 
 def _parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, int]]:

@@ -8,15 +8,13 @@ from typing import Final
 from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.events import (
     AdaptiveEvent,
-    DiscreteGaussian,
-    DiscreteLaplace,
     NonPrivateEvent,
     PrivacyEvent,
+    Release,
     WorstEvent,
     parts_of,
 )
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.report.release_files import ReleaseFiles
@@ -180,7 +178,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
                 entry.kind,
                 entry.description,
                 entry.event.reason if isinstance(entry.event, NonPrivateEvent) else "",
-                _n_measurements(entry.event, files.declaration.neighbours.answers_moved),
+                _n_measurements(entry.event),
                 None if entry.cost is None else exact(entry.cost),
             )
             for entry in files.entries
@@ -212,15 +210,12 @@ def _geolevels(names: Sequence[str]) -> str:
     return listed([geolevel_title(name) for name in names])
 
 
-def _n_measurements(event: PrivacyEvent, answers_moved: int) -> int:
-    """Number of noisy query releases in an event.
+def _n_measurements(event: PrivacyEvent) -> int:
+    """Number of noisy query releases in an event of a release's ledger, which has one event for each of them.
 
-    Only one of several alternative branches is made, so the branch with the most releases counts. A query that divides
-    the records among its answers counts as one release.
+    Only one of several alternative branches is made, so the branch with the most releases counts.
     """
-    if isinstance(event, DiscreteGaussian | DiscreteLaplace):
-        return -(-event.multiplicity // answers_moved)
-    if isinstance(event, IntegerSubspaceGaussian | IntegerSubspaceLaplace):
+    if isinstance(event, Release):
         return 1
-    counts = [_n_measurements(part, answers_moved) for part in parts_of(event)]
+    counts = [_n_measurements(part) for part in parts_of(event)]
     return max(counts) if isinstance(event, AdaptiveEvent | WorstEvent) else sum(counts)

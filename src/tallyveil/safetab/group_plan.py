@@ -70,10 +70,16 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     the largest table. The Census layout has 64 for its 46 cells.
 
     Raises:
-        SchemaError: a query group is unknown, is given twice, or leaves out a cell of the schema.
+        SchemaError: a query group is unknown, is given twice, leaves out a cell of the schema, or has groups that
+            overlap.
     """
     tables = tuple(QueryTable(schema.query(name)) for name in details)
     for table in tables:
+        if table.query.overlaps:
+            raise SchemaError(
+                f"groups of the detail {table.query.name!r} overlap, so that its cells would not add up to the total "
+                "of a group. Use recodes whose groups do not overlap."
+            )
         if any((factor.codes < 0).any() for factor in table.query.factors):
             raise SchemaError(
                 f"the detail {table.query.name!r} leaves out some cells, so that its cells would not add up to "

@@ -49,7 +49,12 @@ def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
         name=table["name"],
         attributes=tuple(Attribute(entry["name"], tuple(entry["levels"])) for entry in table["attributes"]),
         recodes=tuple(
-            Recode(entry["name"], entry["attribute"], _level_sets(entry["groups"]))
+            Recode(
+                entry["name"],
+                entry["attribute"],
+                _level_sets(entry["groups"]),
+                overlapping=entry.get("overlapping", False),
+            )
             for entry in table.get("recodes", ())
         ),
         structural_zeros=tuple(

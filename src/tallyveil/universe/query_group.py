@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
@@ -22,14 +22,39 @@ class Factor:
     Attributes:
         attribute: Name of the attribute.
         name: Name of the attribute or recode in the query; None if the attribute is summed out.
-        codes: Group of each level, -1 for a level that the query leaves out; int32, read-only, shape (attribute.size,).
+        layers: Group of each level, -1 for a level that the layer leaves out; int32, read-only, shape
+            (attribute.size,). Each group is in one layer. There is one layer, unless groups overlap.
         labels: Labels of the groups. An attribute that is summed out has the single group "".
     """
 
     attribute: str
     name: str | None
-    codes: NDArray[np.int32]
+    layers: tuple[NDArray[np.int32], ...]
     labels: tuple[str, ...]
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """Group of each level, -1 for a level that the query leaves out, if no groups overlap.
+
+        Raises:
+            SchemaError: groups overlap, so a level can be in several. Use the layers one by one.
+        """
+        if len(self.layers) > 1:
+            raise SchemaError(
+                f"groups of {self.name!r} overlap, so a level has no single group. Use a query whose groups do not "
+                "overlap here."
+            )
+        return self.layers[0]
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels of the attribute."""
+        return self.layers[0].size
+
+    @property
+    def most_groups(self) -> int:
+        """Largest number of groups that one level is in."""
+        return int(np.sum([layer >= 0 for layer in self.layers], axis=0).max())
 
     @property
     def size(self) -> int:
@@ -39,12 +64,14 @@ class Factor:
     @property
     def is_identity(self) -> bool:
         """Whether every level is its own group, in order."""
-        return self.size == self.codes.size and bool(np.array_equal(self.codes, np.arange(self.size)))
+        if len(self.layers) > 1 or self.size != self.n_levels:
+            return False
+        return bool(np.array_equal(self.codes, np.arange(self.size)))
 
     @property
     def is_sum(self) -> bool:
         """Whether all levels are in one group."""
-        return self.size == 1 and not self.codes.any()
+        return self.size == 1 and not self.codes.any()  # a single group overlaps no other
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Factor) and self._identity() == other._identity()
@@ -53,12 +80,16 @@ class Factor:
         return hash(self._identity())
 
     def _identity(self) -> tuple[str, str | None, bytes, tuple[str, ...]]:
-        return self.attribute, self.name, self.codes.tobytes(), self.labels
+        return self.attribute, self.name, b"".join(layer.tobytes() for layer in self.layers), self.labels
 
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """Counts by groups of levels. Each cell of the schema counts in at most one answer.
+    """Counts by groups of levels. A cell of the schema counts in one answer at most, unless groups overlap.
+
+    A query group whose groups overlap consists of layers. A layer is a query group with the same name and the same
+    numbers of answers, in which each cell counts in at most one answer; each answer is in exactly one layer. So the
+    answers of the query group are the sum of the answers of its layers.
 
     Answers are numbered in C order over the schema's attributes (the first attribute is the most significant), whatever
     the order of names in the specification. Made by `Schema.query`.
@@ -66,7 +97,7 @@ class QueryGroup:
     Attributes:
         name: The specification that it was made from.
         factors: One for each attribute of the schema, in the schema's order.
-    Privacy: adding one record changes at most one answer, by one (see `sensitivity`).
+    Privacy: adding one record changes at most `sensitivity` answers, each by one.
     """
 
     name: str
@@ -85,12 +116,45 @@ class QueryGroup:
     @property
     def n_cells(self) -> int:
         """Number of cells of the schema."""
-        return math.prod(factor.codes.size for factor in self.factors)
+        return math.prod(factor.n_levels for factor in self.factors)
 
     @property
     def sensitivity(self) -> int:
-        """Largest sum of absolute changes of the answers when one record is added: 1, because groups do not overlap."""
-        return 1
+        """Largest number of answers that change when one record is added; each changes by one.
+
+        This is both the L1 sensitivity and the squared L2 sensitivity under unbounded neighbours. A cell counts in the
+        product of the numbers of groups that its levels are in, so the largest product has the largest factors. Where
+        no groups overlap, it is 1.
+
+        Under bounded neighbours a record may also move to another geounit, and then leaves as many answers as it
+        enters. So both sensitivities are at most twice this number, and exactly that where there are two geounits.
+        """
+        return max(1, math.prod(factor.most_groups for factor in self.factors))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a cell can count in several answers."""
+        return self.n_layers > 1
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers; 1 if no groups overlap."""
+        return math.prod(len(factor.layers) for factor in self.factors)
+
+    @property
+    def layers(self) -> tuple["QueryGroup", ...]:
+        """The layers; the query group itself if no groups overlap."""
+        if not self.overlaps:
+            return (self,)
+        return tuple(
+            QueryGroup(
+                self.name,
+                tuple(
+                    replace(factor, layers=(own,)) for factor, own in zip(self.factors, chosen, strict=True)
+                ),
+            )
+            for chosen in product(*(factor.layers for factor in self.factors))
+        )
 
     @property
     def is_detailed(self) -> bool:
@@ -105,7 +169,7 @@ class QueryGroup:
         Returns:
             The same shape, int64: numbers in [0, size), or -1 for a cell in no answer.
         Raises:
-            SchemaError: a cell lies outside the schema.
+            SchemaError: a cell lies outside the schema, or groups overlap (see `counted_in`).
         """
         wanted = np.asarray(cells, dtype=np.int64)
         n_cells = self.n_cells
@@ -135,6 +199,22 @@ class QueryGroup:
         answers[left_out] = -1
         return answers
 
+    def counted_in(self, cells: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs of a cell and an answer in which it counts, layer by layer.
+
+        Args:
+            cells: Cell numbers, shape (n,).
+        Returns:
+            For each pair, the position of the cell in `cells`, and the number of the answer.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        answers = [layer.answers_of(cells) for layer in self.layers]
+        places = [np.flatnonzero(own >= 0) for own in answers]
+        return np.concatenate(places), np.concatenate(
+            [own[place] for own, place in zip(answers, places, strict=True)]
+        )
+
     def apply(
         self, rows: NDArray[np.int64], cells: NDArray[np.int64], counts: NDArray[np.int64], n_rows: int
     ) -> NDArray[np.int64]:
@@ -159,12 +239,11 @@ class QueryGroup:
                 f"query {self.name!r}: a row number lies outside 0 to {n_rows - 1}. Pass the number of geounits as "
                 "the number of rows."
             )
-        answers = self.answers_of(cells)
-        kept = answers >= 0
+        places, answers = self.counted_in(cells)
         flat = np.zeros(n_rows * self.size, dtype=np.int64)
         # This adds integers; bincount with weights would use floating point.
         np.add.at(
-            flat, np.asarray(rows, dtype=np.int64)[kept] * self.size + answers[kept], np.asarray(counts)[kept]
+            flat, np.asarray(rows, dtype=np.int64)[places] * self.size + answers, np.asarray(counts)[places]
         )
         return flat.reshape(n_rows, self.size)
 
@@ -183,7 +262,7 @@ class QueryGroup:
                 f"query {self.name!r}: histogram has shape {histogram.shape}, wanted (rows, {self.n_cells})."
             )
         n_rows = histogram.shape[0]
-        table = histogram.reshape(n_rows, *(factor.codes.size for factor in self.factors))
+        table = histogram.reshape(n_rows, *(factor.n_levels for factor in self.factors))
         summed = tuple(axis for axis, factor in enumerate(self.factors, start=1) if factor.is_sum)
         table = table.sum(axis=summed, keepdims=True, dtype=histogram.dtype)
         for axis, factor in enumerate(self.factors, start=1):
@@ -198,7 +277,7 @@ class QueryGroup:
             answers: Shape (n_rows, size).
             cells: Wanted cells, shape (n,).
         Returns:
-            Shape (n_rows, n): for each cell, the answer in which it counts; zero for a cell in no answer.
+            Shape (n_rows, n): for each cell, the sum of the answers in which it counts; zero for a cell in no answer.
         Raises:
             SchemaError: the shape does not fit, or a cell is out of range.
         """
@@ -206,10 +285,11 @@ class QueryGroup:
             raise SchemaError(
                 f"query {self.name!r}: answers have shape {answers.shape}, wanted (rows, {self.size})."
             )
-        columns = self.answers_of(cells)
-        values = answers[:, columns]
-        values[:, columns < 0] = 0
-        return values
+        spread = np.zeros((len(answers), len(cells)), dtype=answers.dtype)
+        for layer in self.layers:
+            columns = layer.answers_of(cells)
+            spread[:, columns >= 0] += answers[:, columns[columns >= 0]]
+        return spread
 
     def label(self, answer: int) -> dict[str, str]:
         """What an answer counts.
@@ -280,7 +360,8 @@ def _sum_groups(table: NDArray[Number], axis: int, factor: Factor) -> NDArray[Nu
     """
     grouped = np.zeros((*table.shape[:axis], factor.size, *table.shape[axis + 1 :]), dtype=table.dtype)
     source, target = np.moveaxis(table, axis, 0), np.moveaxis(grouped, axis, 0)
-    for level, group in enumerate(factor.codes):
-        if group >= 0:
-            target[group] += source[level]
+    for layer in factor.layers:
+        for level, group in enumerate(layer):
+            if group >= 0:
+                target[group] += source[level]
     return grouped

@@ -13,22 +13,24 @@ from tallyveil.universe.names import check_distinct, check_factor_name, check_la
 
 @dataclass(frozen=True, slots=True)
 class Recode:
-    """A grouping of the levels of one attribute into groups that do not overlap.
+    """A grouping of the levels of one attribute.
 
-    If groups overlapped (such as "white alone or in combination" and "black alone or in combination"), one record could
-    count in two answers, and the privacy loss would be larger. Write each such group as a separate recode.
+    If groups overlap (such as "white alone or in combination" and "black alone or in combination"), one record counts
+    in several answers. A measurement of them then needs more noise at the same budget. So an overlap must be declared.
 
     Attributes:
         name: Name to use in query specifications.
         attribute: Name of the attribute whose levels are grouped.
         groups: Pairs of a label and the levels in its group. A query leaves out a level that is in no group.
+        overlapping: Whether a level may be in several groups.
     Raises:
-        SchemaError: a label or level is empty or repeated, or groups overlap.
+        SchemaError: a label or level is empty or repeated, or groups overlap although `overlapping` is false.
     """
 
     name: str
     attribute: str
     groups: tuple[tuple[str, tuple[str, ...]], ...]
+    overlapping: bool = False
 
     def __post_init__(self) -> None:
         check_factor_name(self.name, "recode")
@@ -38,10 +40,11 @@ class Recode:
         for label, levels in self.groups:
             check_distinct(levels, "level", f"{where}, group {label!r}")
             for level in levels:
-                if level in home:
+                if level in home and not self.overlapping:
                     raise SchemaError(
-                        f"{where}: level {level!r} is in groups {home[level]!r} and {label!r}; "
-                        "groups may not overlap, so write one of them as a recode of its own."
+                        f"{where}: level {level!r} is in groups {home[level]!r} and {label!r}, and the recode does not "
+                        "say that its groups overlap. Take the level out of one group. If a record shall count in "
+                        "both groups, set overlapping = true; a measurement of such groups needs more noise."
                     )
                 home[level] = label
 
@@ -55,16 +58,35 @@ class Recode:
         """Labels of the groups. A group's code is its position in this tuple."""
         return tuple(label for label, _ in self.groups)
 
-    def codes(self, attribute: Attribute) -> NDArray[np.int32]:
-        """Group of each level.
+    def layers(self, attribute: Attribute) -> tuple[NDArray[np.int32], ...]:
+        """The group of each level, in layers: within a layer, no two groups overlap.
+
+        Each group is in exactly one layer: the first one in which it overlaps no earlier group. Groups that do not
+        overlap have one layer.
 
         Args:
             attribute: The attribute whose levels this recode groups.
         Returns:
-            Shape (attribute.size,), read-only: the group's code, or -1 for a level in no group.
+            One array for each layer, of shape (attribute.size,), read-only: the group's code, or -1 for a level that is
+            in no group of the layer.
         Raises:
             SchemaError: the attribute is another one, or it lacks a level of the recode.
         """
+        place = self._place_of_levels(attribute)
+        layers: list[NDArray[np.int32]] = []
+        for group, (_, levels) in enumerate(self.groups):
+            own = [place[level] for level in levels]
+            home = next((layer for layer in layers if (layer[own] < 0).all()), None)
+            if home is None:
+                home = np.full(attribute.size, -1, dtype=np.int32)
+                layers.append(home)
+            home[own] = group
+        for layer in layers:
+            layer.flags.writeable = False
+        return tuple(layers)
+
+    def _place_of_levels(self, attribute: Attribute) -> dict[str, int]:
+        """The code of each level of the attribute; raises SchemaError if the recode does not fit the attribute."""
         if attribute.name != self.attribute:
             raise SchemaError(
                 f"recode {self.name!r} groups attribute {self.attribute!r}, got attribute {attribute.name!r}."
@@ -77,8 +99,4 @@ class Recode:
             raise SchemaError(
                 f"recode {self.name!r}: attribute {self.attribute!r} has no level {unknown[0]!r}. {hint}"
             )
-        codes = np.full(attribute.size, -1, dtype=np.int32)
-        for group, (_, levels) in enumerate(self.groups):
-            codes[[place[level] for level in levels]] = group
-        codes.flags.writeable = False
-        return codes
+        return place

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ class Schema:
             )
         for recode in self.recodes:
             # This also checks the levels.
-            recode.codes(self.attribute(recode.attribute, f"recode {recode.name!r}"))
+            recode.layers(self.attribute(recode.attribute, f"recode {recode.name!r}"))
         if self.structural_zeros:
             check_distinct((zero.name for zero in self.structural_zeros), "structural zero", where)
         for zero in self.structural_zeros:
@@ -186,6 +186,16 @@ class Schema:
             spec, tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
         )
 
+    def without_unused_overlaps(self, specs: Iterable[str]) -> "Schema":
+        """The schema without the overlapping recodes that no given query specification names.
+
+        A preset has overlapping recodes that most releases do not use. A release that does not name them then has the
+        same schema, and so the same digest, as if the preset did not have them.
+        """
+        named = {name.strip() for spec in specs for name in spec.split("*")}
+        kept = tuple(item for item in self.recodes if not item.overlapping or item.name in named)
+        return self if len(kept) == len(self.recodes) else replace(self, recodes=kept)
+
     def cell_labels(self, cells: ArrayLike) -> list[str]:
         """The meaning of cells, one line each, such as "votingage=18_plus * hispanic=hispanic".
 
@@ -207,7 +217,13 @@ class Schema:
             "name": self.name,
             "attributes": [{"name": item.name, "levels": list(item.levels)} for item in self.attributes],
             "recodes": [
-                {"name": item.name, "attribute": item.attribute, "groups": _lists(item.groups)}
+                {
+                    "name": item.name,
+                    "attribute": item.attribute,
+                    "groups": _lists(item.groups),
+                    # Omitted where it is false, so that schemas without overlaps keep their digest.
+                    **({"overlapping": True} if item.overlapping else {}),
+                }
                 for item in self.recodes
             ],
             "structural_zeros": [
@@ -248,11 +264,11 @@ class Schema:
             if attribute.name == name:
                 codes = np.arange(attribute.size, dtype=np.int32)
                 codes.flags.writeable = False
-                return Factor(attribute.name, name, codes, attribute.levels)
+                return Factor(attribute.name, name, (codes,), attribute.levels)
         for recode in self.recodes:
             if recode.name == name:
                 return Factor(
-                    recode.attribute, name, recode.codes(self.attribute(recode.attribute)), recode.labels
+                    recode.attribute, name, recode.layers(self.attribute(recode.attribute)), recode.labels
                 )
         hint = closest_hint(name, ("total", "detailed", *self.factor_names))
         raise SchemaError(f"query {spec!r}: schema {self.name!r} has no attribute or recode {name!r}. {hint}")
@@ -284,7 +300,7 @@ def _sum_out(attribute: Attribute) -> Factor:
     """The factor of an attribute that a query does not name."""
     codes = np.zeros(attribute.size, dtype=np.int32)
     codes.flags.writeable = False
-    return Factor(attribute.name, None, codes, ("",))
+    return Factor(attribute.name, None, (codes,), ("",))
 
 
 def _lists(groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:

@@ -109,3 +109,11 @@ def test_lists_and_bytes_are_no_values(changed, tmp_path, value):
     pl.DataFrame({"code": [value], "chapter": ["A"]}).write_parquet(tmp_path / "codes.parquet")
     with pytest.raises(TallyveilError, match="hold lists, structures or bytes"):
         changed('path = "diagnoses.csv"', 'path = "codes.parquet"')
+
+
+def test_details_with_overlapping_groups_are_refused(changed):
+    with pytest.raises(TallyveilError, match="overlap, so that its cells would not add up"):
+        changed(
+            'name = "broad_age"\nattribute = "age"\ngroups = { "0-14"',
+            'name = "broad_age"\nattribute = "age"\noverlapping = true\ngroups = { any = ["0-4", "85+"], "0-14"',
+        )

@@ -1,11 +1,13 @@
 """Every table of a release file: one mistake in it is refused at its place, and nothing is converted in silence."""
 
 import tomllib
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from pydantic import ValidationError
 
+import tallyveil.config.schema as config_schema
 from tallyveil.config.estimation import estimation_of
 from tallyveil.config.load import load_plan, parse_file
 from tallyveil.config.lookups import by_geolevel, known_query
@@ -17,10 +19,11 @@ from tallyveil.config.models import (
     SchemaTable,
     StrategyTable,
 )
-from tallyveil.config.schema import MOST_CELLS, require_size, schema_of
+from tallyveil.config.schema import MOST_CELLS, require_few_layers, require_size, schema_of
 from tallyveil.errors import ConfigError, SchemaError, TallyveilError
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset
+from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 
 GAUSSIAN = 'neighbours = "bounded"\nmechanism = "discrete_gaussian"\n'
@@ -137,6 +140,20 @@ def test_a_schema_of_too_many_cells_is_refused_with_its_size(small_release):
         require_size(large, strategy)
     assert caught.value.code == "schema-too-large"
     assert f"{large.size:,} cells" in str(caught.value)
+
+
+def test_overlapping_queries_of_too_many_layers_are_refused(small_release, monkeypatch):
+    plan = load_plan(small_release)
+    sums = tuple(
+        (level, plan.schema.attributes[0].levels[: n + 1]) for n, level in enumerate(("a", "b", "c"))
+    )
+    schema = replace(plan.schema, recodes=(Recode("grown", "age", sums, overlapping=True),))
+    require_few_layers(schema, plan.strategy)
+    monkeypatch.setattr(config_schema, "MOST_LAYERED_CELLS", 3 * schema.size - 1)
+    require_few_layers(plan.schema, plan.strategy)
+    with pytest.raises(SchemaError, match="have 3 layers") as caught:
+        require_few_layers(schema, plan.strategy)
+    assert caught.value.code == "schema-too-large"
 
 
 def test_units_have_a_plural():

@@ -42,7 +42,29 @@ def test_recodes_of_the_redistricting_release(recode: str, size: int, left_out: 
     schema = load_preset("pl94-persons")
     (found,) = (one for one in schema.recodes if one.name == recode)
     assert found.size == size
-    assert (found.codes(schema.attribute(found.attribute)) < 0).sum() == left_out
+    (codes,) = found.layers(schema.attribute(found.attribute))
+    assert (codes < 0).sum() == left_out
+
+
+def test_racecomb_counts_every_race_of_a_person() -> None:
+    schema = load_preset("pl94-persons")
+    query = schema.query("racecomb")
+    assert query.factors[3].labels == RACES
+    places, answers = query.counted_in(schema.encode([[0, 1, 0, code] for code in range(63)]))
+    levels = schema.attribute("cenrace").levels
+    found = {level: {RACES[a] for a in answers[places == code]} for code, level in enumerate(levels)}
+    assert all(found[level] == set(level.split("_")) for level in levels)
+    assert query.sensitivity == 6
+    assert schema.query("hispanic*racecomb").sensitivity == 6
+    assert schema.query("hispanic*racecomb").size == 12
+
+
+def test_racecomb_changes_no_release_that_does_not_use_it() -> None:
+    schema = load_preset("pl94-persons")
+    assert [one.name for one in schema.recodes if one.overlapping] == ["racecomb"]
+    plain = schema.without_unused_overlaps(["total", "hispanic*cenrace"])
+    assert plain.digest().hex() == "fc28b1abb1aea0110be40c491c763c090b1e9f6ec2f33cea151ad65f2b94e544"
+    assert schema.without_unused_overlaps(["total", "votingage * racecomb"]) == schema
 
 
 def test_races_are_all_sets_of_six_by_size() -> None:

@@ -103,7 +103,7 @@ class StrategyMatrix:
         """Factor on each geounit's rows of a query group: 1 / sigma (Gaussian) or 1 / scale (Laplace)."""
         strategy = self.strategy
         share = dict(dict(strategy.query_shares)[self.spine.geolevels[level]])[query]
-        moved = strategy.neighbours.answers_moved
+        moved = strategy.answers_moved(query)
         budgets = [float(strategy.total * value * share) for value in self.shares.values]
         gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
         scale = [(2 * one / moved) ** 0.5 if gaussian else one / moved for one in budgets]
@@ -171,7 +171,8 @@ def greatest_column_sum(spine: Spine, shares: GeounitShares) -> Fraction:
     """The largest sum of shares along a path from a root to a finest geounit, exactly.
 
     This is the largest column sum of diag(shares) A. It is also the fraction of the total that a strategy on this spine
-    costs: within a geounit the shares of query groups sum to 1, and a cell counts in at most one answer of each group.
+    costs: within a geounit the shares of query groups sum to 1, and the noise of a query group follows from the number
+    of its answers in which a cell counts.
     """
     return _greatest_path(spine, shares)[0]
 

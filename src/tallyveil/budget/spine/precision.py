@@ -17,6 +17,8 @@ MOST_CELLS = 20_000_000
 def answers_summed(schema: Schema, query: QueryGroup, target: QueryGroup, answer: int = 0) -> int:
     """Number of answers of a measured query group that sum to a wanted answer; 0 if no set of them does.
 
+    If groups overlap, only answers of one layer are summed, and the number is that of the layer with the fewest.
+
     Args:
         schema: Schema of both.
         query: Measured query group.
@@ -33,7 +35,12 @@ def answers_summed(schema: Schema, query: QueryGroup, target: QueryGroup, answer
         )
     cells = np.arange(schema.size, dtype=np.int64)
     wanted = target.answers_of(cells) == answer
-    measured = query.answers_of(cells)
+    found = [_summed(layer.answers_of(cells), wanted) for layer in query.layers]
+    return min((number for number in found if number), default=0)
+
+
+def _summed(measured: NDArray[np.int64], wanted: NDArray[np.bool_]) -> int:
+    """Number of answers that sum to the wanted cells, from the answer of each cell; 0 if no set of them does."""
     if bool(np.any(measured[wanted] < 0)):
         return 0  # some wanted cells are not measured
     used = np.unique(measured[wanted])
@@ -68,7 +75,6 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
     Source: Cumings-Menon et al. 2023, Lemma 4 and equation 19.
     """
     found = Fraction(0)
-    moved = strategy.neighbours.answers_moved
     for query, query_share in dict(strategy.query_shares).get(geolevel, ()):
         if query not in summed:
             raise BudgetError(
@@ -76,7 +82,7 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
             )
         if summed[query] == 0:
             continue
-        budget = strategy.total * share * query_share
+        budget, moved = strategy.total * share * query_share, strategy.answers_moved(query)
         if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
             found += 2 * budget / (moved * summed[query])
         else:

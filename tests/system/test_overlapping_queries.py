@@ -1,0 +1,191 @@
+"""Releases that measure and publish queries whose groups overlap, from the release file to the intervals."""
+
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tallyveil.accounting.costs import rho_of
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.cli.synth import write_country
+from tallyveil.config.load import load_plan
+from tallyveil.errors import ConfigError, ConstraintError, SchemaError
+from tallyveil.execution.topdown.evaluate import evaluate_release
+from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.measured import open_measurements
+from tallyveil.report import write_report
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "race_combinations" / "release.toml"
+KEY = insecure_key("overlapping")
+UP_TO = """[[schema.recodes]]
+name = "up_to"
+attribute = "age"
+overlapping = true
+groups = { young = ["young"], middle = ["young", "middle"], any = ["young", "middle", "old"] }
+[[schema.structural_zeros]]"""
+
+
+@pytest.fixture
+def overlapping(edit) -> Path:
+    """The small release, with running sums over the ages, measured and published."""
+    edit("[[schema.structural_zeros]]", UP_TO)
+    edit('grown = "1/4"', '"up_to*home" = "1/8"\nup_to = "1/8"')
+    return edit(
+        'tables = ["total", "age", "home"]', 'tables = ["total", "age", "home", "up_to", "up_to*home"]'
+    )
+
+
+def running_sums(root: Path, geolevel: str) -> pl.DataFrame:
+    ages = pl.read_parquet(root / "tables" / geolevel / "age")
+    order = pl.col("answer").cast(pl.String).replace_strict({"age=young": 0, "age=middle": 1, "age=old": 2})
+    frame = ages.sort("geocode", order)
+    return frame.select("geocode", pl.col("count").cum_sum().over("geocode"))
+
+
+def test_the_cost_and_the_noise_follow_from_the_overlap(overlapping):
+    plan = load_plan(overlapping)
+    assert plan.strategy.sensitivities == (("up_to", 3), ("up_to*home", 3))
+    assert rho_of(plan.event()) == plan.spent == 2
+    # A share of 2 * 1/4 * 1/8 at the region: 6 answers move by one each, so rho = 6 / (2 variance).
+    assert plan.strategy.law("Region", "up_to").variance == Fraction(6) / (2 * Fraction(2, 32))
+    assert plan.strategy.law("Region", "total").variance == Fraction(2) / (2 * Fraction(2, 16))
+
+
+@pytest.mark.parametrize("measurements", ["full", "support"])
+def test_a_whole_release(overlapping, tmp_path, measurements):
+    text = overlapping.read_text()
+    overlapping.write_text(text + f'measurements = "{measurements}"\n')
+    root = tmp_path / "out"
+    run_release(load_plan(overlapping), root, test_key=KEY, workers=1)
+    _, entries = read_ledger(root / "ledger.jsonl")
+    assert [entry.cost for entry in entries if entry.kind == "spend"] == [2]
+    for geolevel in ("Region", "Town", "Block"):
+        table = pl.read_parquet(root / "tables" / geolevel / "up_to")
+        wanted = running_sums(root, geolevel)
+        assert table["geocode"].to_list() == wanted["geocode"].to_list()
+        assert table["count"].to_list() == wanted["count"].to_list()
+    if measurements == "full":
+        make_intervals(root, level=0.9)
+        for query in ("up_to", "up_to.home"):
+            rows = pl.read_parquet(root / "intervals" / "Town" / query / "*.parquet")
+            assert rows["standard_error"].is_finite().all()
+    found = evaluate_release(root, overlapping.parent / "people.parquet")
+    check_errors(found.errors, overlapping.parent / "people.parquet", root)
+    page = write_report(root).read_text()
+    assert '<td class="n">12</td>' in page  # four queries at three geolevels, each one measurement
+
+
+def check_errors(errors: pl.DataFrame, people: Path, root: Path) -> None:
+    """The errors of the running sums at Block, computed from the true records and the published ages."""
+    blocks = pl.read_parquet(people.parent / "geography.parquet")["geocode"].to_list()
+    true = {
+        (block, f"age={age}"): count
+        for block, age, count in pl.read_parquet(people)
+        .group_by("geocode", "age")
+        .agg(pl.sum("count"))
+        .iter_rows()
+    }
+    ages = pl.read_parquet(root / "tables" / "Block" / "age")
+    published = {(block, age): count for block, age, count in ages["geocode", "answer", "count"].iter_rows()}
+    names = ("age=young", "age=middle", "age=old")
+    wanted = []
+    for block in blocks:
+        each = [published[block, age] - true.get((block, age), 0) for age in names]
+        wanted += np.abs(np.cumsum(each)).tolist()
+    row = errors.filter(geolevel="Block", query="up_to", size_class="all").row(0, named=True)
+    assert row["n_answers"] == len(wanted)
+    assert row["mean_absolute_error"] == pytest.approx(np.mean(wanted))
+    total = sum(
+        (3 if age == "age=young" else 2 if age == "age=middle" else 1) * n for (_, age), n in true.items()
+    )
+    assert row["relative_l1"] == pytest.approx(sum(wanted) / total)
+
+
+def test_estimating_later_gives_the_same_counts(overlapping, tmp_path):
+    run_release(load_plan(overlapping), tmp_path / "out", test_key=KEY, workers=1)
+    measure_release(load_plan(overlapping), tmp_path / "measured", test_key=KEY)
+    shutil.rmtree(overlapping.parent)
+    estimate_release(open_measurements(tmp_path / "measured"), tmp_path / "later", None, workers=2)
+    names = sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.parquet"))
+    assert any(name.parts[:2] == ("tables", "Block") for name in names)
+    for name in names:
+        assert pl.read_parquet(tmp_path / "out" / name).equals(pl.read_parquet(tmp_path / "later" / name))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('[["total"], ["home", "age*home"]]', '[["total"], ["up_to"]]'),
+        ('query = "total"\ngeolevels', 'query = "up_to"\ngeolevels'),
+        ('"*" = [["total"], ["*"]]', '"*" = [["total"], ["up_to"], ["*"]]'),
+        ('query = "home"', 'query = "up_to*home"'),
+        ("[[bounds]]", '[[subspace]]\nquery = "up_to"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'),
+    ],
+)
+def test_what_overlaps_is_refused_where_it_cannot_be_used(overlapping, edit, old, new):
+    edit(old, new)
+    with pytest.raises(ConfigError, match="overlap") as error:
+        load_plan(overlapping)
+    assert error.value.code == "overlapping-query"
+
+
+def test_intervals_that_need_large_blocks_are_refused_before_data_is_opened(tmp_path):
+    folder = write_example(tmp_path)
+    text = folder.read_text().replace("[outputs]", '[outputs]\nintervals = "0.95"')
+    folder.write_text(text)
+    with pytest.raises(ConstraintError) as error:
+        run_release(load_plan(folder), tmp_path / "out", test_key=KEY, workers=1)
+    assert error.value.code == "zeros-not-kept"
+    assert not (tmp_path / "out" / "ledger.jsonl").exists()
+
+
+def write_example(tmp_path: Path) -> Path:
+    """The example on a made-up county of 30 blocks."""
+    write_country(tmp_path / "data", blocks=30, schema="pl94-persons", seed=5)
+    release = tmp_path / "example.toml"
+    text = EXAMPLE.read_text().replace("../../releases/race-data", (tmp_path / "data").as_posix())
+    assert "../.." not in text
+    release.write_text(text)
+    return release
+
+
+def test_the_example_publishes_races_alone_or_in_combination(tmp_path):
+    root = tmp_path / "out"
+    plan = load_plan(write_example(tmp_path))
+    assert plan.strategy.sensitivities == (("hispanic*racecomb", 6),)
+    run_release(plan, root, test_key=KEY, workers=1)
+    for geolevel in ("County", "Block"):
+        people = pl.read_parquet(root / "histogram" / f"{geolevel}.parquet")
+        table = pl.read_parquet(root / "tables" / geolevel / "hispanic.racecomb")
+        wanted = {}
+        for code, hispanic, race, count in people["geocode", "hispanic", "cenrace", "count"].iter_rows():
+            for one in race.split("_"):
+                key = code, f"hispanic={hispanic} * racecomb={one}"
+                wanted[key] = wanted.get(key, 0) + count
+        found = {
+            (code, answer): n for code, answer, n in table["geocode", "answer", "count"].iter_rows() if n
+        }
+        assert found == wanted
+    evaluated = evaluate_release(root, tmp_path / "data" / "records.parquet")
+    errors = evaluated.errors.filter(size_class="all", geolevel="Block")
+    noise = plan.strategy.law("Block", "hispanic*racecomb").variance_float()
+    (squared,) = errors.filter(query="hispanic*racecomb")["mean_squared_error"]
+    assert squared < noise
+
+
+def test_an_undeclared_overlap_is_refused(overlapping, edit):
+    edit("overlapping = true\n", "")
+    with pytest.raises(SchemaError, match="set overlapping = true"):
+        load_plan(overlapping)
+
+
+def test_a_schema_with_an_unused_overlap_has_the_plan_of_one_without(small_release, edit):
+    plain = load_plan(small_release)
+    edit("[[schema.structural_zeros]]", UP_TO)
+    assert load_plan(small_release).digest() == plain.digest()
