@@ -1,6 +1,7 @@
 """Noisy measurements of a family to non-negative whole counts."""
 
-from tallyveil.estimation.family import estimate_family
+from typing import TYPE_CHECKING, Any
+
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
@@ -9,7 +10,6 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.rounding import is_laminar
 from tallyveil.estimation.solution import (
     EstimateStatus,
     FamilySolution,
@@ -17,6 +17,13 @@ from tallyveil.estimation.solution import (
     RoundingOutcome,
     StageOutcome,
 )
+
+if TYPE_CHECKING:
+    from tallyveil.estimation.family import estimate_family
+    from tallyveil.estimation.rounding import is_laminar
+
+# Solvers bring a compiler and sparse matrices along. Describing a problem, as a plan does, should start at once.
+_HEAVY = {"estimate_family": "family", "is_laminar": "rounding"}
 
 __all__ = [
     "UNBOUNDED",
@@ -33,3 +40,11 @@ __all__ = [
     "estimate_family",
     "is_laminar",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HEAVY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)

@@ -18,12 +18,15 @@ Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B and table 
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
 from tallyveil.arrays import Floats
+
+if TYPE_CHECKING:
+    from scipy.interpolate import PchipInterpolator
 
 FAR = 9.0
 """Below -9 standard errors, the lower tail of the normal law is too small for double precision."""
@@ -46,8 +49,8 @@ class UnifiedBelt:
     level: float
     two_sided: float
     one_sided: float
-    low_end: PchipInterpolator
-    high_end: PchipInterpolator
+    low_end: "PchipInterpolator"
+    high_end: "PchipInterpolator"
 
     def ends(self, x: Floats) -> tuple[Floats, Floats]:
         """Lower and upper ends for estimates of any shape. Not-a-number gives not-a-number."""
@@ -70,6 +73,10 @@ def unified_belt(level: float) -> UnifiedBelt:
     Args:
         level: Coverage, between 0.5 and 1.
     """
+    from scipy.interpolate import (
+        PchipInterpolator,
+    )  # takes a quarter of a second, and few runs make intervals
+
     two, one = float(ndtri(0.5 + level / 2)), float(ndtri(level))
     means = two * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
     d = _half_widths(means, level, one, two)

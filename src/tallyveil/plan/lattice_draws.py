@@ -15,7 +15,6 @@ from tallyveil.plan.constraints import Invariant
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.subspace_query import SubspaceQuery
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.noise_plan import NoisePlan
 from tallyveil.universe.query_group import QueryGroup
@@ -60,6 +59,8 @@ def prepare_subspace(plan: ReleasePlan, spine: Spine) -> tuple[SubspaceDraw, ...
 
 
 def _prepared(plan: ReleasePlan, spine: Spine, item: SubspaceQuery, number: int) -> SubspaceDraw:
+    from tallyveil.subspace.exact.choose_sampler import choose_sampler  # few plans draw on a lattice
+
     level, group = spine.level_index(item.geolevel), plan.query(item.query)
     possible = np.flatnonzero(_reached(plan.schema, group))
     geounits = np.arange(spine.n_geounits(level), dtype=np.int64)
