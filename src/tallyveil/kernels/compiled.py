@@ -8,6 +8,9 @@ and how often large kernels are inlined into each other, not on their length. Th
 - `internal` is for a function that only kernels call. It leaves out the wrappers that Python would need.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself.
 
+A kernel can also get other kernels as arguments and call them through pointers (`with_pointers`). It then carries none
+of their code, and can be compiled before they are, or at the same time in another process.
+
 A variable that begins with a literal number is for a while of that literal's own type, and a kernel called with it
 is compiled for that type too, in vain: `int(np.int64(0))` is not a literal.
 
@@ -20,13 +23,15 @@ others. Code of other sources is compiled anew.
 import hashlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
+from numba import types
 from numba.core.dispatcher import Dispatcher
+from numba.core.typing.templates import Signature
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -51,6 +56,38 @@ def internal(function: Kernel) -> Kernel:
 def inlined(function: Kernel) -> Kernel:
     """Decorator of a long function with one caller, which it becomes lines of."""
     return njit(nogil=True, cache=True, inline="always")(function)
+
+
+def with_pointers(
+    kernel: Kernel, given: Sequence[object], signatures: Sequence[Signature]
+) -> Callable[..., Any]:
+    """Compile a kernel whose last arguments are kernels that it calls through pointers.
+
+    Args:
+        kernel: The kernel. If compilation is turned off, it is returned as it is.
+        given: Its other arguments, for their types.
+        signatures: Of the kernels that it calls. A kernel must have been compiled for its signature before it is
+            passed: numba then takes that code, and otherwise does not find it on disk.
+    Returns:
+        What is called with all arguments.
+    """
+    if not isinstance(kernel, Dispatcher):
+        return kernel
+    pointers = [types.FunctionType(signature) for signature in signatures]
+    compiled: Callable[..., Any] = kernel.compile((*map(numba.typeof, given), *pointers))
+    return compiled
+
+
+def compiled_for(kernel: Callable[..., Any], signature: Signature) -> None:
+    """Compile a kernel for a signature, or load it from disk."""
+    if isinstance(kernel, Dispatcher):
+        kernel.compile(signature.args)
+
+
+def on_disk(kernel: Callable[..., Any]) -> bool:
+    """Whether compiled code of a kernel and of its present sources is on disk, for some types of arguments."""
+    # Without compilation (see `njit`) there is nothing to wait for.
+    return not isinstance(kernel, Dispatcher) or bool(cast(Any, kernel)._cache._cache_file._load_index())
 
 
 @cache

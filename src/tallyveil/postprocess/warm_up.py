@@ -1,8 +1,18 @@
-"""Compile the estimator's kernels in a step of its own, so that its time is reported."""
+"""Compile the estimator's kernels in a step of its own, so that its time is reported.
+
+The kernel of a chunk calls two large kernels through pointers: one solves a family and one rounds it. None of the three
+needs the others to be compiled. If nothing is on disk, this process compiles the solver, which takes longest, while a
+second process compiles the others. This process then finds all of them on disk.
+"""
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 
 from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
@@ -11,9 +21,12 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
+from tallyveil.estimation.rounding import round_counts
+from tallyveil.kernels.compiled import on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
-from tallyveil.kernels.family.chunk import Chunk, Rules, estimate_chunk
+from tallyveil.kernels.family.chunk import Chunk, Rules, chunk_kernel, estimate_chunk, estimate_families
 from tallyveil.measurements.family_answers import answer_tables, answers_on_support
+from tallyveil.postprocess.level import usable_cores
 from tallyveil.universe.presets import load_preset
 
 NOISY = np.array([2, 4, 2, 0, 1, 3])
@@ -25,11 +38,39 @@ def compile_kernels() -> None:
 
     Compiled code is kept on disk, so later runs load it within a moment.
     """
-    _compile_chunk()
-    _compile_family()
+    if not on_disk(estimate_families) and usable_cores() > 1:
+        _compile_in_two_processes()
+    estimate_chunk(*smallest_chunk())
+    estimate_family(smallest_family())
 
 
-def _compile_chunk() -> None:
+def compile_all_but_the_solver() -> None:
+    """The work of the second process."""
+    problem = smallest_family()
+    round_counts(problem, problem.allowed(), np.array([[1.5, 2.0], [1.5, 2.0]]))
+    chunk_kernel(*smallest_chunk())
+
+
+def _compile_in_two_processes() -> None:
+    second = subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        problem = smallest_family()
+        solve_passes(problem, problem.allowed())
+        # How it ends does not matter: this process then compiles what is not on disk, and reports what fails.
+        second.wait()
+    finally:
+        second.kill()
+        second.wait()
+
+
+def smallest_chunk() -> tuple[Rules, Chunk]:
+    """The same family as a chunk."""
     schema = load_preset("race-age")
     queries = [schema.query("total"), schema.query("detailed")]
     tables = answer_tables(queries, schema.size)
@@ -73,24 +114,27 @@ def _compile_chunk() -> None:
         lower=np.array([[1], [0]]),
         upper=np.array([[9], [UNBOUNDED]]),
     )
-    estimate_chunk(rules, chunk)
+    return rules, chunk
 
 
-def _compile_family() -> None:
+def smallest_family() -> FamilyProblem:
+    """Two children on two cells."""
     cells, both = np.array([0, 1], dtype=np.int32), np.zeros(2, dtype=np.int32)
-    estimate_family(
-        FamilyProblem(
-            geocode="",
-            geolevel="",
-            children=("", ""),
-            support=np.arange(2),
-            parent_counts=PARENT,
-            measured=(
-                MeasuredQuery("total", both, NOISY[:2, None], np.ones(2)),
-                MeasuredQuery("detailed", cells, NOISY[2:].reshape(2, 2), np.full(2, 2.0)),
-            ),
-            constraints=(LinearConstraint("one", both, np.array([[1], [0]]), np.array([[9], [UNBOUNDED]])),),
-            passes=(EstimationPass(("total",), 0.1), EstimationPass(("detailed",))),
-            rounding=(RoundingStage((("total", both),)), RoundingStage((("detailed", cells),))),
-        )
+    return FamilyProblem(
+        geocode="",
+        geolevel="",
+        children=("", ""),
+        support=np.arange(2),
+        parent_counts=PARENT,
+        measured=(
+            MeasuredQuery("total", both, NOISY[:2, None], np.ones(2)),
+            MeasuredQuery("detailed", cells, NOISY[2:].reshape(2, 2), np.full(2, 2.0)),
+        ),
+        constraints=(LinearConstraint("one", both, np.array([[1], [0]]), np.array([[9], [UNBOUNDED]])),),
+        passes=(EstimationPass(("total",), 0.1), EstimationPass(("detailed",))),
+        rounding=(RoundingStage((("total", both),)), RoundingStage((("detailed", cells),))),
     )
+
+
+if __name__ == "__main__":
+    compile_all_but_the_solver()

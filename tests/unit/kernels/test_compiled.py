@@ -9,11 +9,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from numba import int64, njit
 from numba.core.dispatcher import Dispatcher
 
 import tallyveil.kernels
 from tallyveil.kernels import compiled
-from tallyveil.kernels.compiled import sources_digest
+from tallyveil.kernels.compiled import compiled_for, on_disk, sources_digest, with_pointers
 
 KERNEL = """
 from tallyveil.kernels.compiled import njit
@@ -76,6 +77,36 @@ def test_code_on_disk_is_bound_to_the_sources_of_what_it_calls(run, decorator):
     assert run(20, decorator=decorator) == (41, False)
     assert run(20, name="Renamed", decorator=decorator) == (41, False)
     assert run(20, name="Renamed", decorator=decorator) == (41, True)
+
+
+def test_a_kernel_is_on_disk_once_it_is_compiled(run):
+    run(10)
+    kernel = sys.modules["stale_kernels.kernel"]
+    assert on_disk(kernel.total)
+    assert not on_disk(compiled.njit(nogil=True, cache=True)(kernel.made))
+    assert on_disk(kernel.made)  # plain Python: nothing to compile
+
+
+@njit(nogil=True)
+def third_of(number):
+    if number % 3:
+        raise ValueError("not a multiple of three")
+    return number // 3
+
+
+@njit(nogil=True)
+def ninth_of(number, third):
+    return third(third(number))
+
+
+def test_a_kernel_calls_others_through_pointers():
+    """What the other kernel raises reaches the caller."""
+    call = with_pointers(ninth_of, (18,), (int64(int64),))
+    compiled_for(third_of, int64(int64))
+    assert call(18, third_of) == 2
+    with pytest.raises(ValueError, match="not a multiple of three"):
+        call(12, third_of)
+    assert with_pointers(len, (), ()) is len
 
 
 def modules_of_kernels() -> list[str]:

@@ -9,20 +9,25 @@ side by side.
 Step, for one family: number the answers that its support reaches; solve pass after pass, where each pass's answers
 bound those of the later ones (`pass_constraints`); snap the last estimate to multiples of 2^-20; round it by a
 minimum-cost flow; check the counts.
+
+The kernels that solve and round are large. The kernel here calls them through pointers; it would otherwise carry their
+code, and take as long to compile as they do.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import inlined, internal, njit
+from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit, with_pointers
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.groups import each_alone
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
 from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.solver import solve_pass
+from tallyveil.kernels.family.signatures import ROUND_BY_FLOW, SOLVE_PASS
+from tallyveil.kernels.family.solver import Answer, solve_pass
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import SETTLED, attained, round_by_flow
 from tallyveil.kernels.rounding.network_simplex import OPTIMAL
@@ -86,8 +91,13 @@ class Chunk(NamedTuple):
     upper: Integers
 
 
-@njit(nogil=True, cache=True)
-def estimate_chunk(rules: Rules, chunk: Chunk) -> tuple[Integers, Bools, Floats, Integers, Int32s, Integers]:
+Estimated = tuple[Integers, Bools, Floats, Integers, Int32s, Integers]
+Solve = Callable[[PassArrays], Answer]
+Round = Callable[..., tuple[int, Integers]]
+"""What is called through pointers: `solve_pass` and `round_by_flow`."""
+
+
+def estimate_chunk(rules: Rules, chunk: Chunk) -> Estimated:
     """Estimate and round every family of a chunk.
 
     Returns:
@@ -95,6 +105,20 @@ def estimate_chunk(rules: Rules, chunk: Chunk) -> tuple[Integers, Bools, Floats,
         where each child's counts begin, [children + 1]; their cells, rising within a child; persons. The children
         of a family that was left have no counts.
     """
+    compiled_for(solve_pass, SOLVE_PASS)
+    compiled_for(round_by_flow, ROUND_BY_FLOW)
+    estimated: Estimated = chunk_kernel(rules, chunk)(rules, chunk, solve_pass, round_by_flow)
+    return estimated
+
+
+def chunk_kernel(rules: Rules, chunk: Chunk) -> Callable[..., Any]:
+    """The compiled kernel for the types of a chunk. Neither the solver nor the rounding needs to be compiled for it."""
+    return with_pointers(estimate_families, (rules, chunk), (SOLVE_PASS, ROUND_BY_FLOW))
+
+
+@njit(nogil=True, cache=True)
+def estimate_families(rules: Rules, chunk: Chunk, solve: Solve, round_up: Round) -> Estimated:
+    """Kernel of `estimate_chunk`, with the kernels that it calls."""
     n_families = chunk.child_begin.size - 1
     ended, chosen = np.full(n_families, LEFT, np.int64), np.zeros(n_families, np.bool_)
     residual = np.zeros(n_families)
@@ -109,7 +133,9 @@ def estimate_chunk(rules: Rules, chunk: Chunk) -> tuple[Integers, Bools, Floats,
     number, found = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
     for f in range(n_families):
         support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
-        ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, support, number, found)
+        ended[f], chosen[f], residual[f], counts = _estimate_family(
+            rules, chunk, f, number, found, solve, round_up
+        )
         n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
         more = 0 if ended[f] == LEFT else _inhabited(counts)
         if n + more > cells.size:
@@ -144,10 +170,17 @@ def _longer(cells: Int32s, persons: Integers, capacity: int) -> tuple[Int32s, In
 
 @inlined
 def _estimate_family(
-    rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32s, found: Int32s
+    rules: Rules,
+    chunk: Chunk,
+    f: int,
+    number: Int32s,
+    found: Int32s,
+    solve: Solve,
+    round_up: Round,
 ) -> tuple[int, bool, float, Integers]:
     """Estimate and round one family; counts are [C, s]."""
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
     parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]].copy()
     counts = np.zeros((last - first, support.size), np.int64)
     bound_labels, bounds = _bounds(rules, chunk, f, support, number)
@@ -158,7 +191,7 @@ def _estimate_family(
         settled = EMPTY if support.size == 0 else COPIED
         return (settled if held else LEFT), False, 0.0, counts
     allowed = _allowed(bound_labels, bounds, parent)
-    ended, residual, estimate = _solve_passes(rules, chunk, f, parent, allowed.copy(), bound_labels, bounds)
+    ended, residual, estimate = _solve_passes(rules, chunk, f, allowed.copy(), bound_labels, bounds, solve)
     if ended == LEFT:
         return LEFT, False, residual, counts
     n_rounding = rules.stage.size
@@ -173,7 +206,7 @@ def _estimate_family(
     none = np.zeros(labels.shape[0], np.bool_)
     shifted = Bounds(offset, bounds.lower, bounds.upper, none, bounds.groups)
     entries, child = _snap(estimate, allowed)
-    status, up = round_by_flow(labels, stage, rules.nearest, shifted, entries, parent)
+    status, up = round_up(labels, stage, rules.nearest, shifted, entries, parent)
     if status not in (OPTIMAL, SETTLED):
         return LEFT, False, residual, counts
     good, _ = attained(labels, stage, rules.nearest, shifted, entries, parent, up)
@@ -257,12 +290,13 @@ def _solve_passes(
     rules: Rules,
     chunk: Chunk,
     f: int,
-    parent: Integers,
     allowed: Bools,
     bound_labels: Int32s,
     bounds: Bounds,
+    solve: Solve,
 ) -> tuple[int, float, Floats]:
     """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
+    parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]]
     inhabitants, widths = np.empty(parent.size), np.empty(bounds.offset.size - 1, np.int64)
     set_to(inhabitants, parent)
     for b in range(widths.size):
@@ -291,7 +325,7 @@ def _solve_passes(
             lower,
             upper,
         )
-        estimate, residual, rounds, _, _ = solve_pass(current)
+        estimate, residual, rounds, _, _ = solve(current)
         worst = max(worst, residual)
         if not residual <= CERTIFIED_PERSONS:
             return LEFT, worst, estimate

@@ -1,0 +1,38 @@
+"""Kernels that are not on disk are compiled by two processes."""
+
+import subprocess
+
+import numpy as np
+
+from tallyveil.estimation.family import estimate_family
+from tallyveil.kernels.family.chunk import COPIED, estimate_chunk
+from tallyveil.postprocess import warm_up
+
+
+def test_the_second_process_does_its_part(monkeypatch):
+    started = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, *words, **named):
+            super().__init__(*words, **named)
+            started.append(self)
+
+    warm_up.compile_kernels()
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    warm_up.compile_kernels()
+    assert not started  # everything is on disk by now
+    monkeypatch.setattr(warm_up, "on_disk", lambda kernel: False)
+    monkeypatch.setattr(warm_up, "usable_cores", lambda: 1)
+    warm_up.compile_kernels()
+    assert not started
+    monkeypatch.setattr(warm_up, "usable_cores", lambda: 2)
+    warm_up.compile_kernels()
+    assert [one.returncode for one in started] == [0]
+
+
+def test_the_chunk_holds_the_same_family():
+    ended, _, _, offsets, cells, persons = estimate_chunk(*warm_up.smallest_chunk())
+    counts = np.zeros((2, 2), dtype=np.int64)
+    counts[np.repeat([0, 1], np.diff(offsets)), cells] = persons
+    assert ended[0] > COPIED
+    assert np.array_equal(counts, estimate_family(warm_up.smallest_family()).counts)
