@@ -33,6 +33,7 @@ from tallyveil.cli.study import study
 from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
 from tallyveil.cli.terminal import compiled_libraries_silenced, say, say_error
+from tallyveil.cli.warm_up import warm_up
 from tallyveil.cli.whole_help import WholeHelp
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.printable import shown
@@ -48,7 +49,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, plan, run, measure, estimate, report, intervals, evaluate, synth, study, explain):
+for command in (
+    demo,
+    plan,
+    run,
+    measure,
+    estimate,
+    report,
+    intervals,
+    evaluate,
+    synth,
+    study,
+    explain,
+    warm_up,
+):
     app.command()(command)
 app.add_typer(account)
 app.add_typer(geography)
