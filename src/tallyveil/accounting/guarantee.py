@@ -12,6 +12,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import beta_at, knot_at
 from tallyveil.accounting.engines.choose import choose_engine
+from tallyveil.accounting.engines.dithered import WIDTH
 from tallyveil.accounting.engines.tails import LossEngine, down, up
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
@@ -36,6 +37,7 @@ class Guarantee:
         neighbours: The relation that the guarantee holds under.
         invariants: Statements of what is published exactly; neighbours are defined to agree on it.
         engine: Name of the engine that was asked for.
+        width: Width of epsilon's bounds that is aimed at where the losses share no lattice.
         computed_by: The engine of each alternative.
     """
 
@@ -44,6 +46,7 @@ class Guarantee:
     neighbours: Neighbours
     invariants: tuple[str, ...] = ()
     engine: str = "auto"
+    width: float = WIDTH
     computed_by: tuple[LossEngine, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +54,8 @@ class Guarantee:
             raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
         laws = tuple(merged(factors) for factors in self.alternatives)
         object.__setattr__(self, "alternatives", laws)
-        object.__setattr__(self, "computed_by", tuple(choose_engine(law, self.engine) for law in laws))
+        engines = tuple(choose_engine(law, self.engine, self.width) for law in laws)
+        object.__setattr__(self, "computed_by", engines)
 
     @property
     def engines(self) -> tuple[str, ...]:
