@@ -10,8 +10,6 @@ by two evaluations beside it, which need nothing from the search.
 import math
 from fractions import Fraction
 
-from scipy.special import log_ndtr
-
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds
 from tallyveil.accounting.exact import exact_number
@@ -137,11 +135,18 @@ def _gaussian_epsilon(mu: float, log_delta: float) -> float:
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * max(-log_delta, 0.0)) + mu
     for _ in range(40):
         epsilon = (low + high) / 2
-        first = float(log_ndtr(mu / 2 - epsilon / mu))
-        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+        first = _log_normal(mu / 2 - epsilon / mu)
+        second = epsilon + _log_normal(-mu / 2 - epsilon / mu)
         found = first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300))
         low, high = (epsilon, high) if found > log_delta else (low, epsilon)
     return (low + high) / 2
+
+
+def _log_normal(x: float) -> float:
+    """About the logarithm of the normal distribution function: a search begins from it."""
+    if x > -10:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) - 1 / (x * x)
 
 
 def _straddles(tails: Tails, target: Bounds) -> bool:

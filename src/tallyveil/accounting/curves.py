@@ -20,10 +20,10 @@ and the function is the two lines from (0, 1) and (1, 0) to that point.
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import log_bounds_of
@@ -129,7 +129,7 @@ def _from_profile(
 def _where_level(engine: LossEngine, factors: tuple[LossFactor, ...], wanted: float) -> Fraction:
     """About the loss at which ln Q(L > loss) has a wanted value."""
     rho = zcdp_cost(factors)
-    low = high = -rho - math.sqrt(2 * rho) * float(ndtri(max(math.exp(wanted), 1e-300)))
+    low = high = -rho - math.sqrt(2 * rho) * _quantile(math.exp(wanted))
     step = 0.01 * math.sqrt(2 * rho)
 
     def passes(loss: float) -> bool:
@@ -212,8 +212,13 @@ def _index_guess(
     factors: tuple[LossFactor, ...], alpha: Fraction, offset: Fraction, spacing: Fraction
 ) -> int:
     rho = zcdp_cost(factors)
-    deviate = float(ndtri(max(float(alpha), 1e-300)))
+    deviate = _quantile(float(alpha))
     return int((Fraction(-rho - math.sqrt(2 * rho) * deviate) - offset) // spacing)
+
+
+def _quantile(level: float) -> float:
+    """About the normal quantile of a level, kept away from 0 and 1; a search begins there."""
+    return NormalDist().inv_cdf(min(max(level, 1e-300), 1 - 1e-16))
 
 
 def _exponential(logarithm: Bounds) -> Bounds:

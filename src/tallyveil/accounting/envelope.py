@@ -28,7 +28,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import ndtri_exp
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
@@ -186,6 +185,8 @@ def _logs(
 
 def _quantile(logs: Floats, side: int) -> Floats:
     """Upper normal quantiles of probabilities given by logarithms, moved a little to one side."""
+    from scipy.special import ndtri_exp  # here, since most users of guarantees do not ask for mu
+
     found: Floats = -ndtri_exp(logs)
     return found + side * _QUANTILE_ERROR * (1 + np.abs(np.where(np.isfinite(found), found, 0.0)))
 
