@@ -12,12 +12,13 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import beta_at, knot_at
 from tallyveil.accounting.engines.choose import choose_engine
-from tallyveil.accounting.engines.dithered import WIDTH
+from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.tails import LossEngine, down, up
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.profile_envelope import profile_envelope
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
@@ -130,12 +131,18 @@ class Guarantee:
         """The smallest mu such that the guarantee is at least that of one Gaussian answer N(mu, 1) against N(0, 1).
 
         The lower end is the largest mu found at any test. The upper end also covers every larger epsilon, through
-        zero-concentrated differential privacy, which is a little looser. It is infinite if the lattice of the losses is
-        too fine to look at every test.
+        zero-concentrated differential privacy, which is a little looser. If the losses share no usable lattice, the
+        bracket is about 1e-3 wide, relatively; the upper end is infinite if only the slowest engine takes them, or if
+        the noise protects next to nobody.
 
         Source: Dong, Roth, Su 2022, Definition 2.6.
         """
-        return _largest([gaussian_envelope(law) for law in self.alternatives])
+        return _largest(
+            [
+                profile_envelope(engine) if isinstance(engine, Dithered) else gaussian_envelope(law)
+                for law, engine in self._laws()
+            ]
+        )
 
     def profile_curve(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
         """Delta at each epsilon."""

@@ -157,8 +157,8 @@ def test_stretches_without_knots_bound_nothing() -> None:
 
 @pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
 def test_what_lies_beyond_is_covered(rho) -> None:
-    assert envelope._beyond(rho, 1e-3) == math.inf
-    mu = envelope._beyond(rho, 200 * (rho + 1))
+    assert envelope.beyond(rho, 1e-3) == math.inf
+    mu = envelope.beyond(rho, 200 * (rho + 1))
     assert math.sqrt(2 * rho) <= mu < math.inf
 
 

@@ -118,18 +118,30 @@ class Dithered:
             return Tails(
                 log_rest(there.log_second), log_rest(there.log_first), log_reflected(exact, there.log_delta)
             )
-        of_rest = float(exact) < self.mean - self.scan.spread
-        tilt = self._tilt(float(exact), of_rest)
+        tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
         if contour is None:
             return self._far_out(tilt, exact)
         here = _log_excess(contour, exact)
-        if of_rest:
+        if tilt < 0:
             return _tails_of_rest(contour, exact, here)
         return _tails_of_delta(contour, exact, here)
 
-    def _tilt(self, epsilon: float, of_rest: bool) -> float:
-        """The contour for an epsilon: one of a grid of tilts, so that neighbouring epsilons share it."""
+    def log_delta(self, epsilon: Fraction) -> Bounds:
+        """ln delta at an epsilon of 0 or more, without the probabilities: three times as fast."""
+        tilt = self._tilt(float(epsilon))
+        contour = self._contour(tilt, float(epsilon))
+        if contour is None:
+            return self._far_out(tilt, epsilon).log_delta
+        here = _log_excess(contour, epsilon)
+        return log_rest(here) if tilt < 0 else here
+
+    def _tilt(self, epsilon: float) -> float:
+        """The contour for an epsilon: one of a grid of tilts, so that neighbouring epsilons share it.
+
+        It is below 0 where delta is nearly 1, and 1 - delta is computed instead.
+        """
+        of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
         tilt = round(self._saddle(epsilon, of_rest) / least) * least
         # Beyond p / (2 h) the transform of the dither would overflow.

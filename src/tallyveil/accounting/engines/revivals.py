@@ -37,8 +37,8 @@ from tallyveil.arrays import Bools, Floats
 MOST_STATES: Final = 4_000_000
 """States that a scan may look at; this many take about a second."""
 
-MOST_WINDOWS: Final = 100_000
-"""Windows that a scan may find: each one holds a node or two of every contour."""
+MOST_WINDOWS: Final = 20_000
+"""Windows that a scan may find: each one holds a few nodes of every contour. This many take seconds for an epsilon."""
 
 _CHUNK: Final = 1 << 17  # multiples of the longest period that are split at once
 _FIRST_END: Final = (
