@@ -11,7 +11,7 @@ import math
 from fractions import Fraction
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds
+from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds, log_delta_of
 from tallyveil.accounting.exact import exact_number
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
 from tallyveil.accounting.losses.largest_loss import greatest_loss
@@ -66,7 +66,7 @@ def epsilon_at(engine: LossEngine, factors: tuple[LossFactor, ...], delta: Fract
     if delta == 0:
         return Bounds(math.inf, math.inf) if most is None else fraction_bounds(most)
     target = log_bounds_of(delta)
-    if engine.log_tails(0.0).log_delta.upper <= target.lower:
+    if log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
     ceiling = math.inf if most is None else fraction_bounds(most).upper
     root, slope = _root(engine, factors, target, ceiling)
@@ -156,7 +156,7 @@ def _straddles(tails: Tails, target: Bounds) -> bool:
 def _certified_upper(engine: LossEngine, root: float, slope: float, target: Bounds, ceiling: float) -> float:
     epsilon = root
     for attempt in range(_MAX_STEPS):
-        found = engine.log_tails(epsilon).log_delta
+        found = log_delta_of(engine, epsilon)
         if found.upper <= target.lower:
             return epsilon
         epsilon += _stride(epsilon, (found.upper - target.lower) / slope, attempt)
@@ -171,7 +171,7 @@ def _certified_upper(engine: LossEngine, root: float, slope: float, target: Boun
 def _certified_lower(engine: LossEngine, root: float, slope: float, target: Bounds) -> float:
     epsilon = root
     for attempt in range(_MAX_STEPS):
-        found = engine.log_tails(epsilon).log_delta
+        found = log_delta_of(engine, epsilon)
         if found.lower >= target.upper:
             return epsilon
         epsilon -= _stride(epsilon, (target.upper - found.lower) / slope, attempt)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import log_bounds_of
-from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds, up
+from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds, log_delta_of, up
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 
 _NO_ERROR = 1e-300
@@ -148,7 +148,7 @@ def _where_level(engine: LossEngine, factors: tuple[LossFactor, ...], wanted: fl
 
 def _height(engine: LossEngine, loss: Fraction, alpha: Fraction) -> Bounds:
     """1 - delta - exp(loss) alpha."""
-    known, e = engine.log_tails(loss).log_delta, float(loss)
+    known, e = log_delta_of(engine, loss), float(loss)
     rest = (-math.expm1(known.upper), -math.expm1(known.lower))
     if e > _STEEPEST:
         return Bounds(-math.inf, rest[1])

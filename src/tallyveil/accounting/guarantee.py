@@ -13,7 +13,7 @@ from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import beta_at, knot_at
 from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.tails import LossEngine, down, up
+from tallyveil.accounting.engines.tails import LossEngine, down, log_delta_of, up
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
@@ -86,7 +86,7 @@ class Guarantee:
             BudgetError: epsilon is no finite number.
         """
         exact = real_number(epsilon, "epsilon")
-        return _largest([engine.log_tails(exact).log_delta for engine in self.computed_by])
+        return _largest([log_delta_of(engine, exact) for engine in self.computed_by])
 
     def delta(self, epsilon: Number) -> Bounds:
         """The smallest delta that holds with this epsilon, which may be negative.

@@ -24,7 +24,7 @@ from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, narrower
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_delta_of, narrower
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length, exact_epsilon
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.errors import BudgetError
@@ -84,6 +84,14 @@ class FallbackEngine:
         if tails.log_delta.width <= self.wide and tails.log_second.width <= self.wide:
             return tails
         return narrower(tails, self.general.log_tails(epsilon))
+
+    def log_delta(self, epsilon: float | Fraction) -> Bounds:
+        """Certified ln delta at `epsilon`."""
+        found = log_delta_of(self.fast, epsilon)
+        if found.width <= self.wide:
+            return found
+        other = log_delta_of(self.general, epsilon)
+        return Bounds(max(found.lower, other.lower), min(found.upper, other.upper))
 
 
 def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: float = WIDTH) -> LossEngine:

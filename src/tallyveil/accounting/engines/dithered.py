@@ -127,13 +127,16 @@ class Dithered:
             return _tails_of_rest(contour, exact, here)
         return _tails_of_delta(contour, exact, here)
 
-    def log_delta(self, epsilon: Fraction) -> Bounds:
-        """ln delta at an epsilon of 0 or more, without the probabilities: three times as fast."""
-        tilt = self._tilt(float(epsilon))
-        contour = self._contour(tilt, float(epsilon))
+    def log_delta(self, epsilon: float | Fraction) -> Bounds:
+        """ln delta at epsilon, any real number, without the probabilities: three times as fast."""
+        exact = exact_epsilon(epsilon)
+        if exact < 0:
+            return log_reflected(exact, self.log_delta(-exact))
+        tilt = self._tilt(float(exact))
+        contour = self._contour(tilt, float(exact))
         if contour is None:
-            return self._far_out(tilt, epsilon).log_delta
-        here = _log_excess(contour, epsilon)
+            return self._far_out(tilt, exact).log_delta
+        here = _log_excess(contour, exact)
         return log_rest(here) if tilt < 0 else here
 
     def _tilt(self, epsilon: float) -> float:
