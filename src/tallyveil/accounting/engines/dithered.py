@@ -64,6 +64,7 @@ _DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-
 _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, relative to the result
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 4
+_FARTHEST: Final = 1 << 100  # an epsilon beyond which floats could overflow
 _CONTOUR_STEPS: Final = 60
 
 
@@ -118,6 +119,12 @@ class Dithered:
             return Tails(
                 log_rest(there.log_second), log_rest(there.log_first), log_reflected(exact, there.log_delta)
             )
+        if exact > _FARTHEST:
+            there = self.log_tails(
+                _FARTHEST
+            )  # tails fall, so that they are bounds from above further out too
+            known = (there.log_first, there.log_second, there.log_delta)
+            return Tails(*(Bounds(-math.inf, bounds.upper) for bounds in known))
         tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
         if contour is None:
@@ -132,6 +139,8 @@ class Dithered:
         exact = exact_epsilon(epsilon)
         if exact < 0:
             return log_reflected(exact, self.log_delta(-exact))
+        if exact > _FARTHEST:
+            return self.log_tails(exact).log_delta
         tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
         if contour is None:

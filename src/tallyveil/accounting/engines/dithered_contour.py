@@ -217,7 +217,8 @@ def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
     turns = phase / (2 * math.pi)
     values = np.exp((2j * math.pi) * (turns - np.rint(turns)))
     count = factors.count
-    errors = 12 * u * pull + (8 + 2 * count) * decay + 13 * abs(s) * float(factors.variance) * u
+    errors = 12 * u * pull + (8 + 2 * count) * decay
+    errors += (13 * abs(s) + 72 * UNIT * u) * float(factors.variance) * u
     errors += (12 + count) * abs(s) * pull + 300 + float(factors.powers.sum())
     log_size = -decay
     closest = np.pi * factors.variances - factors.sensitivities * np.abs(d).max(axis=1)

@@ -152,11 +152,12 @@ def test_a_small_variance_off_the_lattice_has_both_engines(monkeypatch) -> None:
 def test_far_out_the_bounds_stay_in_order() -> None:
     factors = incommensurable(1, 100, 1, 5)
     engine, wide = built(factors, 1e-6), built(factors, 1.0)
-    for epsilon in (0.0, 200.0, 1e4, -1e4, 1e9):
+    for epsilon in (0.0, 200.0, 1e4, -1e4, 1e9, 1e300, Fraction(10**400), Fraction(-(10**400))):
         for one in (engine, wide):
             tails = one.log_tails(epsilon)
             for bounds in (tails.log_first, tails.log_second, tails.log_delta):
                 assert bounds.lower <= bounds.upper <= 0
+            assert one.log_delta(epsilon) == tails.log_delta
 
 
 def test_one_variance_has_the_closed_form_of_its_lattice() -> None:
