@@ -354,6 +354,8 @@ def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:
     windows = find_windows(gaussians, depth)
     if windows is None:
         return "the transform of the loss returns to its full size too often"
+    if 192 * UNIT * windows.end > gaussians.periods.min():
+        return "floats cannot tell where within its period a loss's transform is"
     return Dithered(factors, Scan(gaussians, others, depth, windows, spread))
 
 

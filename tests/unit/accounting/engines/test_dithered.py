@@ -116,6 +116,8 @@ def test_what_it_cannot_take_is_said() -> None:
     assert "values" in str(
         Dithered.why_not((GaussianLoss(Fraction(9), 1, 1), LaplaceLoss(Fraction(2), 5000, 1)))
     )
+    fine = GaussianLoss(Fraction(160), 1, 16 * 10**21), GaussianLoss(Fraction(1, 4), 10**9, 1)
+    assert "within its period" in str(Dithered.why_not(fine))
     assert Dithered.why_not((GaussianLoss(Fraction(900), 1, 1),)) is None
     with pytest.raises(BudgetError, match="cannot take"):
         choose_engine((LaplaceLoss(Fraction(2), 1, 1),), "dithered")
