@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.accounting import compose
 from tallyveil.accounting.conversion import epsilon_at
-from tallyveil.accounting.engines import choose, revivals
+from tallyveil.accounting.engines import choose, dithered, revivals
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
@@ -116,14 +116,17 @@ def test_what_it_cannot_take_is_said() -> None:
     assert "values" in str(
         Dithered.why_not((GaussianLoss(Fraction(9), 1, 1), LaplaceLoss(Fraction(2), 5000, 1)))
     )
-    fine = GaussianLoss(Fraction(160), 1, 16 * 10**21), GaussianLoss(Fraction(1, 4), 10**9, 1)
-    assert "within its period" in str(Dithered.why_not(fine))
     assert Dithered.why_not((GaussianLoss(Fraction(900), 1, 1),)) is None
     with pytest.raises(BudgetError, match="cannot take"):
         choose_engine((LaplaceLoss(Fraction(2), 1, 1),), "dithered")
     for width in (0.0, NARROWEST / 2, 2.0, math.nan):
         with pytest.raises(BudgetError, match="width"):
             choose_engine((GaussianLoss(Fraction(9), 1, 1),), "auto", width)
+
+
+def test_periods_that_floats_cannot_resolve_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr(dithered, "UNIT", 1e-3)
+    assert "within its period" in str(Dithered.why_not(incommensurable(1, 100, 1)))
 
 
 def test_close_variances_near_one_and_other_noise_are_left_to_the_rounded_fft(monkeypatch) -> None:
