@@ -10,11 +10,12 @@ from flint import arb, arb_poly, ctx, fmpq
 from tests.samples import every
 
 from tallyveil.accounting.engines.closed_form import ClosedForm
+from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of, merged
 
 
 def ball(value: Fraction) -> arb:
@@ -62,7 +63,7 @@ class Enumerated:
         while cost(reach * 9 // 10) > depth:
             reach = reach * 9 // 10
         table: dict[Fraction, arb] = {}
-        for x in range(-reach, reach + 1):
+        for x in range(-reach - k, reach + k + 1):  # as far on the side of the other population's answer
             loss = cost(x - k) - cost(x)
             table[loss] = table.get(loss, arb(0)) + ball(-cost(x)).exp()
         total = sum(table.values(), arb(0))
@@ -170,3 +171,42 @@ def test_deep_tails(seed: int) -> None:
     engines = engines_for(factors, Fraction(1, 10**300))
     for deviations in (20.0, 36.9):  # about 1e-90 and 1e-300
         check(factors, truth, engines, mean + deviations * deviation, 1e-9)
+
+
+def off_lattice_composition(draw: random.Random, kind: int) -> tuple[LossFactor, ...]:
+    """As above, with wide Gaussian noise in it; kind 1 has Laplace noise besides, kind 2 Gaussian of small variance."""
+    while True:
+        factors = composition(draw, laplace=kind == 1, most=100)
+        if kind == 2:
+            v = Fraction(draw.choice([1, 2, 3, 5]), draw.choice([21, 30, 47]))
+            factors = merged((*factors, GaussianLoss(v, draw.randint(1, 2), draw.randint(1, 3))))
+        deviation = math.sqrt(2 * spread_of(factors)[0]) / float(lattice_of(factors).step)
+        wide = any(isinstance(f, GaussianLoss) and f.variance >= Fraction(1, 4) for f in factors)
+        if wide and deviation < 250:
+            return factors
+
+
+def check_dithered(seed: int, widths: list[float]) -> None:
+    """Losses on a lattice are the hardest ones for it: their transforms return to the full size again and again."""
+    draw = random.Random(seed)
+    factors = off_lattice_composition(draw, seed % 3)
+    engine = Dithered.build(factors, draw.choice(widths))
+    assert engine is not None
+    truth = Enumerated(factors, 260)
+    mean, deviation = spread_of(factors)
+    first_loss = float(truth.least + truth.step * (len(truth.masses) // 2))
+    epsilons = [0.0, -draw.uniform(0, 2 * mean), first_loss, draw.uniform(0, mean)]
+    epsilons += [mean + deviation * x for x in (-2.0, -1.0, 0.3, draw.uniform(1, 5), 6.0, 11.3)]
+    for epsilon in epsilons:
+        check(factors, truth, [engine], epsilon, math.inf)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2009))
+def test_the_dithered_contour_encloses_the_enumerated_divergence(seed: int) -> None:
+    check_dithered(seed, [1e-2, 1e-3])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3000, 3500))
+def test_the_dithered_contour_encloses_the_enumerated_divergence_of_many(seed: int) -> None:
+    check_dithered(seed, [1e-2, 1e-3, 1e-4, 1e-5])

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.config.models import BoundsTable
+from tallyveil.config.models import BoundsTable, RecodeTable
 from tallyveil.config.spine_tables import SpineTable
 
 PROJECT = Path(__file__).parents[2]
@@ -76,10 +76,11 @@ def test_the_example_and_the_commands_of_the_accountant(empty_folder, command):
 
 
 def test_the_parts_of_a_release_file(empty_folder):
-    first, second, third = (tomllib.loads(text) for text in blocks_of("release-file.md", "toml"))
-    for table in (first, second):
+    steps, preset, overlapping, bounds = map(tomllib.loads, blocks_of("release-file.md", "toml"))
+    for table in (steps, preset):
         SpineTable.model_validate(table["spine"])
-    BoundsTable.model_validate(third["bounds"][0])
+    assert RecodeTable.model_validate(overlapping["schema"]["recodes"][0]).overlapping
+    BoundsTable.model_validate(bounds["bounds"][0])
     housing = pl.DataFrame(
         {"geocode": ["a", "b", "c"], "housing_units": [2, 0, 1], "group_quarters": [0, 0, 1]}
     )

@@ -1,13 +1,16 @@
 """From what was done to what it guarantees."""
 
 from tallyveil.accounting.costs import require_neighbours
+from tallyveil.accounting.engines.dithered import WIDTH
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of
 from tallyveil.accounting.neighbours import Neighbours
 
 
-def compose(*events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto") -> Guarantee:
+def compose(
+    *events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto", width: float = WIDTH
+) -> Guarantee:
     """The exact guarantee of events on the same people, one after the other.
 
     Args:
@@ -15,14 +18,16 @@ def compose(*events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto")
         neighbours: The relation that the sensitivities of the events are stated under. There is no default, because the
             same numbers mean different things under each relation.
         engine: Name of the engine; "auto" takes the fastest one that is accurate for these losses.
+        width: Width of epsilon's bounds that is aimed at where the losses share no lattice. A smaller one takes a
+            little longer. On a lattice the bounds are as narrow as floats allow.
 
     Returns:
         Epsilon, delta and the trade-off function, each from both sides, with the invariants that neighbours agree on.
 
     Raises:
         BudgetError: a non-private event; an integer-subspace release at a distance below that of neighbours; worst
-            cases that have no exact law (`alternatives_of`); or an engine that does not exist or cannot take these
-            losses.
+            cases that have no exact law (`alternatives_of`); an engine that does not exist or cannot take these
+            losses; or a width out of range.
 
     Privacy: post-processing costs nothing. Any test of what is computed from the releases alone is a test of the
         releases (Dwork and Roth 2014, Proposition 2.1).
@@ -37,4 +42,5 @@ def compose(*events: PrivacyEvent, neighbours: Neighbours, engine: str = "auto")
         neighbours=neighbours,
         invariants=invariants_of(event),
         engine=engine,
+        width=width,
     )

@@ -10,10 +10,8 @@ by two evaluations beside it, which need nothing from the search.
 import math
 from fractions import Fraction
 
-from scipy.special import log_ndtr
-
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds
+from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds, log_delta_of
 from tallyveil.accounting.exact import exact_number
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
 from tallyveil.accounting.losses.largest_loss import greatest_loss
@@ -68,7 +66,7 @@ def epsilon_at(engine: LossEngine, factors: tuple[LossFactor, ...], delta: Fract
     if delta == 0:
         return Bounds(math.inf, math.inf) if most is None else fraction_bounds(most)
     target = log_bounds_of(delta)
-    if engine.log_tails(0.0).log_delta.upper <= target.lower:
+    if log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
     ceiling = math.inf if most is None else fraction_bounds(most).upper
     root, slope = _root(engine, factors, target, ceiling)
@@ -137,11 +135,18 @@ def _gaussian_epsilon(mu: float, log_delta: float) -> float:
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * max(-log_delta, 0.0)) + mu
     for _ in range(40):
         epsilon = (low + high) / 2
-        first = float(log_ndtr(mu / 2 - epsilon / mu))
-        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+        first = _log_normal(mu / 2 - epsilon / mu)
+        second = epsilon + _log_normal(-mu / 2 - epsilon / mu)
         found = first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300))
         low, high = (epsilon, high) if found > log_delta else (low, epsilon)
     return (low + high) / 2
+
+
+def _log_normal(x: float) -> float:
+    """About the logarithm of the normal distribution function: a search begins from it."""
+    if x > -10:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) - 1 / (x * x)
 
 
 def _straddles(tails: Tails, target: Bounds) -> bool:
@@ -151,7 +156,7 @@ def _straddles(tails: Tails, target: Bounds) -> bool:
 def _certified_upper(engine: LossEngine, root: float, slope: float, target: Bounds, ceiling: float) -> float:
     epsilon = root
     for attempt in range(_MAX_STEPS):
-        found = engine.log_tails(epsilon).log_delta
+        found = log_delta_of(engine, epsilon)
         if found.upper <= target.lower:
             return epsilon
         epsilon += _stride(epsilon, (found.upper - target.lower) / slope, attempt)
@@ -166,7 +171,7 @@ def _certified_upper(engine: LossEngine, root: float, slope: float, target: Boun
 def _certified_lower(engine: LossEngine, root: float, slope: float, target: Bounds) -> float:
     epsilon = root
     for attempt in range(_MAX_STEPS):
-        found = engine.log_tails(epsilon).log_delta
+        found = log_delta_of(engine, epsilon)
         if found.lower >= target.upper:
             return epsilon
         epsilon -= _stride(epsilon, (target.upper - found.lower) / slope, attempt)

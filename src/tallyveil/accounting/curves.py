@@ -5,8 +5,13 @@ The problem: for a type I error alpha, the least type II error beta of any test,
 The best tests reject if L > l (Neyman and Pearson). Such a test has alpha = Q(L > l). By the symmetry of the loss it
 has beta = P(L <= l) = Q(L >= -l). Between the tests of two neighbouring losses the trade-off function is linear.
 
-The steps: find two neighbouring losses whose tests have levels on either side of alpha. At alpha the function lies
+On a lattice: find two neighbouring losses whose tests have levels on either side of alpha. At alpha the function lies
 below the chord of these two points, and above every line beta + exp(l) (alpha_l - alpha) through one of them.
+
+Off every lattice the engines know delta far better than Q. With kappa = exp(epsilon), beta(alpha) is the largest value
+of g(kappa) = 1 - delta - kappa alpha, a concave function, over all kappa. Any value of g is a lower bound. Let g be
+smaller at kappa exp(-d) and at kappa exp(d) than at kappa. Then its maximum lies between them. It is below the two
+lines through kappa and either end, each one drawn on to the other side of kappa. So three values of delta bound beta.
 
 Example: one answer of randomised response with loss e or -e. The test at l = 0 has alpha = beta = 1 / (1 + exp(e)),
 and the function is the two lines from (0, 1) and (1, 0) to that point.
@@ -15,20 +20,31 @@ and the function is the two lines from (0, 1) and (1, 0) to that point.
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import log_bounds_of
-from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds, up
+from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds, log_delta_of, up
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 
 _NO_ERROR = 1e-300
 """A type II error so small that the trade-off function is stated as lying between 0 and it."""
 _PROTECTS_NOBODY = 600.0
 """Rho above which that is tried before a search. Gaussian noise has such small errors from a rho of about 2,700 on."""
+OFF_LATTICE = ("dithered", "rounded_fft")
+"""Names of the engines whose bounds of delta are much closer than those of both probabilities."""
+
+_SHORTEST = Fraction(1, 1 << 16)
+_LONGEST = 64
+"""Distances in epsilon of the three points that bound the function off every lattice."""
+
+_CLOSE = 1e-7
+"""Distance at which the search for the loss of a level stops, in standard deviations."""
+
+_STEEPEST = 700.0
 _FINEST = Fraction(1, 10**9)
 """The least distance of the two losses of a chord. Over a chord this short, the function bends by less than 1e-18."""
 
@@ -49,6 +65,8 @@ def beta_at(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction
         level, missed = _point(engine, Fraction(0), lattice.step)
         if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
             return Fraction(0), Bounds(0.0, missed.upper)
+    if engine.name in OFF_LATTICE:
+        return _from_profile(engine, factors, alpha)
     spacing = lattice.step * max(1, _FINEST // lattice.step)
 
     def loss(index: int) -> Fraction:
@@ -86,6 +104,59 @@ def zcdp_cost(factors: tuple[LossFactor, ...]) -> float:
     return fraction_bounds(total).upper
 
 
+def _from_profile(
+    engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction
+) -> tuple[Fraction, Bounds]:
+    """The same from delta alone: the largest value of g, which is concave in exp(epsilon)."""
+    loss = _where_level(engine, factors, log_bounds_of(alpha).lower)
+    middle = _height(engine, loss, alpha)
+    upper, distance = fraction_bounds(1 - alpha).upper, _SHORTEST
+    while distance < _LONGEST:
+        below, above = (_height(engine, loss + side * distance, alpha) for side in (-1, 1))
+        if max(below.upper, above.upper) < middle.lower:
+            grown = float(distance)
+            rise = max(
+                math.exp(grown) * (middle.upper - below.lower),
+                math.exp(-grown) * (middle.upper - above.lower),
+            )
+            upper = min(upper, (middle.upper + rise) * (1 + 1e-15))
+            break
+        distance *= 2
+    lower = min(max(middle.lower, 0.0), upper)
+    return loss, Bounds(lower, upper)
+
+
+def _where_level(engine: LossEngine, factors: tuple[LossFactor, ...], wanted: float) -> Fraction:
+    """About the loss at which ln Q(L > loss) has a wanted value."""
+    rho = zcdp_cost(factors)
+    low = high = -rho - math.sqrt(2 * rho) * _quantile(math.exp(wanted))
+    step = 0.01 * math.sqrt(2 * rho)
+
+    def passes(loss: float) -> bool:
+        found = engine.log_tails(loss).log_second
+        return (max(found.lower, -1e300) + found.upper) / 2 <= wanted
+
+    while not passes(high):
+        low, high, step = high, high + step, 2 * step
+    while low == high or passes(low):
+        low, high, step = low - step, low, 2 * step
+    while high - low > _CLOSE * math.sqrt(2 * rho):
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return Fraction(high)
+
+
+def _height(engine: LossEngine, loss: Fraction, alpha: Fraction) -> Bounds:
+    """1 - delta - exp(loss) alpha."""
+    known, e = log_delta_of(engine, loss), float(loss)
+    rest = (-math.expm1(known.upper), -math.expm1(known.lower))
+    if e > _STEEPEST:
+        return Bounds(-math.inf, rest[1])
+    taken = math.exp(e) * float(alpha)
+    slack = 1e-14 * (rest[1] + (1 + abs(e)) * taken)
+    return Bounds(rest[0] - taken - slack, rest[1] - taken + slack)
+
+
 def _point(engine: LossEngine, loss: Fraction, step: Fraction) -> tuple[Bounds, Bounds]:
     """(alpha, beta) of the test that rejects above a lattice point."""
     alpha = engine.log_tails(loss).log_second
@@ -112,7 +183,7 @@ def _between(
 
 
 def _slope(loss: Fraction) -> float:
-    return math.exp(min(float(loss), 700.0))
+    return math.exp(min(float(loss), _STEEPEST))
 
 
 def _first(passes: Callable[[int], bool], guess: int) -> int:
@@ -141,8 +212,13 @@ def _index_guess(
     factors: tuple[LossFactor, ...], alpha: Fraction, offset: Fraction, spacing: Fraction
 ) -> int:
     rho = zcdp_cost(factors)
-    deviate = float(ndtri(max(float(alpha), 1e-300)))
+    deviate = _quantile(float(alpha))
     return int((Fraction(-rho - math.sqrt(2 * rho) * deviate) - offset) // spacing)
+
+
+def _quantile(level: float) -> float:
+    """About the normal quantile of a level, kept away from 0 and 1; a search begins there."""
+    return NormalDist().inv_cdf(min(max(level, 1e-300), 1 - 1e-16))
 
 
 def _exponential(logarithm: Bounds) -> Bounds:

@@ -28,7 +28,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import ndtri_exp
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
@@ -57,7 +56,8 @@ _QUANTILE_ERROR = 1e-12  # relative, of the normal quantile function
 def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
     """The smallest mu with G_mu nowhere above the composition's trade-off function.
 
-    If the lattice of the losses is too fine for one FFT, the upper end is infinite and the lower end is 0.
+    If the lattice of the losses is too fine for one FFT, the upper end is infinite and the lower end is 0;
+    `profile_envelope` then finds more.
     """
     if not factors:
         return Bounds(0.0, 0.0)
@@ -83,9 +83,9 @@ def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
             break
         if most is not None and begin >= most:
             return Bounds(lower, upper)
-        if _beyond(rho, float(begin)) <= upper:
+        if beyond(rho, float(begin)) <= upper:
             break
-    return Bounds(lower, max(upper, _beyond(rho, float(begin)), lower))
+    return Bounds(lower, max(upper, beyond(rho, float(begin)), lower))
 
 
 def _over(engine: TiltedFFT, begin: Fraction, end: Fraction, most: Fraction | None) -> Bounds:
@@ -186,14 +186,17 @@ def _logs(
 
 def _quantile(logs: Floats, side: int) -> Floats:
     """Upper normal quantiles of probabilities given by logarithms, moved a little to one side."""
+    from scipy.special import ndtri_exp  # here, since most users of guarantees do not ask for mu
+
     found: Floats = -ndtri_exp(logs)
     return found + side * _QUANTILE_ERROR * (1 + np.abs(np.where(np.isfinite(found), found, 0.0)))
 
 
-def _beyond(rho: float, end: float) -> float:
+def beyond(rho: float, end: float) -> float:
     """A mu that covers every epsilon from `end` on, near the smallest one the argument yields."""
-    low, high = math.sqrt(2 * rho), 4 * math.sqrt(2 * rho) + 4
-    if not _covers(rho, end, high):
+    low = math.sqrt(2 * rho)
+    high = next((mu for mu in (2 * low, 4 * low + 4) if _covers(rho, end, mu)), math.inf)
+    if high == math.inf:
         return math.inf
     for _ in range(60):
         middle = (low + high) / 2

@@ -12,11 +12,13 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import beta_at, knot_at
 from tallyveil.accounting.engines.choose import choose_engine
-from tallyveil.accounting.engines.tails import LossEngine, down, up
+from tallyveil.accounting.engines.dithered import WIDTH, Dithered
+from tallyveil.accounting.engines.tails import LossEngine, down, log_delta_of, up
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.profile_envelope import profile_envelope
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
@@ -36,6 +38,7 @@ class Guarantee:
         neighbours: The relation that the guarantee holds under.
         invariants: Statements of what is published exactly; neighbours are defined to agree on it.
         engine: Name of the engine that was asked for.
+        width: Width of epsilon's bounds that is aimed at where the losses share no lattice.
         computed_by: The engine of each alternative.
     """
 
@@ -44,6 +47,7 @@ class Guarantee:
     neighbours: Neighbours
     invariants: tuple[str, ...] = ()
     engine: str = "auto"
+    width: float = WIDTH
     computed_by: tuple[LossEngine, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +55,8 @@ class Guarantee:
             raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
         laws = tuple(merged(factors) for factors in self.alternatives)
         object.__setattr__(self, "alternatives", laws)
-        object.__setattr__(self, "computed_by", tuple(choose_engine(law, self.engine) for law in laws))
+        engines = tuple(choose_engine(law, self.engine, self.width) for law in laws)
+        object.__setattr__(self, "computed_by", engines)
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -81,7 +86,7 @@ class Guarantee:
             BudgetError: epsilon is no finite number.
         """
         exact = real_number(epsilon, "epsilon")
-        return _largest([engine.log_tails(exact).log_delta for engine in self.computed_by])
+        return _largest([log_delta_of(engine, exact) for engine in self.computed_by])
 
     def delta(self, epsilon: Number) -> Bounds:
         """The smallest delta that holds with this epsilon, which may be negative.
@@ -126,12 +131,18 @@ class Guarantee:
         """The smallest mu such that the guarantee is at least that of one Gaussian answer N(mu, 1) against N(0, 1).
 
         The lower end is the largest mu found at any test. The upper end also covers every larger epsilon, through
-        zero-concentrated differential privacy, which is a little looser. It is infinite if the lattice of the losses is
-        too fine to look at every test.
+        zero-concentrated differential privacy, which is a little looser. If the losses share no usable lattice, the
+        bracket is about 1e-3 wide, relatively; the upper end is infinite if only the slowest engine takes them, or if
+        the noise protects next to nobody.
 
         Source: Dong, Roth, Su 2022, Definition 2.6.
         """
-        return _largest([gaussian_envelope(law) for law in self.alternatives])
+        return _largest(
+            [
+                profile_envelope(engine) if isinstance(engine, Dithered) else gaussian_envelope(law)
+                for law, engine in self._laws()
+            ]
+        )
 
     def profile_curve(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
         """Delta at each epsilon."""

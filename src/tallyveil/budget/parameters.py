@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 TOGETHER: Final = "all geolevels"
 """Name of the row that is about the whole strategy."""
 
-_NO_LATTICE: Final = "rounded_fft"
-"""Engine of losses without a common lattice: seconds for each number."""
+_SLOWEST: Final = "rounded_fft"
+"""The engine that is left for losses without a common lattice if no faster one takes them: seconds for each number."""
 
 
 def strategy_parameters(
@@ -35,7 +35,7 @@ def strategy_parameters(
     Returns:
         A row for each geolevel and one for TOGETHER: `geolevel`, `spent` (exact, as text), `accountant` and the
         parameters (`accounting/parameters.py`). The accountant is "exact", or "zcdp" or "pure" where the parameters
-        follow from the cost alone: it is not the strategy's, or the losses have no common lattice of usable size.
+        follow from the cost alone: it is not the strategy's, or only the slowest engine takes the losses.
     """
     events: list[tuple[str, PrivacyEvent]] = [
         (name, strategy.geolevel_event(name)) for name in strategy.geolevels
@@ -106,7 +106,7 @@ def _row(
     if spent is not None and spent != own:
         return cost_parameters(strategy, spent, name)
     guarantee = compose(event, neighbours=strategy.neighbours)
-    if _NO_LATTICE in guarantee.engines:
+    if _SLOWEST in guarantee.engines:
         return cost_parameters(strategy, own, name)
     found = exact_parameters(guarantee, with_mu=with_mu)
     return {"geolevel": name, "spent": str(own), "accountant": "exact", **found.to_mapping()}

@@ -10,7 +10,7 @@ from tallyveil.accounting import conversion
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_delta_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
 from tallyveil.errors import BudgetError, SolverError
 
@@ -113,3 +113,14 @@ def test_a_fast_engine_with_wide_bounds_asks_the_other_one() -> None:
     assert found.log_delta.lower >= wanted.log_delta.lower - 1e-12
     assert found.log_delta.upper <= wanted.log_delta.upper + 1e-12
     assert FallbackEngine(exact, Around(exact, 9.0, 9.0)).log_tails(2.0) == wanted
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.7, Fraction(5, 2)])
+def test_delta_alone_is_that_of_the_tails(epsilon) -> None:
+    dithered = choose_engine(GAUSSIANS, "dithered", 1e-4)
+    engines = [choose_engine(GAUSSIANS, name) for name in ("closed_form", "quadrature", "tilted_fft")]
+    engines += [dithered, FallbackEngine(engines[0], engines[1]), FallbackEngine(dithered, engines[0])]
+    for engine in engines:
+        alone, tails = log_delta_of(engine, epsilon), engine.log_tails(epsilon).log_delta
+        assert (alone.lower, alone.upper) == (tails.lower, tails.upper)
+    assert log_delta_of(engines[-1], epsilon).width < 1e-9

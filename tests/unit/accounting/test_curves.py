@@ -9,11 +9,14 @@ import pytest
 from scipy.stats import norm
 
 from tallyveil.accounting import curves, envelope
+from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
+from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
 
 SMALL: tuple[tuple[LossFactor, ...], ...] = (
     (LaplaceLoss(Fraction(2), 1, 1),),
@@ -154,6 +157,33 @@ def test_stretches_without_knots_bound_nothing() -> None:
 
 @pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
 def test_what_lies_beyond_is_covered(rho) -> None:
-    assert envelope._beyond(rho, 1e-3) == math.inf
-    mu = envelope._beyond(rho, 200 * (rho + 1))
+    assert envelope.beyond(rho, 1e-3) == math.inf
+    mu = envelope.beyond(rho, 200 * (rho + 1))
     assert math.sqrt(2 * rho) <= mu < math.inf
+
+
+def test_off_the_lattice_the_trade_off_function_follows_from_delta_alone() -> None:
+    """The bounds are of second order: the width of delta, not that of the probabilities."""
+    factors = merged((GaussianLoss(Fraction(600), 2, 30), GaussianLoss(Fraction(700), 1, 30)))
+    exact, dithered = choose_engine(factors), Dithered.build(factors, 1e-7)
+    assert dithered is not None
+    for alpha in (Fraction(1, 10**6), Fraction(1, 20), Fraction(1, 2), Fraction(999, 1000)):
+        _, wanted = beta_at(exact, factors, alpha)
+        _, found = beta_at(dithered, factors, alpha)
+        assert found.lower <= wanted.upper
+        assert wanted.lower <= found.upper
+        assert found.width < 1e-6
+
+
+def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -> None:
+    class Blank:
+        name = "rounded_fft"
+
+        def log_tails(self, epsilon) -> Tails:
+            unknown = Bounds(-math.inf, 0.0)
+            level = Bounds(-math.inf, -1e3) if epsilon > 0 else Bounds(-0.1, 0.0)
+            return Tails(unknown, level, unknown)
+
+    _, found = beta_at(Blank(), (GaussianLoss(Fraction(2), 1, 1),), Fraction(1, 20))
+    assert found.lower == 0.0
+    assert 0.95 <= found.upper < 0.95 + 1e-12

@@ -62,7 +62,9 @@ def test_refused_alphas(alpha) -> None:
         guarantee(GAUSSIAN).beta(alpha)
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in {"direct", "rounded_fft"}])
+@pytest.mark.parametrize(
+    "engine", [name for name in ENGINES if name not in {"direct", "dithered", "rounded_fft"}]
+)
 def test_engines_agree_on_a_small_composition(engine) -> None:
     found = guarantee(GAUSSIAN, engine=engine)
     assert found.engines == (engine,) or engine == "auto"
@@ -135,4 +137,14 @@ def test_alternatives_are_the_worst_of_each() -> None:
 
 def test_losses_no_engine_can_hold_are_refused() -> None:
     with pytest.raises(SolverError, match="values that matter"):
-        guarantee(DiscreteGaussian(Fraction(10**12)), DiscreteGaussian(Fraction(10**12 + 39)))
+        guarantee(DiscreteLaplace(Fraction(10**12), 10**9), DiscreteLaplace(Fraction(10**12 + 39), 10**9))
+
+
+def test_large_variances_without_a_common_lattice_are_taken() -> None:
+    """The losses of two answers with variances near 1e12 are nearly that of one with half the variance."""
+    found = guarantee(DiscreteGaussian(Fraction(10**12)), DiscreteGaussian(Fraction(10**12 + 39)))
+    assert found.engines == ("dithered",)
+    epsilon, one = found.epsilon("1e-10"), guarantee(DiscreteGaussian(Fraction(10**12, 2))).epsilon("1e-10")
+    assert 0 < epsilon.lower < epsilon.upper < epsilon.lower * (1 + 1e-4)
+    assert epsilon.lower < one.upper
+    assert one.lower < epsilon.upper * (1 + 1e-9)

@@ -171,3 +171,20 @@ def test_deltas_are_exact_and_inside_the_unit_interval(delta) -> None:
 def test_a_non_private_event_has_no_divergence() -> None:
     with pytest.raises(BudgetError, match="a look"):
         renyi_epsilon(SequentialEvent((MIXED, NonPrivateEvent("a look"))), "1e-10")
+
+
+@pytest.mark.parametrize("alpha", ORDERS[:4])
+def test_the_divergence_of_two_independent_releases_is_the_sum_of_theirs(alpha: Fraction) -> None:
+    """SafeTab's Lemma 11, on the joint law of both noises, which is listed pair by pair."""
+    one, other = (
+        {x: math.exp(-abs(x) / scale) for x in range(-reach, reach + 1)}
+        for scale, reach in ((2, 60), (3.5, 90))
+    )
+    joint = {(x, y): p * q for x, p in one.items() for y, q in other.items()}
+    norm = sum(joint.values())
+    a = float(alpha)
+    moment = sum(joint.get((x - 1, y - 2), 0.0) ** a * weight ** (1 - a) for (x, y), weight in joint.items())
+    divergence = math.log(moment / norm) / (a - 1)
+    events = [DiscreteLaplace(Fraction(2)), DiscreteLaplace(Fraction(7, 2), sensitivity=2)]
+    assert renyi_divergence(SequentialEvent(tuple(events)), alpha) == pytest.approx(divergence, rel=1e-9)
+    assert divergence == pytest.approx(sum(renyi_divergence(event, alpha) for event in events), rel=1e-9)

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
+from tallyveil.accounting.engines import revivals
 from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name, exact_parameters, zcdp_parameters
 from tallyveil.budget import Mechanism, Strategy, load_product
 from tallyveil.budget.parameters import TOGETHER, cost_parameters, query_parameters, strategy_parameters
@@ -49,7 +50,16 @@ def test_budget_that_was_moved_is_accounted_for_by_its_cost():
     assert (pure["accountant"], pure["spent"], pure["epsilon_at_1e-11"]) == ("pure", "1", 1.0)
 
 
-def test_losses_without_a_lattice_are_accounted_for_by_zcdp():
+def test_losses_without_a_lattice_are_accounted_for_exactly():
+    plan = load_product("redistricting-units-pr").strategies[0]
+    row = strategy_parameters(plan, with_mu=False)[-1]
+    assert (row["geolevel"], row["accountant"]) == (TOGETHER, "exact")
+    assert row["epsilon_at_1e-10"] < zcdp_parameters(plan.total).epsilons["1e-10"]
+    assert 0 < row["beta_at_alpha_0.05"] < 0.95
+
+
+def test_losses_that_only_the_slowest_engine_takes_are_accounted_for_by_zcdp(monkeypatch):
+    monkeypatch.setattr(revivals, "MOST_STATES", 10)
     plan = load_product("redistricting-units-pr").strategies[0]
     row = strategy_parameters(plan, with_mu=False)[-1]
     assert (row["geolevel"], row["accountant"]) == (TOGETHER, "zcdp")

@@ -304,7 +304,7 @@ def test_diagnose_opens_no_table(tallyveil, table, tmp_path):
         ([('epsilon = "0.25"', 'epsilon = "0.25"\nvariance = "9"')], ConfigError, "neither variance nor rho"),
         ([('margin = ["county"]', "")], ConfigError, "give one of margin, margin_by, cells"),
         ([('"Delta"', '"Zeta"')], SchemaError, "not levels of their attribute"),
-        ([('count = "children"', 'count = "kids"')], ConfigError, "lacks column"),
+        ([('count = "children"', 'count = "kids"')], ConfigError, "lacks the wanted column"),
         ([('path = "children.csv"', 'path = "child.csv"')], StoreError, "does not exist"),
     ],
 )

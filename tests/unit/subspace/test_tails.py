@@ -53,3 +53,19 @@ def test_the_paper_s_formula_in_one_dimension():
     # V_1 = 2 and det = 2, so that K = 4 * 2 * 2 / sqrt(2).
     expected = 16 / np.sqrt(2) * 40 * np.exp(-10)
     assert paper_tail(L1, lattice, Fraction(40)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rows", [[[2, 0], [0, 1]], [[2, 1], [1, 3]], [[2, 1, 0], [1, 3, 1], [0, 1, 2]]])
+def test_integer_points_of_an_ellipsoid_are_as_many_as_its_volume(rows):
+    """The paper's Theorem 17. The volume is V s^l / sqrt(det Q); the printed power of det Q is another one."""
+    form = np.array(rows)
+    n = len(form)
+    axes = np.meshgrid(*[np.arange(-62, 63)] * n, indexing="ij")
+    points = np.stack([axis.ravel() for axis in axes])
+    squares = np.einsum("il,ij,jl->l", points, form, points)
+    unit_ball = {2: np.pi, 3: 4 * np.pi / 3}[n]
+    radii = np.array([5, 10, 20, 40])
+    assert radii[-1] / np.sqrt(np.linalg.eigvalsh(form)[0]) < 62
+    counted = np.array([(squares <= radius**2).sum() for radius in radii])
+    volumes = unit_ball * radii.astype(float) ** n / np.sqrt(np.linalg.det(form))
+    assert np.all(np.abs(counted / volumes - 1) <= 2 * radii ** (-2 + 2 / (1 + n)))

@@ -6,7 +6,10 @@ The choice under "auto" is the first that applies:
 1. The closed form, if one Gaussian on the lattice is close enough to the law of the total loss.
 2. The quadrature, if its conditions hold. Where its bounds are wide, the tilted FFT is asked as well.
 3. The tilted FFT, if the common lattice of all losses is not too fine.
-4. The rounded FFT, which accepts losses without a usable common lattice.
+4. The dithered contour, for losses without a usable common lattice. Where few atoms of small variance carry the tail,
+   its bounds are wide, and the rounded FFT is asked as well.
+5. The rounded FFT, which takes seconds, where the scan of the dithered contour looks at too many states: for a few
+   losses with close variances near 1 and a small width, and for losses without Gaussian noise.
 """
 
 import math
@@ -16,18 +19,20 @@ from fractions import Fraction
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.closed_form import ClosedForm
+from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, narrower
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_delta_of, narrower
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length, exact_epsilon
-from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.errors import BudgetError
 
 _WIDE = 1e-9
+_WIDE_OFF_LATTICE = 0.01
 
-ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "rounded_fft", "proved", "direct")
+ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "dithered", "rounded_fft", "proved", "direct")
 """What may be asked for."""
 
 
@@ -58,13 +63,15 @@ class FallbackEngine:
 
     Attributes:
         fast: The engine that is asked first.
-        general: The engine that is asked too where the first one bounds delta less closely than 1e-9, relatively. The
-            answer is then the intersection of both.
+        general: The engine that is asked too where the first one's bounds are wide. The answer is then the
+            intersection of both.
+        wide: Relative width of the bounds of delta or of Q above which they count as wide.
         name: Name of the fast engine.
     """
 
     fast: LossEngine
     general: LossEngine
+    wide: float = _WIDE
 
     @property
     def name(self) -> str:
@@ -74,35 +81,53 @@ class FallbackEngine:
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`."""
         tails = self.fast.log_tails(epsilon)
-        if tails.log_delta.width <= _WIDE and tails.log_second.width <= _WIDE:
+        if tails.log_delta.width <= self.wide and tails.log_second.width <= self.wide:
             return tails
         return narrower(tails, self.general.log_tails(epsilon))
 
+    def log_delta(self, epsilon: float | Fraction) -> Bounds:
+        """Certified ln delta at `epsilon`."""
+        found = log_delta_of(self.fast, epsilon)
+        if found.width <= self.wide:
+            return found
+        other = log_delta_of(self.general, epsilon)
+        return Bounds(max(found.lower, other.lower), min(found.upper, other.upper))
 
-def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto") -> LossEngine:
+
+def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: float = WIDTH) -> LossEngine:
     """The engine for a composition: the one asked for, or the fastest whose conditions hold.
 
     Args:
         factors: The losses added up; none is a release of nothing.
         wanted: One of `ENGINES`.
+        width: Width of the bounds of epsilon that the dithered contour aims at; the other engines do not use it.
 
     Raises:
-        BudgetError: no such engine, a factor out of range, or losses that the engine asked for cannot take.
+        BudgetError: no such engine, a width or a factor out of range, or losses that the engine asked for cannot
+            take.
         SolverError: the losses spread further than any engine works on.
     """
     if wanted not in ENGINES:
         raise BudgetError(
             f"there is no engine {wanted!r}; there are {', '.join(ENGINES)}. Ask for one of these."
         )
+    if not NARROWEST <= width <= 1:
+        raise BudgetError(
+            f"the width of epsilon's bounds must lie between {NARROWEST:g} and 1, got {width}. Give one such as 1e-9."
+        )
     if not factors:
         return NoLoss()
     factors = merged(factors)
     if wanted == "auto":
-        return _fastest(factors)
-    built: LossEngine | None = _BUILDERS[wanted](factors)
+        return _fastest(factors, width)
+    built: LossEngine | None = (
+        Dithered.build(factors, width) if wanted == "dithered" else _BUILDERS[wanted](factors)
+    )
     if built is None:
         why = {"closed_form": ClosedForm.why_not, "quadrature": Quadrature.why_not}.get(wanted)
         reason = f": {why(factors)}" if why else ""
+        if wanted == "dithered":
+            reason = f": {Dithered.why_not(factors, width)}"
         raise BudgetError(
             f"the engine {wanted} cannot take these privacy losses{reason}. Ask for 'auto', which chooses an engine "
             "that can."
@@ -110,15 +135,24 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto") -> Loss
     return built
 
 
-def _fastest(factors: tuple[LossFactor, ...]) -> LossEngine:
+def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
     closed = ClosedForm.build(factors)
     if closed is not None:
         return closed
     quadrature = Quadrature.build(factors)
     if estimated_length(factors, lattice_of(factors)) > MAX_LENGTH:
-        return RoundedFFT(factors) if quadrature is None else quadrature
+        return _off_lattice(factors, width) if quadrature is None else quadrature
     general = TiltedFFT(factors)
     return general if quadrature is None else FallbackEngine(quadrature, general)
+
+
+def _off_lattice(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
+    dithered = Dithered.build(factors, width)
+    if dithered is None:
+        return RoundedFFT(factors)
+    if any(isinstance(factor, GaussianLoss) for factor in dithered.scan.others):
+        return FallbackEngine(dithered, RoundedFFT(factors), _WIDE_OFF_LATTICE)
+    return dithered
 
 
 _BUILDERS: dict[str, Callable[[tuple[LossFactor, ...]], LossEngine | None]] = {

@@ -84,6 +84,10 @@ class ClosedForm:
             log_delta=self._log_delta(epsilon, first, gap),
         )
 
+    def log_delta(self, epsilon: float | Fraction) -> Bounds:
+        """ln delta at epsilon, any real number."""
+        return self._log_delta(epsilon, *self.points.above(epsilon))
+
     def _log_tail(self, first: int) -> Bounds:
         """ln P(Z >= first); Q(Z >= z) is P(Z >= z + m)."""
         if first < 1:

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import fft
 
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
 from tallyveil.accounting.losses.moments import WIDE_VARIANCE
@@ -192,6 +191,8 @@ def listed_power(
             values += mass * np.exp((2j * math.pi / length) * centred(position * frequencies, length))
         error = law.error + UNIT * (20 + 4 * law.weights.size)
     else:
+        from scipy import fft  # here, since most compositions need no transform and the import takes long
+
         table = np.bincount(positions, weights=law.weights, minlength=length)
         values = np.conj(fft.rfft(table, workers=1))[frequencies]
         # bincount adds what falls on one place in order: at most as many roundings as turns round the cycle.

@@ -123,6 +123,10 @@ class Quadrature:
             log_delta=self._log_delta(epsilon, z, gap),
         )
 
+    def log_delta(self, epsilon: float | Fraction) -> Bounds:
+        """ln delta at epsilon, any real number."""
+        return self._log_delta(epsilon, *self.points.above(epsilon))
+
     def _log_first(self, z: int) -> Bounds:
         """ln P(Z >= z)."""
         if z > self.mean:

@@ -35,7 +35,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import fft
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import UNIT, fft_error
@@ -211,6 +210,8 @@ def rounded_law(factors: tuple[LossFactor, ...], groups: tuple[TiltedFFT, ...], 
         origin += group.lattice.offset + law.first * group.lattice.step
         shift += 4 * UNIT * law.weights.size * ratio * float(step)
         sums = sums.joined(_placed(law, ratio, float(step), turned))
+    from scipy import fft  # here, since most compositions need no transform and the import takes long
+
     weights = fft.irfft(sums.divided, GRID_LENGTH, workers=1)
     excess = fft.irfft(sums.bounding, GRID_LENGTH, workers=1) if tilt >= 0 else np.full(GRID_LENGTH, math.inf)
     first = math.floor((Fraction(low) - origin) / step) - margin
@@ -298,6 +299,8 @@ def _placed(law: TiltedLaw, ratio: float, step: float, after: int) -> _Placed:
         step: g.
         after: u, the number of groups that are divided after this one.
     """
+    from scipy import fft  # here, as above
+
     tilt = float(law.tilt)
     positions = np.arange(law.weights.size) * ratio
     cells = np.floor(positions).astype(np.int64)

@@ -32,7 +32,6 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import (
@@ -225,6 +224,8 @@ class TiltedFFT:
             off = size * error + off * (moduli + error) + 8 * UNIT * size * moduli
             size = size * moduli
             product = product * values
+        from scipy import fft  # here, since most compositions need no transform and the import takes long
+
         spectrum = np.zeros(length // 2 + 1, dtype=np.complex128)
         spectrum[frequencies] = np.conj(product)
         weights = fft.irfft(spectrum, length, workers=1)

@@ -1,0 +1,373 @@
+"""Tails of a loss without a usable lattice, from its transform alone: to any width, in milliseconds.
+
+The problem: compute delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that adds up discrete Gaussian losses
+whose lattices have no common one of usable size. To move each loss to a common grid would cost an error for each.
+
+The variables: kappa = exp(epsilon); D the *dither*, a sum of p uniform laws on [-h / p, h / p]; delta_h(epsilon) the
+delta of L + D; V the variance of the Gaussian part; s the tilt of the contour.
+
+The idea: delta is a convex and falling function of kappa. So the dithered delta bounds it from both sides,
+
+    2 delta_h(epsilon + h^2 / 2) - delta_2h(epsilon) <= delta(epsilon) <= delta_h(epsilon - h^2 / (6 p)),
+
+and the two sides differ by about h^2, whatever the number of losses. The dither makes the transform fall quickly, so
+that only frequencies up to U, about 50 / h, matter.
+
+The steps:
+
+1. Once: scan the frequencies up to U for those at which the transform is not negligible (`revivals`).
+2. For each contour: compute the transform at the nodes there (`dithered_contour`), and bound everything left out.
+3. For each epsilon: sum three times over the nodes, and widen the results by the errors (docs/proofs/off-lattice.md).
+4. The probabilities P(L > epsilon) and Q(L > epsilon) follow from delta alone: Q is minus its slope in kappa, which
+   lies between the slopes of two chords.
+
+Example: the noise of the 2020 redistricting data, 33 variances and 130 answers, has h = 3e-5 for a width of 1e-9 and
+U = 1.6e6. The scan looks at 200 states and leaves one window around 0, which holds about twenty nodes.
+"""
+
+import math
+from fractions import Fraction
+from typing import Final
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.dithered_contour import (
+    DitheredContour,
+    Scan,
+    contour_at,
+    log_moment_bounds,
+    number_of_nodes,
+)
+from tallyveil.accounting.engines.loss_transform import UNIT
+from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows
+from tallyveil.accounting.engines.tails import Tails
+from tallyveil.accounting.engines.tilted_fft import exact_epsilon
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
+from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
+from tallyveil.accounting.losses.moments import log_moment, moments
+
+WIDTH: Final = 1e-9
+"""Width of the bounds of epsilon that is aimed at unless another one is asked for."""
+
+NARROWEST: Final = 1e-12
+"""The smallest width that may be asked for. Below it, rounding in floats decides the width."""
+
+MOST_ATOMS: Final = 4096
+"""Atoms of all Laplace losses and of all Gaussian ones of small variance together."""
+
+MOST_NODES: Final = 1 << 23
+"""Nodes of one contour, times factors, above which only Chernoff's bound is given: far beyond every delta asked for."""
+
+_PARTS: Final = 12
+_LEAST_VARIANCE: Final = Fraction(1, 4)
+_LARGEST_LOG_NORM: Final = 5.0
+_DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-10: there the width is met
+_WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, relative to the result
+_TILTS: Final = 4  # contours for each standard deviation of the saddle
+_CACHED: Final = 4
+_FARTHEST: Final = 1 << 100  # an epsilon beyond which floats could overflow
+_CONTOUR_STEPS: Final = 60
+
+
+class Dithered:
+    """Certified tails of a composition of discrete Gaussian losses, with some Laplace losses, off every lattice.
+
+    Args:
+        factors: The losses added up, merged.
+        scan: Where their transform is not negligible.
+    """
+
+    name = "dithered"
+
+    def __init__(self, factors: tuple[LossFactor, ...], scan: Scan) -> None:
+        self.factors = factors
+        self.scan = scan
+        self.mean = float(scan.gaussians.variance / 2) + sum(
+            f.multiplicity * moments(f, 0.0)[0] for f in scan.others
+        )
+        self._contours: dict[float, DitheredContour] = {}
+
+    @classmethod
+    def build(cls, factors: tuple[LossFactor, ...], width: float = WIDTH) -> "Dithered | None":
+        """The engine, or None where its conditions do not hold; `why_not` says which.
+
+        Args:
+            factors: The losses added up.
+            width: Width of epsilon's bounds aimed at, for a delta of about 1e-10. Where the loss has a standard
+                deviation below 1, it is in units of this deviation.
+
+        Raises:
+            BudgetError: a factor is out of range.
+        """
+        made = _made(factors, width)
+        return None if isinstance(made, str) else made
+
+    @staticmethod
+    def why_not(factors: tuple[LossFactor, ...], width: float = WIDTH) -> str | None:
+        """The condition that fails, in words, or None."""
+        made = _made(factors, width)
+        return made if isinstance(made, str) else None
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Certified tails above `epsilon`. Delta is close; both probabilities are known to about four digits.
+
+        Raises:
+            BudgetError: epsilon is not a finite number.
+        """
+        exact = exact_epsilon(epsilon)
+        if exact < 0:
+            there = self.log_tails(-exact)
+            return Tails(
+                log_rest(there.log_second), log_rest(there.log_first), log_reflected(exact, there.log_delta)
+            )
+        if exact > _FARTHEST:
+            there = self.log_tails(
+                _FARTHEST
+            )  # tails fall, so that they are bounds from above further out too
+            known = (there.log_first, there.log_second, there.log_delta)
+            return Tails(*(Bounds(-math.inf, bounds.upper) for bounds in known))
+        tilt = self._tilt(float(exact))
+        contour = self._contour(tilt, float(exact))
+        if contour is None:
+            return self._far_out(tilt, exact)
+        here = _log_excess(contour, exact)
+        if tilt < 0:
+            return _tails_of_rest(contour, exact, here)
+        return _tails_of_delta(contour, exact, here)
+
+    def log_delta(self, epsilon: float | Fraction) -> Bounds:
+        """ln delta at epsilon, any real number, without the probabilities: three times as fast."""
+        exact = exact_epsilon(epsilon)
+        if exact < 0:
+            return log_reflected(exact, self.log_delta(-exact))
+        if exact > _FARTHEST:
+            return self.log_tails(exact).log_delta
+        tilt = self._tilt(float(exact))
+        contour = self._contour(tilt, float(exact))
+        if contour is None:
+            return self._far_out(tilt, exact).log_delta
+        here = _log_excess(contour, exact)
+        return log_rest(here) if tilt < 0 else here
+
+    def _tilt(self, epsilon: float) -> float:
+        """The contour for an epsilon: one of a grid of tilts, so that neighbouring epsilons share it.
+
+        It is below 0 where delta is nearly 1, and 1 - delta is computed instead.
+        """
+        of_rest = epsilon < self.mean - self.scan.spread
+        least = 1 / (_TILTS * self.scan.spread)
+        tilt = round(self._saddle(epsilon, of_rest) / least) * least
+        # Beyond p / (2 h) the transform of the dither would overflow.
+        most = _PARTS / (2 * self.scan.depth.half_width)
+        return min(tilt, -least) if of_rest else min(max(tilt, least), most)
+
+    def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
+        """The rule with a tilt, kept for the next epsilon, or None if it would have too many nodes."""
+        if tilt not in self._contours:
+            period, further = self._period(tilt, epsilon)
+            if number_of_nodes(self.scan.windows, period) * self.scan.gaussians.count > MOST_NODES:
+                return None
+            while len(self._contours) >= _CACHED:
+                self._contours.pop(next(iter(self._contours)))
+            self._contours[tilt] = contour_at(self.scan, tilt, period, further)
+        return self._contours[tilt]
+
+    def _far_out(self, tilt: float, epsilon: Fraction) -> Tails:
+        """What Chernoff's bound says: P(L > epsilon) <= exp(K(s) - s epsilon) for s > 0, and Q <= exp(-epsilon) P."""
+        exponent = tilt * float(epsilon)
+        log_moment = log_moment_bounds(self.scan, tilt, 0.0).upper
+        most = log_moment - exponent + 8 * UNIT * (abs(log_moment) + abs(exponent)) if tilt > 0 else 0.0
+        first = Bounds(-math.inf, min(0.0, most))
+        return Tails(first, Bounds(-math.inf, first.upper - float(epsilon)), first)
+
+    def _saddle(self, epsilon: float, of_rest: bool) -> float:
+        """About the tilt at which the integrand is smallest on the real axis, between the poles at 0 and -1."""
+        low, high = (-1.0, 0.0) if of_rest else (0.0, math.inf)
+        tilt = -0.5 if of_rest else max((epsilon - self.mean) / self.scan.spread**2, 1 / self.scan.spread)
+        for _ in range(_CONTOUR_STEPS):
+            mean, variance = self._moments(tilt)
+            slope = mean - epsilon - 1 / tilt - 1 / (tilt + 1)
+            low, high = (tilt, high) if slope < 0 else (low, tilt)
+            following = tilt - slope / (variance + 1 / tilt**2 + 1 / (tilt + 1) ** 2)
+            if not low < following < high:
+                following = (low + high) / 2 if math.isfinite(high) else 2 * tilt
+            if abs(following - tilt) * self.scan.spread < 1e-3:
+                break
+            tilt = following
+        return tilt
+
+    def _moments(self, tilt: float) -> tuple[float, float]:
+        """Mean and variance of the tilted loss, in floats."""
+        v = float(self.scan.gaussians.variance)
+        mean, variance = v / 2 + tilt * v, v
+        for factor in self.scan.others:
+            one = moments(factor, tilt)
+            mean, variance = mean + factor.multiplicity * one[0], variance + factor.multiplicity * one[1]
+        return mean, variance
+
+    def _log_moment(self, tilt: float) -> float:
+        v = float(self.scan.gaussians.variance)
+        return (tilt + tilt * tilt) * v / 2 + sum(
+            f.multiplicity * log_moment(f, tilt) for f in self.scan.others
+        )
+
+    def _period(self, tilt: float, epsilon: float) -> tuple[float, float]:
+        """A period of the rule that makes its wrap-around negligible, and the tilt for Chernoff's bound on it."""
+        spread, here = self.scan.spread, self._log_moment(tilt)
+        log_size = -math.log(abs(tilt * (tilt + 1)) * math.sqrt(2 * math.pi) * spread)  # in units of the sums
+        log_value = here - tilt * epsilon + log_size
+        period = max(math.sqrt(2 * _WRAP) * spread, (_WRAP + max(-log_value, 0.0)) / abs(tilt))
+        for _ in range(_CONTOUR_STEPS):
+            further = max(tilt - period / spread**2, -1.0) if tilt < 0 else tilt + period / spread**2
+            exponent = self._log_moment(further) - here - (further - tilt) * epsilon
+            exponent += abs(further) * 2 * self.scan.depth.half_width - abs(further - tilt) * period
+            if exponent < log_size - _WRAP:
+                break
+            period *= 1.15
+        return period, further
+
+
+def _log_excess(contour: DitheredContour, epsilon: Fraction) -> Bounds:
+    """ln delta, or ln(1 - delta) on a contour left of the pole at 0."""
+    h = Fraction(contour.scan.depth.half_width)
+    least = epsilon - h * h / (6 * _PARTS)
+    value, error = contour.sum_at(least, 0)
+    single = (value - error - contour.wrap_around(least, 1), value + error)
+    scale = contour.log_scale(least)
+    middle = epsilon + h * h / 2
+    value, error = contour.sum_at(middle, 0)
+    shift = math.exp(-contour.tilt * float(h * h / 2))
+    near = ((value - error - contour.wrap_around(middle, 1)) * shift, (value + error) * shift)
+    value, error = contour.sum_at(epsilon, 1)
+    far = (value - error - contour.wrap_around(epsilon, 2), value + error)
+    here = contour.log_scale(epsilon)
+    rounding = 64 * UNIT * (abs(near[1]) + abs(far[1]))
+    if contour.tilt > 0:
+        lower = _logarithm(2 * near[0] - far[1] - rounding, here.lower, -1)
+        upper = _logarithm(single[1], scale.upper, 1)
+    else:
+        lower = _logarithm(single[0], scale.lower, -1)
+        upper = _logarithm(2 * near[1] - far[0] + rounding, here.upper, 1)
+    upper = min(upper, 0.0)
+    return Bounds(min(lower, upper), upper)
+
+
+def _logarithm(value: float, scale: float, side: int) -> float:
+    """ln value + scale, rounded to one side; what is always true where the value is not positive."""
+    if value <= 0:
+        return -math.inf if side < 0 else 0.0
+    part = math.log(value)
+    return part + scale + side * UNIT * (40 + 40 * abs(part) + 4 * abs(scale))
+
+
+def _tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) -> Tails:
+    """Both probabilities from delta at epsilon and on either side: Q lies between the slopes of two chords."""
+    e = float(epsilon)
+    # Chernoff's bound on P, and Q <= exp(-epsilon) P above epsilon.
+    most = min(0.0, contour.log_scale(epsilon).upper + contour.scan.gaussians.log_norm * (1 + 1e-12))
+    second = Bounds(-math.inf, min(0.0, most - e))
+    if here.lower > -math.inf:
+        chord = _chord(contour, here)
+        before, after = _log_excess(contour, epsilon - chord), _log_excess(contour, epsilon + chord)
+        lower, upper = _slopes(e, float(chord), (here.lower, after.upper), (before.upper, here.lower))
+        upper = min(upper, second.upper)
+        second = Bounds(min(lower, upper), upper)
+    upper = min(most, _log_added(here.upper, second.upper + e, 1))
+    return Tails(Bounds(min(_log_added(here.lower, second.lower + e, -1), upper), upper), second, here)
+
+
+def _tails_of_rest(contour: DitheredContour, epsilon: Fraction, rest: Bounds) -> Tails:
+    """The same where ln(1 - delta) is known, which rises with kappa."""
+    e = float(epsilon)
+    second, least = Bounds(-math.inf, min(0.0, rest.upper - e)), -math.inf
+    if rest.lower > -math.inf:
+        chord = _chord(contour, rest)
+        before, after = _log_excess(contour, epsilon - chord), _log_excess(contour, epsilon + chord)
+        lower, upper = _slopes(e, float(chord), (after.lower, rest.upper), (rest.upper, before.lower))
+        upper = min(upper, second.upper)
+        second = Bounds(min(lower, upper), upper)
+        least = _log_gap(rest.lower, second.upper + e, -1)
+    # P(L <= epsilon) = 1 - delta - exp(epsilon) Q(L > epsilon).
+    below = _log_gap(rest.upper, second.lower + e, 1)
+    return Tails(log_rest(Bounds(min(least, below), min(below, 0.0))), second, log_rest(rest))
+
+
+def _chord(contour: DitheredContour, here: Bounds) -> Fraction:
+    """A distance over which the bounds of delta and its bending make about the same error in the slope."""
+    return Fraction(math.sqrt(2 * max(here.width, 1e-15)) / abs(contour.tilt))
+
+
+def _slopes(
+    e: float, chord: float, after: tuple[float, float], before: tuple[float, float]
+) -> tuple[float, float]:
+    """Logarithms of the slopes in kappa over the chords beyond and before epsilon.
+
+    Args:
+        e: Epsilon.
+        chord: Length of both chords, in epsilon.
+        after: Logarithms whose exponentials differ by at most the change over the chord beyond epsilon.
+        before: Logarithms whose exponentials differ by at least the change over the chord before it.
+    """
+    slack = UNIT * (200 + 8 * abs(e))
+    beyond = e + math.log(math.expm1(chord))
+    within = e + math.log(-math.expm1(-chord))
+    slack += UNIT * 40 * (abs(beyond) + abs(within))
+    return _log_gap(*after, -1) - beyond - slack, _log_gap(*before, 1) - within + slack
+
+
+def _log_gap(high: float, low: float, side: int) -> float:
+    """ln(exp(high) - exp(low)), rounded to one side; -inf where it is not positive."""
+    if not low < high:
+        return -math.inf
+    part = math.log(-math.expm1(low - high)) if low > -math.inf else 0.0
+    return high + part + side * UNIT * (80 + 40 * abs(part) + 4 * abs(high))
+
+
+def _log_added(one: float, other: float, side: int) -> float:
+    """ln(exp(one) + exp(other)), rounded to one side."""
+    low, high = min(one, other), max(one, other)
+    if high == -math.inf:
+        return high
+    return high + math.log1p(math.exp(low - high)) + side * UNIT * (80 + 8 * abs(high))
+
+
+def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:
+    factors = merged(factors)
+    wide = [f for f in factors if isinstance(f, GaussianLoss) and f.variance >= _LEAST_VARIANCE]
+    if not wide:
+        return "it needs discrete Gaussian noise of variance 1/4 or more"
+    others = tuple(f for f in factors if f not in wide)
+    refused = _out_of_range(others)
+    if refused is not None:
+        return refused
+    gaussians = GaussianFactors.of(wide)
+    if gaussians.log_norm > _LARGEST_LOG_NORM:
+        return "the variances are too small for so many answers"
+    spread = math.sqrt(gaussians.variance + sum((_largest_variance(f) for f in others), Fraction(0)))
+    tilt = _DEVIATIONS / spread + 1 / spread
+    aim = width * min(1.0, spread)
+    half_width = math.sqrt(0.9 * aim / (1 + (tilt + 2) / (2 * _PARTS)))
+    depth = Depth(
+        math.log(1000 * (tilt + 1) * spread / aim) + gaussians.log_norm,
+        half_width,
+        _PARTS,
+    )
+    windows = find_windows(gaussians, depth)
+    if windows is None:
+        return "the transform of the loss returns to its full size too often"
+    if 192 * UNIT * windows.end > gaussians.periods.min():
+        return "floats cannot tell where within its period a loss's transform is"
+    return Dithered(factors, Scan(gaussians, others, depth, windows, spread))
+
+
+def _largest_variance(factor: LossFactor) -> Fraction:
+    """The largest variance that any tilt gives the losses of a factor, about."""
+    if isinstance(factor, GaussianLoss):
+        return factor.multiplicity * factor.step**2 * (factor.variance + Fraction(1, 4))
+    return factor.multiplicity * factor.offset**2
+
+
+def _out_of_range(others: tuple[LossFactor, ...]) -> str | None:
+    """Why the factors whose atoms are listed cannot be taken, or None."""
+    if sum(1 if isinstance(f, GaussianLoss) else f.sensitivity + 1 for f in others) > MOST_ATOMS:
+        return f"the Laplace losses take more than {MOST_ATOMS} values"
+    return None

@@ -1,0 +1,278 @@
+"""The trapezoid rule on a shifted contour for a loss off every lattice, with all its errors.
+
+The variables: z = s + i u with the tilt s and the frequency u; D the distance of neighbouring nodes u; G = 2 pi / D the
+period of the rule; h half the width of the dither, a sum of p uniform laws; M the transform of the loss L; W the
+centre of the loss, from which phases are counted.
+
+For s > 0 the rule gives delta of the dithered loss, for -1 < s < 0 it gives 1 - delta. In both cases it sums
+M(z) k(z) exp(-z epsilon) / (z (z + 1)), with k(z) = (sinh(z h / p) / (z h / p))^p the transform of the dither. All
+bounds are derived in docs/proofs/off-lattice.md.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.loss_transform import UNIT, Atoms, atoms
+from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Windows
+from tallyveil.accounting.losses.factors import LossFactor
+from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.arrays import Complexes, Floats
+
+_NEGLIGIBLE_IMAGE: Final = 60.0
+_IMAGES: Final = (-3, -2, -1, 1, 2, 3)
+_LARGEST_EXPONENT: Final = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is known about a composition before any epsilon.
+
+    Attributes:
+        gaussians: The discrete Gaussian factors of variance 1/4 or more.
+        others: All other factors; their transforms are only bounded by their values at u = 0.
+        depth: What the scan was asked for.
+        windows: What it found.
+        spread: About the standard deviation of the loss, or more.
+    """
+
+    gaussians: GaussianFactors
+    others: tuple[LossFactor, ...]
+    depth: Depth
+    windows: Windows
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class DitheredContour:
+    """The rule on one contour, for every epsilon whose saddle is near.
+
+    Attributes:
+        tilt: s, above 0 for delta and between -1 and 0 for 1 - delta.
+        period: G.
+        centre: W, exact.
+        frequencies: u at the nodes.
+        terms: What the rule sums but for the phase exp(i u (W - epsilon)): for the dither, and for one twice as wide.
+        roundings: Bounds on the rounding errors of these sums, and on their growth with |W - epsilon|.
+        log_unit: The logarithm that the sums are to be multiplied by, but for -s epsilon.
+        further: A tilt beyond s for Chernoff's bound on the wrap-around, with the logarithm of the moment there.
+    """
+
+    scan: Scan
+    tilt: float
+    period: float
+    centre: Fraction
+    frequencies: Floats
+    terms: tuple[Complexes, Complexes]
+    roundings: tuple[tuple[float, float], tuple[float, float]]
+    log_unit: Bounds
+    further: tuple[float, float]
+
+    def sum_at(self, epsilon: Fraction, wide: int) -> tuple[float, float]:
+        """The rule at epsilon and a bound on its error, without the wrap-around; `wide` is 1 for the wider dither."""
+        away = float(self.centre - epsilon)
+        turns = self.frequencies * (away / (2 * math.pi))
+        angles = (2 * math.pi) * (turns - np.rint(turns))
+        value = float((self.terms[wide].real * np.cos(angles) - self.terms[wide].imag * np.sin(angles)).sum())
+        fixed, growth = self.roundings[wide]
+        return value, fixed + growth * abs(away) + self._left_out(wide + 1)
+
+    def _left_out(self, factor: int) -> float:
+        """Bound on the sum over the nodes outside the windows and beyond their end."""
+        windows, depth = self.scan.windows, self.scan.depth
+        s, step = min(abs(self.tilt), abs(1 + self.tilt)), 2 * math.pi / self.period
+        size = math.exp(abs(self.tilt) * depth.half_width * factor + self.scan.gaussians.log_norm) / math.pi
+        first = math.pi / (2 * s) + step / s**2
+        later = windows.segments * windows.first / (windows.first - step)
+        end = windows.end - step
+        beyond = depth.parts * math.log(depth.parts / (depth.half_width * end)) - math.log(
+            end * (depth.parts + 1)
+        )
+        return 1.001 * size * (math.exp(-depth.depth) * (first + later) + math.exp(beyond))
+
+    def wrap_around(self, epsilon: Fraction, factor: int) -> float:
+        """Bound on what whole periods from epsilon add to the rule, in units of the sums."""
+        there, log_moment = self.further
+        e = float(epsilon)
+        unit = self.log_unit.lower - self.tilt * e
+        near = -abs(self.tilt) * self.period
+        apart = abs(there - self.tilt) * self.period
+        wide = abs(there) * factor * self.scan.depth.half_width
+        far = log_moment - there * e + wide - apart
+        slack = 1e-9 + 64 * UNIT * (abs(unit) + abs(log_moment) + abs(there * e) + abs(self.tilt * e) + apart)
+        return sum(
+            math.exp(min(_LARGEST_EXPONENT, exponent - unit + slack)) / -math.expm1(-decay)
+            for exponent, decay in ((near, -near), (far, apart))
+        )
+
+    def log_scale(self, epsilon: Fraction) -> Bounds:
+        """Logarithm of the unit of the sums at epsilon."""
+        less = self.tilt * float(epsilon)
+        slack = 8 * UNIT * (abs(less) + abs(self.log_unit.upper))
+        return Bounds(self.log_unit.lower - less - slack, self.log_unit.upper - less + slack)
+
+
+def contour_at(scan: Scan, tilt: float, period: float, further: float) -> DitheredContour:
+    """The rule on one contour.
+
+    Args:
+        scan: The composition.
+        tilt: s.
+        period: G.
+        further: Where Chernoff's bound on the wrap-around is taken.
+    """
+    step = 2 * math.pi / period
+    u = _nodes(scan.windows, step)
+    listed = [(factor, atoms(factor, Fraction(tilt))) for factor in scan.others]
+    part = _gaussian_part(scan.gaussians, u, tilt)
+    for one, law in listed:
+        part = part.times(*_listed_part(law, float(one.step), one.multiplicity, u))
+    z = tilt + 1j * u
+    flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
+    if tilt < 0:
+        flat = -flat
+    terms, roundings = [], []
+    for times in (1, 2):
+        kernel, size, error = _dither(tilt, u, scan.depth.half_width * times, scan.depth.parts)
+        terms.append(part.values * kernel * flat)
+        rough = part.sizes * np.abs(flat) * 1.001
+        # Relative errors multiply, as those of a power of many equal transforms do.
+        relative = np.expm1(np.minimum(1.01 * UNIT * part.errors, _LARGEST_EXPONENT))
+        fixed = float((rough * (relative * size + 1.01 * UNIT * (error + u.size * size))).sum())
+        roundings.append((1.01 * fixed, 1.01 * UNIT * float((rough * size * u).sum()) * 8))
+    return DitheredContour(
+        scan=scan,
+        tilt=tilt,
+        period=period,
+        centre=scan.gaussians.variance / 2 + sum((_centre(f, law) for f, law in listed), Fraction(0)),
+        frequencies=u,
+        terms=(terms[0], terms[1]),
+        roundings=(roundings[0], roundings[1]),
+        log_unit=log_moment_bounds(scan, tilt, scan.gaussians.log_norm),
+        further=(further, log_moment_bounds(scan, further, 0.0).upper),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A product of transforms at the nodes.
+
+    Attributes:
+        values: The product.
+        sizes: Bounds on its modulus.
+        errors: Bounds on the sum of the relative errors of all factors, each one relative to its size, in UNIT.
+    """
+
+    values: Complexes
+    sizes: Floats
+    errors: Floats
+
+    def times(self, values: Complexes, errors: Floats) -> "_Part":
+        """The product with a transform of modulus at most 1."""
+        return _Part(self.values * values, self.sizes, self.errors + errors + 8)
+
+
+def _centre(factor: LossFactor, law: Atoms) -> Fraction:
+    return factor.multiplicity * (factor.offset + factor.step * (law.start + law.weights.size // 2))
+
+
+def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
+    """ln E exp(s L) of the factors, with the Gaussian part bounded by its largest value and divided by C."""
+    gaussian = float((Fraction(tilt) + Fraction(tilt) ** 2) * scan.gaussians.variance / 2)
+    slack = 64 * UNIT * (abs(gaussian) + log_norm)
+    others = (
+        certified_log_moment(scan.others, Fraction(tilt), Fraction(0)) if scan.others else Bounds(0.0, 0.0)
+    )
+    total = gaussian - log_norm
+    slack += 4 * UNIT * (abs(total) + abs(others.upper))
+    return Bounds(total + others.lower - slack, total + others.upper + slack)
+
+
+def number_of_nodes(windows: Windows, period: float) -> float:
+    """About how many nodes a rule of this period has."""
+    return windows.lows.size + float((windows.highs - windows.lows).sum()) * period / (2 * math.pi)
+
+
+def _nodes(windows: Windows, step: float) -> Floats:
+    """All nodes in the windows, each once; the first one is 0."""
+    first = np.ceil(windows.lows / step * (1 - 1e-13) - 1e-9).astype(np.int64)
+    last = np.floor(windows.highs / step * (1 + 1e-13) + 1e-9).astype(np.int64)
+    counts = np.maximum(last - first + 1, 0)
+    places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.unique(np.repeat(first, counts) + places) * step
+
+
+def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
+    """The product of the Gaussian transforms, times C exp(-(s + s^2) V / 2) and without the phase of the centre."""
+    periods = factors.periods[:, None]
+    d = u - np.floor(u / periods + 0.5) * periods
+    weights = factors.powers * factors.rates
+    decay = (weights / 2) @ (d * d)
+    pull = weights @ np.abs(d)
+    phase = (weights * s) @ d
+    turns = phase / (2 * math.pi)
+    values = np.exp((2j * math.pi) * (turns - np.rint(turns)))
+    count = factors.count
+    errors = 12 * u * pull + (8 + 2 * count) * decay
+    errors += (13 * abs(s) + 72 * UNIT * u) * float(factors.variance) * u
+    errors += (12 + count) * abs(s) * pull + 300 + float(factors.powers.sum())
+    log_size = -decay
+    closest = np.pi * factors.variances - factors.sensitivities * np.abs(d).max(axis=1)
+    for i in np.flatnonzero(2 * np.pi * closest < _NEGLIGIBLE_IMAGE + np.log(factors.powers)):
+        m = int(factors.powers[i])
+        ratio, size, error = _images(float(factors.variances[i]), float(factors.sensitivities[i]), d[i], u, s)
+        values *= _power(ratio, m)
+        log_size += m * np.log(size)
+        errors += m * (error + 100 + count) + 40
+    sizes = np.exp(log_size)
+    return _Part(values * sizes, sizes, errors)
+
+
+def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complexes, Floats, Floats]:
+    """One plus the images of one factor: divided by its size, the size, and the error in UNIT."""
+    total, size, error = np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size)
+    for n in _IMAGES:
+        sizes = np.exp(-2 * np.pi * n * (np.pi * v * n - k * d))
+        angle = -2 * math.pi * float((n * int(k) * Fraction(s)) % 1)
+        total += sizes * complex(math.cos(angle), math.sin(angle))
+        size += sizes
+        error += sizes * (80 * abs(n) * k * u + 50 * abs(n) * (math.pi * v * abs(n) + k * np.abs(d)) + 80)
+    return total / size, size, error
+
+
+def _listed_part(law: Atoms, step: float, power: int, u: Floats) -> tuple[Complexes, Floats]:
+    """The transform of a law given by its atoms, to a power, and its error in UNIT."""
+    places = np.arange(law.weights.size) - float(law.weights.size // 2)
+    turns = np.multiply.outer(u * (step / (2 * math.pi)), places)
+    values = np.exp((2j * math.pi) * (turns - np.rint(turns))) @ law.weights
+    mean_size = float(np.abs(places) @ law.weights)
+    error = law.error / UNIT + 12 * step * mean_size * u + 60 + law.weights.size
+    return _power(values, power), power * (error + 8)
+
+
+def _dither(s: float, u: Floats, half_width: float, parts: int) -> tuple[Complexes, Floats, Floats]:
+    """k(z), a bound on its modulus, and its error in UNIT."""
+    a, b = s * half_width / parts, u * (half_width / parts)
+    turns = b / (2 * math.pi)
+    angle = (2 * math.pi) * (turns - np.rint(turns))
+    sinh = (math.expm1(a) - math.expm1(-a)) / 2
+    cosh = (math.exp(a) + math.exp(-a)) / 2
+    ratio = (sinh * np.cos(angle) + 1j * cosh * np.sin(angle)) / (a + 1j * b)
+    modulus = np.abs(ratio) + 0.01
+    return _power(ratio, parts), modulus**parts, 100 * parts * (modulus + 1) * modulus ** (parts - 1)
+
+
+def _power(base: Complexes, exponent: int) -> Complexes:
+    """A power by repeated squaring: its relative error is at most 4 UNIT times the exponent."""
+    result, square = np.ones_like(base), base
+    while exponent:
+        if exponent & 1:
+            result = result * square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return result
