@@ -17,7 +17,8 @@ from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.look_ahead import look_ahead_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler
-from tallyveil.subspace.structure import recognise
+from tallyveil.subspace.exact.two_way_grid import two_way_grid
+from tallyveil.subspace.lattice import lattice_of
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("look-ahead laws")), 0, 0)
 FEW, MANY = 12_000, pytest.param(1_000_000, marks=pytest.mark.soak)
@@ -25,14 +26,15 @@ LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(4, 3)), DiscreteGaussian(Fraction(4
 NARROW = DiscreteLaplace(Fraction(4, 5))
 
 
-def trials(law, n_rows, n_columns):
+def trials(law, n_rows, n_columns, fixed=()):
     cells = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
-    system = ConstraintSystem.from_sets([*cells.tolist(), *cells.T.tolist()], cells.size)
-    return look_ahead_proposal(SumLaws(law), recognise(system), cells.size)
+    sets = [*cells.tolist(), *cells.T.tolist(), *([cell] for cell in fixed)]
+    grid = two_way_grid(lattice_of(ConstraintSystem.from_sets(sets, cells.size)))
+    return look_ahead_proposal(SumLaws(law), grid, np.zeros(0, dtype=np.int64), cells.size)
 
 
-def drawn(law, n_rows, n_columns, n):
-    sampler = TrialSampler(trials(law, n_rows, n_columns), n_rows * n_columns)
+def drawn(law, n_rows, n_columns, n, fixed=()):
+    sampler = TrialSampler(trials(law, n_rows, n_columns, fixed), n_rows * n_columns)
     noise = sampler.draw(ADDRESS, range(n)).reshape(n, n_rows, n_columns)
     assert not noise.sum(axis=1).any()
     assert not noise.sum(axis=2).any()
@@ -69,9 +71,11 @@ def p_value(counts, expected, total):
     return chi2.sf(statistic, degrees)
 
 
-def against_listing(law, other, shape, n):
+def against_listing(law, other, shape, n, fixed=()):
     tables, weights = free_block(other, *shape)
-    noise = drawn(law, shape[0], shape[1], n)
+    kept = ~tables.reshape(len(tables), -1)[:, fixed].any(axis=1)
+    tables, weights = tables[kept], weights[kept]
+    noise = drawn(law, shape[0], shape[1], n, fixed)
     powers = 64 ** np.arange((shape[0] - 1) * (shape[1] - 1))
     keys = tables[:, :-1, :-1].reshape(len(tables), -1) @ powers
     order = np.argsort(keys)
@@ -87,6 +91,12 @@ def against_listing(law, other, shape, n):
 )
 def test_small_tables_have_the_law_by_listing(shape, law, n):
     assert against_listing(law, law, shape, n) > 1e-4
+
+
+@pytest.mark.parametrize("n", [FEW, MANY])
+@pytest.mark.parametrize(("shape", "fixed"), [((3, 3), (4,)), ((4, 3), (1, 5))])
+def test_tables_with_fixed_cells_have_the_law_by_listing(shape, fixed, n):
+    assert against_listing(NARROW, NARROW, shape, n, fixed) > 1e-4
 
 
 def test_a_rate_five_percent_off_is_rejected():

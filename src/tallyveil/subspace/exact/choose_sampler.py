@@ -8,7 +8,7 @@ Steps. The first of these that applies is used.
 programming. 3. Every block of like cells sums to zero: split sums.
 4. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
 5. Trials that meet the constraints by chance, if pilot trials with a public key succeed often enough.
-6. Other two-way tables: look-ahead trials, if pilot trials succeed often enough.
+6. Other two-way tables, also with fixed cells: look-ahead trials, if pilot trials succeed often enough.
 Otherwise no exact sampler is chosen, and a Markov chain is needed.
 
 Stopping rule. Pilot trials double until three succeed, or until the rate is known to be too low.
@@ -28,13 +28,14 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.look_ahead import look_ahead_proposal
+from tallyveil.subspace.exact.look_ahead import LookAheadProposal, look_ahead_proposal
 from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, single_mass, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
 from tallyveil.subspace.exact.three_columns import three_column_sampler
+from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
@@ -47,8 +48,9 @@ LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
 
 LARGEST_PLANES_DIMENSION: Final = 64
 
-LARGEST_LOOK_AHEAD_MIXTURE: Final = 256
-"""Number of cells up to which the l2 law is drawn by look-ahead trials. More cells need too many Gaussians."""
+LARGEST_MIXTURE_WORK: Final = 1 << 24
+"""The l2 law is drawn by look-ahead trials if tables for a typical Gaussian need at most so many entries of transforms.
+It needs tables for tens of Gaussians, some of them several times as large."""
 
 _PILOT_TRIALS: Final = 4096
 _PILOTS: Final = 32
@@ -147,7 +149,7 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
             return block_proposal(laws, lattice.structure, lattice.n_cells)
     else:
         found = _quickest(lattice, SumLaws(DiscreteGaussian(typical)), most_trials / 4)
-        if found is None or (found[1] == _LOOK_AHEAD and lattice.n_cells > LARGEST_LOOK_AHEAD_MIXTURE):
+        if found is None or _is_long(found[0]):
             return _chain(lattice, law, most_trials)
         name, expected = f"mixture of {found[1]}", 4 * found[2]
         make = _maker(lattice, found[1])
@@ -159,14 +161,17 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
     return SamplerChoice(sampler, name, reason, expected)
 
 
+def _is_long(proposal: Proposal) -> bool:
+    return isinstance(proposal, LookAheadProposal) and proposal.tables.work > LARGEST_MIXTURE_WORK
+
+
 def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Proposal, str, float] | None:
     """The first proposal that needs at most `most_trials` expected trials, or None."""
-    names = ["trials by block sums"]
-    if lattice.structure.kind is StructureKind.TWO_WAY:
-        # Trials by rows take less time for small tables.
-        names = ["trials by rows", _LOOK_AHEAD]
-        if _rows_are_hopeless(lattice, laws):
-            names.remove("trials by rows")
+    first = "trials by rows" if lattice.structure.kind is StructureKind.TWO_WAY else "trials by block sums"
+    names = [first]
+    if two_way_grid(lattice) is not None:
+        # For small tables the first kind of trials takes less time.
+        names = [_LOOK_AHEAD] if _is_hopeless(lattice, laws, first) else [first, _LOOK_AHEAD]
     for name in names:
         try:
             proposal = _maker(lattice, name)(laws)
@@ -178,30 +183,32 @@ def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Prop
     return None
 
 
-def _rows_are_hopeless(lattice: Lattice, laws: SumLaws) -> bool:
-    """Whether trials by rows would practically never succeed in all pilot trials, by the rate of look-ahead trials.
+def _is_hopeless(lattice: Lattice, laws: SumLaws, name: str) -> bool:
+    """Whether trials would practically never succeed in all pilot trials, by the rate of look-ahead trials.
 
     The rates of two kinds of trials are inversely proportional to their masses.
     """
     if lattice.n_cells < _FEWEST_CELLS_ESTIMATED:
         return False
     try:
-        by_rows, ahead = (_maker(lattice, name)(laws) for name in ("trials by rows", _LOOK_AHEAD))
-    except SolverError:  # the tables of one of them would take too long
+        trials, ahead = (_maker(lattice, kind)(laws) for kind in (name, _LOOK_AHEAD))
+    except SolverError:  # one of them does not work for the system
         return False
     rate = _look_ahead_rate(ahead, lattice.n_cells)
     with precision(128):
         single = single_mass(laws.law)
-        log_ratio = float((ahead.mass(single, 128) / by_rows.mass(single, 128)).log())
+        log_ratio = float((ahead.mass(single, 128) / trials.mass(single, 128)).log())
     return (
         rate > 0 and math.log(rate) + log_ratio + math.log(_PILOT_CELLS / lattice.n_cells) < -_HOPELESS_NATS
     )
 
 
 def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
+    grid = two_way_grid(lattice) if name == _LOOK_AHEAD else None
+
     def make(laws: SumLaws) -> Proposal:
-        if name == _LOOK_AHEAD:
-            return look_ahead_proposal(laws, lattice.structure, lattice.n_cells)
+        if grid is not None:
+            return look_ahead_proposal(laws, grid, lattice.structure.free, lattice.n_cells)
         build = two_way_proposal if name == "trials by rows" else block_proposal
         return build(laws, lattice.structure, lattice.n_cells)
 

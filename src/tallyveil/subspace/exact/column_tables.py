@@ -29,7 +29,7 @@ from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
 
-LARGEST_WORK: Final = 1 << 32
+LARGEST_WORK: Final = 1 << 31
 """Number of entries that all transforms for the tables may have together."""
 
 _NATS_BEYOND_REACH: Final = 31
@@ -104,7 +104,7 @@ class Tables:
         sizes: Sizes of the tables.
         columns: The tables for the kernels.
         roots: Of the transforms.
-        exponents: int64 [n_tables], each table is stored divided by 2**exponent.
+        exponents: int64 [n_tables], each table is stored divided by 2**exponent. Table 0 is g_1.
     """
 
     law: Law
@@ -123,11 +123,16 @@ class Tables:
         """Number of columns of the two-way table."""
         return int(self.columns.table_of.shape[1])
 
+    @property
+    def work(self) -> int:
+        """Number of entries of all transforms that the tables need."""
+        return int(self.columns.heads.size) * self.sizes.length
+
     def head(self, m: int, k: int, x: int) -> arb:
         """g_m(x) of column k, at the current precision."""
-        if m == 1:
-            return cell_weight(self.law, min(abs(x), self.sizes.flat))
         place = int(self.columns.table_of[m - 1, k])
+        if place == 0:
+            return cell_weight(self.law, min(abs(x), self.sizes.flat))
         value = float(self.columns.heads[place, min(abs(x), self.sizes.width - 1)])
         return arb(value) * arb(2) ** int(self.exponents[place])
 
@@ -139,33 +144,61 @@ class Tables:
         return total
 
 
-def column_tables(law: Law, n_rows: int, n_columns: int) -> Tables:
-    """Make the tables of a complete two-way table whose cells have one law.
+def column_tables(law: Law, active: Bools) -> Tables:
+    """Make the tables of a two-way table whose cells have one law, or are fixed at 0.
+
+    Args:
+        law: The law of a cell that is not fixed.
+        active: [r, c], whether a cell is not fixed, by rows from the last to the first. The last row has no fixed cell.
 
     Raises:
         SolverError: the tables would take too long.
     """
+    n_rows, n_columns = active.shape
     sizes = sizes_for(law, n_rows, n_columns)
     roots = transform_roots(sizes.length)
+    table_of, made_from = _histories(active)
+    if len(made_from) * sizes.width * sizes.length > LARGEST_WORK:
+        raise SolverError(
+            f"{law}: look-ahead trials need {len(made_from)} tables, because the columns have fixed cells in different "
+            "rows. They take too long. Use the chain sampler."
+        )
     with precision(_BITS):
         weights = np.array([certified_float(cell_weight(law, w)) for w in range(sizes.reach + 1)])
         first = [certified_float(cell_weight(law, min(x, sizes.flat))) for x in range(sizes.flat + 1)]
         beyond = certified_float(weight_beyond(law, sizes.reach)) * (1 + 2.0**-40)
-    heads = np.full((n_rows, sizes.width), first[-1])
+    heads = np.full((len(made_from), sizes.width), first[-1])
     heads[0, : len(first)] = first
-    table_of = np.repeat(np.arange(n_rows, dtype=np.int64)[:, None], n_columns, axis=1)
+    exponents = np.zeros(len(made_from), dtype=np.int64)
     steps = np.ones((n_rows, n_columns))
-    active: Bools = np.ones((n_rows, n_columns), dtype=np.bool_)
     columns = ColumnTables(weights, max(beyond, _SMALLEST_BEYOND), heads, steps, table_of, active)
-    exponents = np.zeros(n_rows, dtype=np.int64)
     memory = scratch_memory(2, sizes.length)
-    for m in range(1, n_rows):
-        next_head(columns, roots, n_columns, heads[m - 1], memory, heads[m])
-        exponent = int(np.frexp(heads[m, 0])[1])
-        heads[m] *= 2.0**-exponent
-        steps[m] = 2.0**-exponent
-        exponents[m] = exponents[m - 1] + exponent
+    for place, (before, n_active) in enumerate(made_from[1:], start=1):
+        next_head(columns, roots, n_active, heads[before], memory, heads[place])
+        exponent = int(np.frexp(heads[place, 0])[1])
+        heads[place] *= 2.0**-exponent
+        exponents[place] = exponents[before] + exponent
+    steps[1:] = np.ldexp(1.0, exponents[table_of[:-1]] - exponents[table_of[1:]])
     return Tables(law, sizes, columns, roots, exponents)
+
+
+def _histories(active: Bools) -> tuple[Integers, list[tuple[int, int]]]:
+    """(table of each cell, for each table the table before and the number of cells that move in its row).
+
+    Columns whose cells below are fixed in the same rows share a table. A fixed cell leaves its column's table as it is.
+    """
+    table_of = np.zeros(active.shape, dtype=np.int64)
+    places: dict[tuple[int, int, int], int] = {}
+    made_from = [(0, 0)]
+    for i in range(1, active.shape[0]):
+        for k in range(active.shape[1]):
+            before = int(table_of[i - 1, k])
+            key = before, int(active[i].sum()), i
+            if active[i, k] and key not in places:
+                places[key] = len(made_from)
+                made_from.append(key[:2])
+            table_of[i, k] = places[key] if active[i, k] else before
+    return table_of, made_from
 
 
 def scratch_memory(n_columns: int, length: int) -> Scratch:

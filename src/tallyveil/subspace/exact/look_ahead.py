@@ -12,6 +12,9 @@ succeed.
 The last row must make the columns sum to zero. Its weight is in g_1 already, but for cells beyond the table g_1. These
 practically never occur. Then the row is accepted with the ratio of the weights.
 
+A cell that is fixed at 0 has t_k(0) = 1, and leaves its column's table as it is. The norm of a row then has the number
+of its other cells as exponent.
+
 Stopping rule. Trials are repeated until one succeeds (`tallyveil.subspace.exact.sampler.TrialSampler`).
 
 Worked case. In a table with two rows, the first row w is taken with probability prod L(w_k)^2 / g_2(0)^c.
@@ -33,7 +36,6 @@ from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.inversion_table import is_below
 from tallyveil.subspace.exact.look_ahead_row import ExactRow
-from tallyveil.subspace.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class LookAheadProposal:
 
     Attributes:
         laws: Laws of sums of cells; only the law of one cell is used.
-        grid: int64 [r, c], cells by row and column. Columns are the shorter side.
+        grid: int64 [r, c], cells by row and column, -1 where the noise is fixed at 0. The last row has no such cell.
         free: Cells in no margin.
         n_cells: Number of cells of the table.
         tables: The tables g.
@@ -75,10 +77,11 @@ class LookAheadProposal:
         vectors = np.zeros((numbers.size, self.n_cells), dtype=np.int64)
         accepted = np.zeros(numbers.size, dtype=np.bool_)
         scratch = scratch_memory(self.grid.shape[1], self.tables.sizes.length)
+        moving = self.grid >= 0
         for i in range(numbers.size):
             rows = self._trial(words[i], address, int(numbers[i]), int(sites[i]), scratch)
             if rows is not None:
-                vectors[i, self.grid] = rows
+                vectors[i, self.grid[moving]] = rows[moving]
                 accepted[i] = True
         n = self.free.size
         if n:
@@ -141,17 +144,12 @@ class LookAheadProposal:
 
 
 def look_ahead_proposal(
-    laws: SumLaws, structure: Structure, n_cells: int, *, ignored_digits: int = 0
+    laws: SumLaws, grid: Integers, free: Integers, n_cells: int, *, ignored_digits: int = 0
 ) -> LookAheadProposal:
-    """Look-ahead trials for a two-way structure.
+    """Look-ahead trials for the grid of a two-way table (`two_way_grid`).
 
     Raises:
         SolverError: the tables would take too long.
     """
-    grid = structure.grid
-    if grid.shape[1] > grid.shape[0]:
-        grid = grid.T
-    tables = column_tables(laws.law, grid.shape[0], grid.shape[1])
-    return LookAheadProposal(
-        laws, np.ascontiguousarray(grid), structure.free, n_cells, tables, ignored_digits
-    )
+    tables = column_tables(laws.law, np.ascontiguousarray(grid[::-1] >= 0))
+    return LookAheadProposal(laws, grid, free, n_cells, tables, ignored_digits)

@@ -27,7 +27,7 @@ def sequence(tables, m, k, x, length):
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n_columns", [4, 5])
 def test_tables_and_functions_against_numpy(law, n_columns):
-    tables = column_tables(law, 4, n_columns)
+    tables = column_tables(law, np.ones((4, n_columns), dtype=np.bool_))
     heads, length = tables.columns.heads, tables.sizes.length
     for m in (2, 3, 4):
         for x in (0, 1, 5, 17):
