@@ -21,7 +21,7 @@ from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import lattice_of
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("look-ahead laws")), 0, 0)
-FEW, MANY = 12_000, pytest.param(1_000_000, marks=pytest.mark.soak)
+FEW, MANY = 6_000, pytest.param(1_000_000, marks=pytest.mark.soak)
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(4, 3)), DiscreteGaussian(Fraction(4, 5))
 NARROW = DiscreteLaplace(Fraction(4, 5))
 
@@ -100,17 +100,17 @@ def test_tables_with_fixed_cells_have_the_law_by_listing(shape, fixed, n):
 
 
 def test_a_rate_five_percent_off_is_rejected():
-    assert against_listing(GAUSSIAN, DiscreteGaussian(Fraction(84, 100)), (3, 3), 40_000) < 1e-6
+    assert against_listing(GAUSSIAN, DiscreteGaussian(Fraction(84, 100)), (3, 3), 20_000) < 1e-4
 
 
 @pytest.mark.parametrize(
     ("n_rows", "law", "n"),
     [
-        (30, DiscreteLaplace(Fraction(2)), 3000),
-        (30, DiscreteGaussian(Fraction(3, 10)), 3000),
-        (102, DiscreteLaplace(Fraction(1)), 800),
-        pytest.param(30, DiscreteLaplace(Fraction(2)), 1_000_000, marks=pytest.mark.soak),
-        pytest.param(102, DiscreteLaplace(Fraction(1)), 300_000, marks=pytest.mark.soak),
+        (30, DiscreteLaplace(Fraction(2)), 1500),
+        (30, DiscreteGaussian(Fraction(3, 10)), 1500),
+        (102, DiscreteLaplace(Fraction(1)), 900),
+        pytest.param(30, DiscreteLaplace(Fraction(2)), 150_000, marks=pytest.mark.soak),
+        pytest.param(102, DiscreteLaplace(Fraction(1)), 40_000, marks=pytest.mark.soak),
     ],
 )
 def test_three_columns_against_fourier_sums(n_rows, law, n):
@@ -137,10 +137,10 @@ def test_three_columns_against_fourier_sums(n_rows, law, n):
         assert p_value(counts, expected / expected.sum() * n, n) > 1e-4
     proposal = trials(law, n_rows, 3)
     log_rate = math.log(sums(n_rows)[0, 0]) + n_rows * math.log(scale) - float(proposal.mass(1, 128).log())
-    _, accepted = proposal.trials(ADDRESS, np.arange(800), 0, 1)
+    _, accepted = proposal.trials(ADDRESS, np.arange(500), 0, 1)
     rate = math.exp(log_rate)
     assert 0.8 < rate < 1
-    assert abs(accepted.mean() - rate) < 5 * math.sqrt(rate * (1 - rate) / 800)
+    assert abs(accepted.mean() - rate) < 5 * math.sqrt(rate * (1 - rate) / 500)
 
 
 def heat_bath(noise, law, n_moves, rng):
@@ -161,11 +161,11 @@ def heat_bath(noise, law, n_moves, rng):
 
 @pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(4)), DiscreteGaussian(Fraction(3, 10))])
 def test_heat_bath_moves_leave_the_law_unchanged(law):
-    n = 500
+    n = 400
     before = drawn(law, 20, 10, n)
     after = before.copy()
-    heat_bath(after, law, 120, np.random.default_rng(5))
-    assert (after != before).mean() > 0.1
+    heat_bath(after, law, 90, np.random.default_rng(5))
+    assert (after != before).mean() > 0.08
 
     def statistics(noise):
         x = noise.astype(np.float64)

@@ -55,8 +55,8 @@ It needs tables for tens of Gaussians, some of them several times as large."""
 _PILOT_TRIALS: Final = 4096
 _PILOTS: Final = 32
 _PILOT_CELLS: Final = 1 << 25
-_HOPELESS_NATS: Final = 10
-"""If fewer than exp(-10) pilot trials are expected to succeed, they are not made."""
+_HOPELESS_NATS: Final = 5
+"""If fewer than exp(-5) of all pilot trials are expected to succeed, they are not made."""
 
 _FEWEST_CELLS_ESTIMATED: Final = 64
 """Pilot trials of smaller tables take less time than tables for look-ahead trials."""
