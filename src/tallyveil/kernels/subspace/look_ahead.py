@@ -38,8 +38,9 @@ DONE, FAILED, BROKEN, OPEN = -1, -2, -3, -4
 INFLATION = 1.0 + 2.0**-26
 """Factor by which g is larger than the norm computed in floats."""
 
-MARGIN = 2.0**-42
-"""Relative to s_k: covers the errors of t (2**-45) and of a sum of at most 2**13 products."""
+MARGIN = 2.0**-36
+"""Relative to s_k: covers the errors of t (2**-45) and of a sum of at most 2**16 products (2**-37). The limit on
+the work for tables in `column_tables` bounds the number of products."""
 
 _UNIT = 2.0**-53
 
