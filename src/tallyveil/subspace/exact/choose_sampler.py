@@ -8,6 +8,7 @@ Steps. The first of these that applies is used.
 programming. 3. Every block of like cells sums to zero: split sums.
 4. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
 5. Trials that meet the constraints by chance, if pilot trials with a public key succeed often enough.
+6. Other two-way tables, also with fixed cells: look-ahead trials, if pilot trials succeed often enough.
 Otherwise no exact sampler is chosen, and a Markov chain is needed.
 
 Stopping rule. Pilot trials double until three succeed, or until the rate is known to be too low.
@@ -15,22 +16,26 @@ Stopping rule. Pilot trials double until three succeed, or until the rate is kno
 Worked case. A table whose only invariant is its total is one block that sums to zero, so split sums are chosen.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from tallyveil.errors import SolverError
+from tallyveil.noise.balls import precision
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.look_ahead import LookAheadProposal, look_ahead_proposal
 from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
-from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
+from tallyveil.subspace.exact.proposals import Proposal, block_proposal, single_mass, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
 from tallyveil.subspace.exact.three_columns import three_column_sampler
+from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
@@ -43,8 +48,22 @@ LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
 
 LARGEST_PLANES_DIMENSION: Final = 64
 
+LARGEST_MIXTURE_WORK: Final = 1 << 24
+"""The l2 law is drawn by look-ahead trials if tables for a typical Gaussian need at most so many entries of transforms.
+It needs tables for tens of Gaussians, some of them several times as large."""
+
 _PILOT_TRIALS: Final = 4096
 _PILOTS: Final = 32
+_PILOT_CELLS: Final = 1 << 25
+_HOPELESS_NATS: Final = 5
+"""If fewer than exp(-5) of all pilot trials are expected to succeed, they are not made."""
+
+_FEWEST_CELLS_ESTIMATED: Final = 64
+"""Pilot trials of smaller tables take less time than tables for look-ahead trials."""
+
+_LOOK_AHEAD: Final = "look-ahead trials"
+_LOOK_AHEAD_PILOT_CELLS: Final = 1 << 19
+"""Number of cells in all pilot look-ahead trials: at most a few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +131,10 @@ def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: fl
     if found is None:
         return _chain(lattice, law, most_trials)
     proposal, name, expected = found
-    reason = (
-        f"no closed form; trials that meet the constraints by chance succeed once in about {expected:.3g}"
-    )
+    how = "meet the constraints by chance"
+    if name == _LOOK_AHEAD:
+        how = "draw row by row, with the weight that the other rows can give to each column,"
+    reason = f"no closed form; trials that {how} succeed once in about {expected:.3g}"
     return SamplerChoice(TrialSampler(proposal, lattice.n_cells), name, reason, expected)
 
 
@@ -129,7 +149,7 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
             return block_proposal(laws, lattice.structure, lattice.n_cells)
     else:
         found = _quickest(lattice, SumLaws(DiscreteGaussian(typical)), most_trials / 4)
-        if found is None:
+        if found is None or _is_long(found[0]):
             return _chain(lattice, law, most_trials)
         name, expected = f"mixture of {found[1]}", 4 * found[2]
         make = _maker(lattice, found[1])
@@ -141,27 +161,55 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
     return SamplerChoice(sampler, name, reason, expected)
 
 
+def _is_long(proposal: Proposal) -> bool:
+    return isinstance(proposal, LookAheadProposal) and proposal.tables.work > LARGEST_MIXTURE_WORK
+
+
 def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Proposal, str, float] | None:
-    """The proposal with the highest success rate, if it needs at most `most_trials` expected trials; otherwise None."""
-    names = ["trials by block sums"]
-    if lattice.structure.kind is StructureKind.TWO_WAY:
-        names = ["trials by rows"]
-    best: tuple[Proposal, str, float] | None = None
+    """The first proposal that needs at most `most_trials` expected trials, or None."""
+    first = "trials by rows" if lattice.structure.kind is StructureKind.TWO_WAY else "trials by block sums"
+    names = [first]
+    if two_way_grid(lattice) is not None:
+        # For small tables the first kind of trials takes less time.
+        names = [_LOOK_AHEAD] if _is_hopeless(lattice, laws, first) else [first, _LOOK_AHEAD]
     for name in names:
         try:
             proposal = _maker(lattice, name)(laws)
         except SolverError:  # the coefficients are too large, so this method does not work for the system
             continue
         rate = _rate(proposal, lattice.n_cells, most_trials)
-        if rate and 1 / rate <= most_trials and (best is None or 1 / rate < best[2]):
-            best = proposal, name, 1 / rate
-    return best
+        if rate and 1 / rate <= most_trials:
+            return proposal, name, 1 / rate
+    return None
+
+
+def _is_hopeless(lattice: Lattice, laws: SumLaws, name: str) -> bool:
+    """Whether trials would practically never succeed in all pilot trials, by the rate of look-ahead trials.
+
+    The rates of two kinds of trials are inversely proportional to their masses.
+    """
+    if lattice.n_cells < _FEWEST_CELLS_ESTIMATED:
+        return False
+    try:
+        trials, ahead = (_maker(lattice, kind)(laws) for kind in (name, _LOOK_AHEAD))
+    except SolverError:  # one of them does not work for the system
+        return False
+    rate = _look_ahead_rate(ahead, lattice.n_cells)
+    with precision(128):
+        single = single_mass(laws.law)
+        log_ratio = float((ahead.mass(single, 128) / trials.mass(single, 128)).log())
+    return (
+        rate > 0 and math.log(rate) + log_ratio + math.log(_PILOT_CELLS / lattice.n_cells) < -_HOPELESS_NATS
+    )
 
 
 def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
-    build = two_way_proposal if name == "trials by rows" else block_proposal
+    grid = two_way_grid(lattice) if name == _LOOK_AHEAD else None
 
     def make(laws: SumLaws) -> Proposal:
+        if grid is not None:
+            return look_ahead_proposal(laws, grid, lattice.structure.free, lattice.n_cells)
+        build = two_way_proposal if name == "trials by rows" else block_proposal
         return build(laws, lattice.structure, lattice.n_cells)
 
     return make
@@ -169,13 +217,25 @@ def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
 
 def _rate(proposal: Proposal, n_cells: int, most_trials: float) -> float:
     """Estimated probability that a trial succeeds; 0 if so few of many trials succeed that it is too low."""
+    if proposal.trials_at_once == 1:
+        return _look_ahead_rate(proposal, n_cells)
     n = max(64, min(_PILOT_TRIALS, (1 << 20) // n_cells))
     for doubling in range(_PILOTS):
-        if n << doubling > (1 << 25) // n_cells:
+        if n << doubling > _PILOT_CELLS // n_cells:
             return 0.0
         rate = acceptance_rate(proposal, _public(), n << doubling)
         if rate * (n << doubling) >= 3 or n << doubling > 8 * most_trials:
             return rate
+    return 0.0
+
+
+def _look_ahead_rate(proposal: Proposal, n_cells: int) -> float:
+    n = 4
+    while n * n_cells <= _LOOK_AHEAD_PILOT_CELLS:
+        rate = acceptance_rate(proposal, _public(), n)
+        if rate * n >= 3:
+            return rate
+        n *= 2
     return 0.0
 
 

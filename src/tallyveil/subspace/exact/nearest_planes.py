@@ -38,6 +38,7 @@ from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.inversion_table import ChoiceTable
+from tallyveil.subspace.exact.proposals import MOST_TRIALS_AT_ONCE
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
@@ -69,6 +70,11 @@ class NearestPlanesProposal:
     def always_accepts(self) -> bool:
         """Whether no trial fails. This holds only if the basis is orthogonal."""
         return not np.any(self.factors)
+
+    @property
+    def trials_at_once(self) -> int:
+        """Largest number of trials of one draw that are worth making together."""
+        return 1 if self.always_accepts else MOST_TRIALS_AT_ONCE
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int

@@ -41,6 +41,9 @@ from tallyveil.subspace.structure import Structure
 
 LARGEST_COEFFICIENT: Final = 1 << 20
 
+MOST_TRIALS_AT_ONCE: Final = 1024
+"""Number of trials of one draw that are made together if a trial takes little time."""
+
 _MARGIN: Final = 2.0**-38
 _FLOOR: Final = 2.0**-55
 
@@ -51,6 +54,10 @@ class Proposal(Protocol):
     @property
     def always_accepts(self) -> bool:
         """Whether no trial fails."""
+
+    @property
+    def trials_at_once(self) -> int:
+        """Largest number of trials of one draw that are worth making together."""
 
     @property
     def laws(self) -> SumLaws:
@@ -89,6 +96,11 @@ class BlockProposal:
     splitters: tuple[BlockSplitter, ...]
     numerators: Integers
     denominator: int
+
+    @property
+    def trials_at_once(self) -> int:
+        """Largest number of trials of one draw that are worth making together."""
+        return 1 if self.always_accepts else MOST_TRIALS_AT_ONCE
 
     @property
     def always_accepts(self) -> bool:
@@ -161,6 +173,11 @@ class TwoWayProposal:
     def always_accepts(self) -> bool:
         """Whether no trial fails: always false."""
         return False
+
+    @property
+    def trials_at_once(self) -> int:
+        """Largest number of trials of one draw that are worth making together."""
+        return MOST_TRIALS_AT_ONCE
 
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int

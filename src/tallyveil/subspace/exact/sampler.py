@@ -91,7 +91,7 @@ class TrialSampler:
                 raise SolverError(
                     f"An exact sampler rejected {trial} trials of one draw. Use the chain sampler."
                 )
-            n = 1 if self.proposal.always_accepts else max(1, min(1024, at_once // left.size))
+            n = max(1, min(self.proposal.trials_at_once, at_once // left.size))
             vectors, accepted = self.proposal.trials(address, draws[left], trial, n)
             hits = accepted.reshape(left.size, n)
             done = hits.any(axis=1)

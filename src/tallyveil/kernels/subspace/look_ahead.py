@@ -1,0 +1,361 @@
+"""Kernels of look-ahead trials of two-way tables: tables of columns, and trials row by row.
+
+Problem: draw integers N in r rows and c columns, with all row and column sums 0, with probability proportional to the
+product of L(N_ij). L is symmetric and falls with the distance from 0.
+
+Variables: x_k is what column k still has to receive, from m rows. g_m(x) is a table of positive floats that estimates
+how much weight m rows give to a column with the sum x. T is the length of transforms.
+
+Steps of a row: t_k(w) = L(w) g_{m-1}(x_k - w) / g_m(x_k). The row w is taken with probability prod t_k(w_k), if its
+sum is 0; otherwise the trial fails. It is drawn cell by cell, by functions s_k(y) of what the cells from k on must add
+up to, modulo T:
+
+    s_k(y) >= sum over w of t_k(w) s_{k+1}(y - w),   s_{c+1}(y) = 1 if y = 0, else 0.
+
+The trial goes on with probability s_1(0). Cell k is w with probability t_k(w) s_{k+1}(y - w) / s_k(y); with what
+remains of the probability, the trial fails. The factors s cancel. The last row is x. The factors g cancel too: the
+trial ends in N with probability prod L(N_ij) / g_r(0)**c, whatever the tables g and the functions s hold.
+
+Rounding: s_k is a convolution by transforms, plus a bound of all errors (`_raised`). Decisions compare floats with a
+margin, or are reported as open.
+
+Worked case: 2 rows. The first row w is taken with probability prod L(w_k) L(-w_k) / g_2(0)**c, and the second is -w.
+
+Specification: the exact decisions of `tallyveil.subspace.exact.look_ahead_row`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Bools, Floats, Integers, Words
+from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.subspace.transform import Roots, forward, product_of_transforms
+
+DONE, FAILED, BROKEN, OPEN = -1, -2, -3, -4
+"""What becomes of a row or a trial. In a broken trial s_1(0) is above 1. A trial reports an open row by its number."""
+
+INFLATION = 1.0 + 2.0**-26
+"""Factor by which g is larger than the norm computed in floats."""
+
+MARGIN = 2.0**-36
+"""Relative to s_k: covers the errors of t (2**-45) and of a sum of at most 2**16 products (2**-37). The limit on
+the work for tables in `column_tables` bounds the number of products."""
+
+_UNIT = 2.0**-53
+
+
+class ColumnTables(NamedTuple):
+    """The tables g and what they are made from.
+
+    Attributes:
+        weights: [reach + 1], L(w) for w = 0, 1, ..., with relative error below 2**-47.
+        beyond: An upper bound of the sum of L(w) over w > reach.
+        heads: [n_tables, width], g(x) divided by 2**exponent for x = 0, 1, ...; beyond, the last value holds. They do
+            not increase with x.
+        steps: [r, c], the factor 2**(exponent of the table before - exponent) of each cell.
+        table_of: int64 [r, c], the table of each column for m = 1 .. r rows.
+        active: [r, c], whether the cell of the m-th row from below may differ from 0.
+    """
+
+    weights: Floats
+    beyond: float
+    heads: Floats
+    steps: Floats
+    table_of: Integers
+    active: Bools
+
+
+class Scratch(NamedTuple):
+    """Memory of a trial. The number of columns is rounded up to an even number n.
+
+    Attributes:
+        t: [n, T], the weights of one row.
+        s: [n, T], their look-ahead functions.
+        imaginary: [n, T], of transforms.
+        spare: [2, T], of transforms.
+        omegas: [n], an upper bound of the sum of t_k(w) over w beyond the reach.
+    """
+
+    t: Floats
+    s: Floats
+    imaginary: Floats
+    spare: Floats
+    omegas: Floats
+
+
+@internal
+def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) -> None:
+    """t_k(w) for all cells of the m-th row from below."""
+    t, omegas = scratch.t, scratch.omegas
+    reach, last = tables.weights.size - 1, tables.heads.shape[1] - 1
+    length = t.shape[1]
+    t[:] = 0.0
+    omegas[:] = 0.0
+    for k in range(t.shape[0]):
+        if k >= x.size or not tables.active[m - 1, k]:
+            t[k, 0] = 1.0
+            continue
+        before = tables.heads[tables.table_of[m - 2, k]]
+        size = abs(x[k])
+        scale = tables.steps[m - 1, k] / tables.heads[tables.table_of[m - 1, k], min(size, last)]
+        for w in range(-reach, reach + 1):
+            t[k, w if w >= 0 else w + length] = (
+                tables.weights[abs(w)] * before[min(abs(x[k] - w), last)] * scale
+            )
+        near = before[min(max(0, reach + 1 - size), last)]
+        far = before[min(reach + 1 + size, last)]
+        omegas[k] = 1.0001 * tables.beyond * (near + far) * scale
+
+
+@internal
+def fill_look_ahead(roots: Roots, scratch: Scratch) -> None:
+    """s_k from t_k."""
+    product_of_transforms(scratch.t, roots, scratch.s, scratch.imaginary, scratch.spare)
+    _raised(scratch)
+
+
+@internal
+def _raised(scratch: Scratch) -> None:
+    """Add to each convolution a bound of its errors, so that s has the property that trials need.
+
+    With n_k the sum of t_k (for both sequences of one transform, the larger), N_k = n_k ... n_c and u = 2**-53, the
+    computed convolution from k on is off by at most
+
+        err_k = u (N_{k+1} + N_k + n_k N_k) ((c - k + 2) (12 log2 T + 6) + 6 log2 T + 2),
+
+    by the bound of a transform, 2.83 u for each complex product, and N_k as the bound of its spectrum. Then
+
+        e_k = err_k + 2**-44 N_k + (n_k + omega_k) (err_{k+1} + e_{k+1}) + omega_k N_{k+1}
+
+    covers that too, the errors of t, what was added to s_{k+1}, and all w beyond the reach.
+    """
+    t, s, omegas = scratch.t, scratch.s, scratch.omegas
+    n, length = t.shape
+    stages = 0
+    while 1 << stages < length:
+        stages += 1
+    norm_after, error_after, added_after = 1.0, 0.0, 0.0
+    for k in range(n - 1, -1, -1):
+        own = max(_total(t[k]), _total(t[k ^ 1]))
+        norm = own * norm_after
+        steps = (n - k + 1) * (12 * stages + 6) + 6 * stages + 2
+        error = 1.01 * _UNIT * (norm_after + norm + own * norm) * steps
+        added = (
+            error + 2.0**-44 * norm + (own + omegas[k]) * (error_after + added_after) + omegas[k] * norm_after
+        )
+        added *= 1.01
+        for j in range(length):
+            s[k, j] = max(s[k, j], 0.0) + added
+        norm_after, error_after, added_after = norm, error, added
+
+
+@internal
+def _total(values: Floats) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+@internal
+def _first_digits(word: np.uint64, shift: np.uint64) -> float:
+    return np.float64((word >> shift) << shift >> np.uint64(11)) * _UNIT
+
+
+@internal
+def _below(word: np.uint64, shift: np.uint64, value: float, total: float) -> int:
+    """Whether a uniform number times the total is below a value: 1 yes, 0 no, -1 open."""
+    width = max(_UNIT, 2.0 ** (np.float64(shift) - 64.0))
+    uniform = _first_digits(word, shift)
+    if (uniform + width + MARGIN) * total <= value:
+        return 1
+    if (uniform - MARGIN) * total >= value:
+        return 0
+    return -1
+
+
+@internal
+def _cell(word: np.uint64, shift: np.uint64, y: int, k: int, scratch: Scratch, reach: int) -> int:
+    """The outcome of one cell but the last, or reach + 1 if the decision is open."""
+    t, after = scratch.t[k], scratch.s[k + 1]
+    mask = t.size - 1
+    total = scratch.s[k, y & mask]
+    width = max(_UNIT, 2.0 ** (np.float64(shift) - 64.0))
+    uniform = _first_digits(word, shift)
+    low = (uniform - MARGIN) * total
+    cumulated = t[0] * after[y & mask]
+    w = 0
+    while cumulated <= low:
+        w = -w if w > 0 else 1 - w
+        if w > reach:
+            return reach + 1
+        cumulated += t[w & mask] * after[(y - w) & mask]
+    if cumulated >= (uniform + width + MARGIN) * total:
+        return w
+    return reach + 1
+
+
+@internal
+def _row(words: Words, shift: np.uint64, reach: int, row: Integers, scratch: Scratch) -> int:
+    """Draw one row, given its t and s: DONE, FAILED, or OPEN if floats do not decide."""
+    c = row.size
+    below = _below(words[0], shift, scratch.s[0, 0], 1.0)
+    y = 0
+    k = 0
+    while below == 1 and k < c - 1:
+        w = _cell(words[1 + k], shift, y, k, scratch, reach)
+        if w > reach:
+            return OPEN
+        row[k] = w
+        y -= w
+        k += 1
+    if below == 1:
+        if abs(y) > reach:
+            return OPEN
+        place = y & (scratch.t.shape[1] - 1)
+        row[c - 1] = y
+        below = _below(words[c], shift, scratch.t[c - 1, place], scratch.s[c - 1, place])
+    if below < 0:
+        return OPEN
+    return DONE if below == 1 else FAILED
+
+
+@njit(nogil=True, cache=True)
+def draw_rows(
+    words: Words,
+    shift: np.uint64,
+    tables: ColumnTables,
+    roots: Roots,
+    left: Integers,
+    rows: Integers,
+    scratch: Scratch,
+) -> int:
+    """Draw the rows of a trial from the first that is wanted, down to the last but one.
+
+    Args:
+        words: uint64 [1 + (r - 1) (c + 1)], the uniform numbers: for each row one to go on and one for each cell.
+        shift: Digits of every word to ignore, from below, at most 63; 0 but for tests.
+        tables: The tables g.
+        roots: Of transforms.
+        left: int64 [c], what the columns have still to receive; changed.
+        rows: int64 [r + 1, c]; rows[r, 0] is the first row that is wanted. It and those after it are filled in.
+        scratch: Memory. If a decision is open it holds the functions of that row.
+    Returns:
+        DONE, FAILED, BROKEN, or the row in which a decision is open.
+    """
+    r, c = rows.shape[0] - 1, rows.shape[1]
+    reach = tables.weights.size - 1
+    for i in range(rows[r, 0], r - 1):
+        fill_weights(tables, r - i, left, scratch)
+        fill_look_ahead(roots, scratch)
+        if scratch.s[0, 0] > 1.0:
+            return BROKEN
+        status = _row(words[i * (c + 1) :], shift, reach, rows[i], scratch)
+        if status == OPEN:
+            return i
+        if status == FAILED:
+            return FAILED
+        left -= rows[i]
+    rows[r - 1] = left
+    return DONE
+
+
+@njit(nogil=True, cache=True)
+def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, scratch: Scratch) -> None:
+    """The functions t and s of one row, for tests and for decisions in balls."""
+    fill_weights(tables, m, left, scratch)
+    fill_look_ahead(roots, scratch)
+
+
+@internal
+def _power(base: float, exponent: int) -> float:
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+@internal
+def _root(value: float, n: int) -> float:
+    """The n-th root of 0 < value <= 1, by Newton's method from above; only IEEE operations."""
+    y = 1.0
+    while True:
+        z = y - (y - value / _power(y, n - 1)) / n
+        if z >= y:
+            return y
+        y = z
+
+
+@njit(nogil=True, cache=True)
+def next_head(
+    tables: ColumnTables, roots: Roots, exponent: int, before: Floats, scratch: Scratch, out: Floats
+) -> None:
+    """The table g_m from g_{m-1}, in the units of g_{m-1}.
+
+    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm with
+    exponent c of the transform of L(w) g_{m-1}(x - w). The sum over all w beyond the reach is added to the norm. For x
+    beyond the table, g_{m-1} is its last value plus an excess. The norm is at most that of L times the last value, plus
+    the plain sum with the excess, which is largest for the first x beyond the table.
+
+    Args:
+        tables: Of which the weights are used.
+        roots: Of transforms.
+        exponent: Number of cells of the row that may differ from 0.
+        before: [width], g_{m-1}, which does not increase.
+        scratch: Memory.
+        out: [width], filled in; it does not increase.
+    """
+    reach, last, length = tables.weights.size - 1, before.size - 1, roots.mirror.size
+    t = scratch.t
+    for first in range(0, last + 1, 2):
+        for k in range(2):
+            t[k, :] = 0.0
+            for w in range(-reach, reach + 1):
+                t[k, w if w >= 0 else w + length] = (
+                    tables.weights[abs(w)] * before[min(abs(first + k - w), last)]
+                )
+        norms = _norms(t, roots, exponent, scratch.spare)
+        for k in range(min(2, last + 1 - first)):
+            x = first + k
+            rest = before[min(max(0, reach + 1 - x), last)] + before[min(reach + 1 + x, last)]
+            out[x] = (norms[k] + tables.beyond * rest) * INFLATION
+    flat = before[last]
+    total = tables.beyond * (before[0] + flat)
+    t[:] = 0.0
+    for w in range(-reach, reach + 1):
+        t[:, w if w >= 0 else w + length] = tables.weights[abs(w)]
+        total += tables.weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
+    total += _norms(t, roots, exponent, scratch.spare)[0] * flat
+    out[last] = max(out[last], total * INFLATION)
+    for x in range(last - 1, -1, -1):
+        out[x] = max(out[x], out[x + 1])
+
+
+@internal
+def _norms(t: Floats, roots: Roots, exponent: int, spare: Floats) -> tuple[float, float]:
+    length = roots.mirror.size
+    tops = _total(t[0]), _total(t[1])
+    spare[0, :] = t[0] / tops[0]
+    spare[1, :] = t[1] / tops[1]
+    forward(spare[0], spare[1], roots)
+    first, second = 0.0, 0.0
+    for j in range(length):
+        i = roots.mirror[j]
+        a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
+        first += _absolute_power(a * a + b * b, exponent)
+        a, b = 0.5 * (spare[1, j] + spare[1, i]), 0.5 * (spare[0, i] - spare[0, j])
+        second += _absolute_power(a * a + b * b, exponent)
+    return (
+        tops[0] * _root(min(first / length, 1.0), exponent),
+        tops[1] * _root(min(second / length, 1.0), exponent),
+    )
+
+
+@internal
+def _absolute_power(square: float, exponent: int) -> float:
+    result = _power(square, exponent // 2)
+    return result * np.sqrt(square) if exponent & 1 else result

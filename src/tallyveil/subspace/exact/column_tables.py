@@ -1,0 +1,226 @@
+"""Tables for look-ahead trials: what rows below can still give to a column.
+
+Problem. Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_m(x) of positive numbers. Any numbers
+are correct, as long as the rows that a trial can take have probabilities that add up to at most 1. Good numbers make
+most trials succeed.
+
+Steps. g_1 is the weight L of one cell. g_m follows from g_{m-1} by a norm of a transform (`next_head` in
+`tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26. Beyond the largest x of the table, g_m keeps its last
+value, which is large enough there. So g is defined on all integers, and nothing is cut.
+
+Variables. T is the length of the transforms, at least 8 standard deviations of a row's sum. The reach of a cell is
+the largest w whose weight the tables hold by itself; the weights beyond are added up in one bound.
+
+The width of a table: at its end, the sum of r independent cells is exp(-35) times as likely as at 0, or less. What the
+last value adds elsewhere is of that size.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from flint import arb, fmpq
+
+from tallyveil.arrays import Bools, Integers
+from tallyveil.errors import SolverError
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, next_head
+from tallyveil.kernels.subspace.transform import Roots
+from tallyveil.noise.balls import certified_float, precision, rational
+from tallyveil.noise.laws import DiscreteGaussian, Law
+
+LARGEST_WORK: Final = 1 << 31
+"""Number of entries that all transforms for the tables may have together."""
+
+_NATS_BEYOND_REACH: Final = 31
+_NATS_BEYOND_WIDTH: Final = 35
+_SMALLEST_WEIGHT_BITS: Final = 300
+_SMALLEST_BEYOND: Final = 2.0**-200
+_BITS: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the tables.
+
+    Attributes:
+        length: T, a power of two.
+        reach: Largest w whose weight is in the tables by itself.
+        width: Number of entries of each table g.
+        flat: The table g_1 is the weight of x up to here, and the weight of `flat` beyond.
+    """
+
+    length: int
+    reach: int
+    width: int
+    flat: int
+
+
+def cell_weight(law: Law, x: int) -> arb:
+    """The weight L(x) of one cell, with L(0) = 1, at the current precision."""
+    if isinstance(law, DiscreteGaussian):
+        return (-(x * x) / (2 * rational(law.variance))).exp()
+    return (-abs(x) / rational(law.scale)).exp()
+
+
+def weight_beyond(law: Law, reach: int) -> arb:
+    """An upper bound of the sum of L(w) over w > reach >= 0: a geometric sum, which is exact for the Laplace law."""
+    first, second = cell_weight(law, reach + 1), cell_weight(law, reach + 2)
+    return first / (1 - second / first)
+
+
+def sizes_for(law: Law, n_rows: int, n_columns: int) -> Sizes:
+    """The sizes of the tables of a law.
+
+    Raises:
+        SolverError: the tables would take too long.
+    """
+    deviation = law.standard_deviation()
+    if isinstance(law, DiscreteGaussian):
+        variance = float(law.variance)
+        wanted = math.sqrt(2 * _NATS_BEYOND_REACH * variance)
+        largest = math.sqrt(2 * variance * _SMALLEST_WEIGHT_BITS * math.log(2))
+    else:
+        wanted = _NATS_BEYOND_REACH * float(law.scale)
+        largest = float(law.scale) * _SMALLEST_WEIGHT_BITS * math.log(2)
+    least = max(8 * deviation * math.sqrt(n_columns), 2 * wanted + 2, 16)
+    length = 1 << math.ceil(math.log2(least))
+    reach = min(length // 2 - 1, int(largest))
+    width = max(math.ceil(math.sqrt(2 * _NATS_BEYOND_WIDTH * n_rows) * deviation), reach + 2)
+    if n_rows * width * length > LARGEST_WORK:
+        raise SolverError(
+            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need tables of {width} numbers with "
+            f"transforms of length {length}, which take too long. Use the chain sampler."
+        )
+    return Sizes(length, reach, width, min(int(largest), width - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables g of a two-way table, for the kernels and as balls.
+
+    Attributes:
+        law: The law of one cell.
+        sizes: Sizes of the tables.
+        columns: The tables for the kernels.
+        roots: Of the transforms.
+        exponents: int64 [n_tables], each table is stored divided by 2**exponent. Table 0 is g_1.
+    """
+
+    law: Law
+    sizes: Sizes
+    columns: ColumnTables
+    roots: Roots
+    exponents: Integers
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the two-way table."""
+        return int(self.columns.table_of.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the two-way table."""
+        return int(self.columns.table_of.shape[1])
+
+    @property
+    def work(self) -> int:
+        """Number of entries of all transforms that the tables need."""
+        return int(self.columns.heads.size) * self.sizes.length
+
+    def head(self, m: int, k: int, x: int) -> arb:
+        """g_m(x) of column k, at the current precision."""
+        place = int(self.columns.table_of[m - 1, k])
+        if place == 0:
+            return cell_weight(self.law, min(abs(x), self.sizes.flat))
+        value = float(self.columns.heads[place, min(abs(x), self.sizes.width - 1)])
+        return arb(value) * arb(2) ** int(self.exponents[place])
+
+    def mass(self) -> arb:
+        """prod g_r(0) over the columns: a trial ends in N with the probability (weight of N) / mass."""
+        total = arb(1)
+        for k in range(self.n_columns):
+            total = total * self.head(self.n_rows, k, 0)
+        return total
+
+
+def column_tables(law: Law, active: Bools) -> Tables:
+    """Make the tables of a two-way table whose cells have one law, or are fixed at 0.
+
+    Args:
+        law: The law of a cell that is not fixed.
+        active: [r, c], whether a cell is not fixed, by rows from the last to the first. The last row has no fixed cell.
+
+    Raises:
+        SolverError: the tables would take too long.
+    """
+    n_rows, n_columns = active.shape
+    sizes = sizes_for(law, n_rows, n_columns)
+    roots = transform_roots(sizes.length)
+    table_of, made_from = _histories(active)
+    if len(made_from) * sizes.width * sizes.length > LARGEST_WORK:
+        raise SolverError(
+            f"{law}: look-ahead trials need {len(made_from)} tables, because the columns have fixed cells in different "
+            "rows. They take too long. Use the chain sampler."
+        )
+    with precision(_BITS):
+        weights = np.array([certified_float(cell_weight(law, w)) for w in range(sizes.reach + 1)])
+        first = [certified_float(cell_weight(law, min(x, sizes.flat))) for x in range(sizes.flat + 1)]
+        beyond = certified_float(weight_beyond(law, sizes.reach)) * (1 + 2.0**-40)
+    heads = np.full((len(made_from), sizes.width), first[-1])
+    heads[0, : len(first)] = first
+    exponents = np.zeros(len(made_from), dtype=np.int64)
+    steps = np.ones((n_rows, n_columns))
+    columns = ColumnTables(weights, max(beyond, _SMALLEST_BEYOND), heads, steps, table_of, active)
+    memory = scratch_memory(2, sizes.length)
+    for place, (before, n_active) in enumerate(made_from[1:], start=1):
+        next_head(columns, roots, n_active, heads[before], memory, heads[place])
+        exponent = int(np.frexp(heads[place, 0])[1])
+        heads[place] *= 2.0**-exponent
+        exponents[place] = exponents[before] + exponent
+    steps[1:] = np.ldexp(1.0, exponents[table_of[:-1]] - exponents[table_of[1:]])
+    return Tables(law, sizes, columns, roots, exponents)
+
+
+def _histories(active: Bools) -> tuple[Integers, list[tuple[int, int]]]:
+    """(table of each cell, for each table the table before and the number of cells that move in its row).
+
+    Columns whose cells below are fixed in the same rows share a table. A fixed cell leaves its column's table as it is.
+    """
+    table_of = np.zeros(active.shape, dtype=np.int64)
+    places: dict[tuple[int, int, int], int] = {}
+    made_from = [(0, 0)]
+    for i in range(1, active.shape[0]):
+        for k in range(active.shape[1]):
+            before = int(table_of[i - 1, k])
+            key = before, int(active[i].sum()), i
+            if active[i, k] and key not in places:
+                places[key] = len(made_from)
+                made_from.append(key[:2])
+            table_of[i, k] = places[key] if active[i, k] else before
+    return table_of, made_from
+
+
+def scratch_memory(n_columns: int, length: int) -> Scratch:
+    """Memory of one trial."""
+    n = n_columns + n_columns % 2
+    t, s, imaginary = (np.zeros((n, length)) for _ in range(3))
+    return Scratch(t, s, imaginary, np.zeros((2, length)), np.zeros(n))
+
+
+def transform_roots(length: int) -> Roots:
+    """The roots of unity and the order of places for transforms of this length."""
+    cosines, sines = np.ones(length), np.zeros(length)
+    half = 1
+    with precision(_BITS):
+        angles = [(-fmpq(j, length // 2)) for j in range(length // 2)]
+        values = [(float(arb.cos_pi_fmpq(angle)), float(arb.sin_pi_fmpq(angle))) for angle in angles]
+    table = np.array(values)
+    while half < length:
+        step = length // (2 * half)
+        cosines[half : 2 * half], sines[half : 2 * half] = table[::step].T
+        half *= 2
+    bits = length.bit_length() - 1
+    reverse = np.array([int(f"{j:0{bits}b}"[::-1], 2) for j in range(length)], dtype=np.int64)
+    # The place of frequency f is its reverse, and the reverse of a place is its frequency.
+    return Roots(cosines, sines, np.ascontiguousarray(reverse[-reverse % length]))

@@ -1,0 +1,125 @@
+"""One row of a look-ahead trial, decided in balls with as many digits as it takes.
+
+Problem. The kernel (`tallyveil.kernels.subspace.look_ahead`) reports a row in which floats leave a decision open. The
+row must be decided with the same functions s_k, which are exact binary numbers, and with the true weights t_k.
+
+Steps. The probabilities of a cell's outcomes are added up in balls, in the order of the kernel: 0, 1, -1, 2, ... They
+go on beyond the reach of the tables, because the law has no largest outcome. The sum of all that is left has a bound.
+
+Stopping rule. An outcome is found when the interval that contains the uniform number lies inside the outcome's
+interval, or beyond the bound of all outcomes; then the trial fails. Otherwise the number of digits doubles.
+
+Worked case. Let the first cell have outcomes 0, 1 and -1 with probabilities 0.5, 0.2 and 0.2. The uniform number 0.95
+is in the remainder of 0.1: the trial fails.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from flint import arb
+
+from tallyveil.arrays import Floats
+from tallyveil.errors import SolverError
+from tallyveil.noise.balls import power_of_two, precision
+from tallyveil.subspace.exact.column_tables import Tables, cell_weight, weight_beyond
+from tallyveil.subspace.exact.digits import NoiseAddress, prefix
+from tallyveil.subspace.exact.inversion_table import is_below
+from tallyveil.subspace.exact.split import MOST_WORDS, candidates
+
+_GUARD_BITS: Final = 96
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactRow:
+    """A row whose decisions are made in balls.
+
+    Attributes:
+        tables: The tables g.
+        m: The row's number from below, from 2.
+        left: What each column has still to receive, from m rows.
+        s: [n, T], the functions s_k; exact binary numbers.
+        address: Source of the digits.
+        draw: Number of the draw.
+        site: Site of the row's first uniform number.
+    """
+
+    tables: Tables
+    m: int
+    left: list[int]
+    s: Floats
+    address: NoiseAddress
+    draw: int
+    site: int
+
+    def drawn(self) -> list[int] | None:
+        """The row, or None if the trial fails."""
+        start = float(self.s[0, 0])
+        if not self._below(lambda: arb(start), self.site):
+            return None
+        row: list[int] = []
+        y = 0
+        n = len(self.left)
+        for k in range(n - 1):
+            w = self._cell(k, y)
+            if w is None:
+                return None
+            row.append(w)
+            y -= w
+        total = float(self.s[n - 1, y % self.s.shape[1]])
+        if not self._below(lambda: self._weight(n - 1, y) / arb(total), self.site + n):
+            return None
+        return [*row, y]
+
+    def _below(self, bound: Callable[[], arb], site: int) -> bool:
+        word = next(self.address.all_digits(self.draw, site))
+        return is_below(bound, word, lambda: self.address.all_digits(self.draw, site))
+
+    def _weight(self, k: int, w: int) -> arb:
+        """t_k(w), at the current precision."""
+        tables, x = self.tables, self.left[k]
+        if not tables.columns.active[self.m - 1, k]:
+            return arb(int(w == 0))
+        before, here = tables.head(self.m - 1, k, x - w), tables.head(self.m, k, x)
+        return cell_weight(tables.law, w) * before / here
+
+    def _rest(self, k: int, reach: int) -> arb:
+        """An upper bound of the sum of t_k(w) s_{k+1}(y - w) over abs(w) > reach."""
+        if not self.tables.columns.active[self.m - 1, k]:
+            return arb(0)
+        before, here = self.tables.head(self.m - 1, k, 0), self.tables.head(self.m, k, self.left[k])
+        return 2 * weight_beyond(self.tables.law, reach) * before / here * float(self.s[k + 1].max())
+
+    def _cell(self, k: int, y: int) -> int | None:
+        """The outcome of cell k, or None if the trial fails."""
+        words = 1
+        while words <= MOST_WORDS:
+            uniform, digits = prefix(self.address.all_digits(self.draw, self.site + 1 + k), words)
+            with precision(digits + _GUARD_BITS):
+                decided, outcome = self._decide(k, y, uniform, digits)
+            if decided:
+                return outcome
+            words *= 2
+        raise SolverError(
+            f"{self.tables.law}: a cell was not decided by {64 * words} bits, which has a negligible probability for "
+            "random bits. Check that the bits come from a cipher."
+        )
+
+    def _decide(self, k: int, y: int, uniform: int, digits: int) -> tuple[bool, int | None]:
+        """(whether these digits decide, the outcome or None if the trial fails)."""
+        length = self.s.shape[1]
+        total = arb(float(self.s[k, y % length])) * power_of_two(-digits)
+        low, high = total * uniform, total * (uniform + 1)
+        cumulated = arb(0)
+        for i, w in enumerate(candidates(0)):
+            before = cumulated
+            cumulated = before + self._weight(k, w) * float(self.s[k + 1, (y - w) % length])
+            if not cumulated <= low:
+                return bool(cumulated >= high and before <= low), w
+            if i % 64 == 0:
+                rest = self._rest(k, abs(w))
+                if cumulated + rest <= low:
+                    return True, None
+                if rest <= total * power_of_two(-64):
+                    return False, None
+        return False, None
