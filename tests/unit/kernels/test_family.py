@@ -93,7 +93,6 @@ def unlike(seed, query, n_children):
     return rng.choice([0.5, 1.0, 3.0], n_children) if seed % 5 == 0 else factor
 
 
-COUNT = [0]
 CASES = [(seed, detailed, root) for seed in range(25) for detailed in (True, False) for root in (True, False)]
 
 
@@ -169,14 +168,17 @@ def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     compare_with_dense_system(program, twin, seed, BY_INVERSES if ridged or seed % 2 == 1 else BY_DIAGONAL)
 
 
-@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
-def test_a_face_is_solved_among_the_answers_as_a_dense_system_is(seed, detailed, root):
-    (program, _, _), (twin, _) = both(seed, detailed, root)
-    if not (program.bound_members > 1).any():
-        compare_with_dense_system(program, twin, seed, BY_ANSWERS)
+def test_a_face_is_solved_among_the_answers_as_a_dense_system_is():
+    among = 0
+    for seed, detailed, root in CASES:
+        (program, _, _), (twin, _) = both(seed, detailed, root)
+        if not (program.bound_members > 1).any():
+            among += compare_with_dense_system(program, twin, seed, BY_ANSWERS)
+    assert among >= 40
 
 
 def compare_with_dense_system(program, twin, seed, manner):
+    """Compare one solution of a random face; returns whether it was found among the answers."""
     detailed, root = not program.ridge.any(), not program.has_sums
     rng = np.random.default_rng([5, seed])
     free = program.allowed & (rng.random(program.allowed.shape) < 0.7)
@@ -208,7 +210,6 @@ def compare_with_dense_system(program, twin, seed, manner):
     enough = 1e-9 * np.abs(solved).max()
     missing = Missing(missing_rows, missing_cells)
     if face.answers.begin.size:
-        COUNT[0] += 1
         correct_among_answers(face, costs, missing, enough, point)
     else:
         settled = correct(program, face, costs, missing, enough, point)
@@ -217,6 +218,7 @@ def compare_with_dense_system(program, twin, seed, manner):
     atol = np.abs(solved).max() * (1e-4 if (twin.ridge > 0).any() and len(twin.hessian) > 1 else 1e-6)
     np.testing.assert_allclose(point.x[twin.child, twin.cell][own], solved[:n], atol=atol)
     np.testing.assert_allclose(point.row_price[bind], solved[n : n + m], atol=atol)
+    return face.answers.begin.size > 0
 
 
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])
@@ -225,15 +227,21 @@ def test_polish(seed, detailed, root):
     (program, _, _), (twin, _) = both(seed, detailed, root)
     start, _ = solve_interior(twin)
     expected, expected_residual = polish_reference(twin, start)
-    close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
-    found, steps = polish(
-        program, close, 2.0**-3, BY_INVERSES if program.ridge.max() > 0 else BY_DIAGONAL, 8, 42, False
-    )
-    assert max(found, expected_residual) <= 1e-7
-    assert steps <= 50
-    np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)
-    point = as_point(twin, *close)
-    assert residual_persons(twin, point) == pytest.approx(found, abs=1e-9)
+    for manner in manners(program):
+        close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
+        found, steps = polish(program, close, 2.0**-3, manner, 8, 42, False)
+        assert max(found, expected_residual) <= 1e-7
+        assert steps <= 50
+        np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)
+        point = as_point(twin, *close)
+        assert residual_persons(twin, point) == pytest.approx(found, abs=1e-9)
+
+
+def manners(program):
+    """Ways to solve a program's faces: with a ridge, rows of several children allow inverses only."""
+    if not program.ridge.any():
+        return (BY_DIAGONAL,)
+    return (BY_INVERSES,) if (program.bound_members > 1).any() else (BY_INVERSES, BY_ANSWERS)
 
 
 @pytest.mark.parametrize(("seed", "root"), [(seed, root) for seed in range(10) for root in (True, False)])

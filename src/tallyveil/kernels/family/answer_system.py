@@ -21,8 +21,8 @@ dozen steps are enough. A child's answers are fewer than its cells, so a block c
 Stopping rule: every answer and row is met to a small part of what is exact enough, or to a tiny part of where it began;
 or the curvature is lost to rounding; or the steps are used up. The caller measures what is missing and solves again.
 
-Worked case: two children with two cells of 5 persons each; D is 1 everywhere and the total has weight 1. With r = (4, 4)
-in the first child and zeros in the second, P(r) is (2, 2) and (-2, -2). A P(r) is (4, -4), and compliance + A P A' is
+Worked case: two children with two cells each; D is 1 everywhere and the total has weight 1. With r = (4, 4) in the
+first child and zeros in the second, P(r) is (2, 2) and (-2, -2). A P(r) is (4, -4), and compliance + A P A' is
 [[2, -1], [-1, 2]]. So u is (4/3, -4/3), and z is (2/3, 2/3) and (-2/3, -2/3).
 
 Oracle: the tests solve the same equations as one dense system. Every sum runs in a fixed order, so that every machine

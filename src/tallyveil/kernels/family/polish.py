@@ -36,7 +36,7 @@ from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.descent import row_activity
-from tallyveil.kernels.family.face import Face, list_face
+from tallyveil.kernels.family.face import BY_ANSWERS, Face, list_face
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.family.swap import swap
 from tallyveil.kernels.family.walk import (
@@ -45,6 +45,7 @@ from tallyveil.kernels.family.walk import (
     SOFTER,
     SOFTEST,
     STIFFEST,
+    STIFFEST_AMONG_ANSWERS,
     Progress,
     Softness,
     Walk,
@@ -98,7 +99,8 @@ def polish(
         The answer's residual in persons, or inf where no face settled; steps made.
     """
     walk = begin_walk(program, start)
-    softness = Softness(row_compliance, row_compliance, STIFFEST, NEAR_PERSONS)
+    stiffest = STIFFEST_AMONG_ANSWERS if manner == BY_ANSWERS else STIFFEST
+    softness = Softness(row_compliance, row_compliance, stiffest, NEAR_PERSONS)
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
     stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
     step, since = int(np.int64(0)), int(np.int64(0))

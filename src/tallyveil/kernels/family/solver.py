@@ -97,7 +97,8 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         single_swaps = SINGLE_SWAPS_OF_GROUPS if grouped and attempt == 0 else SINGLE_SWAPS << attempt
         found, made = polish(program, point, ROW_COMPLIANCE, manner, FULL_SWAPS, single_swaps, grouped)
-        manner = BY_INVERSES
+        # faces among the answers stay cheap in longer walks; the last round trusts nothing but inverses
+        manner = BY_ANSWERS if manner == BY_ANSWERS and attempt < ROUNDS - 2 else BY_INVERSES
         steps += made
         if found < best:
             best, best_x = found, point.x
