@@ -230,6 +230,9 @@ FEASIBLE = (
 )
 
 
+NO_ORACLE = (0, 6, 7)
+
+
 def by_interior_point(problem, monkeypatch):
     """The same passes by the oracle alone."""
     with monkeypatch.context() as patch:
@@ -256,14 +259,21 @@ def test_hostile_families_are_certified_and_right(kind, monkeypatch):
         np.testing.assert_allclose(answer.estimate, oracle.estimate, atol=near, rtol=0)
 
 
-@pytest.mark.parametrize("seed", range(14))
+# families for which the oracle takes seconds, or for which it finds no certified answer, are left out
+@pytest.mark.parametrize("seed", [seed for seed in range(20) if seed not in (*NO_ORACLE, 16)])
 def test_many_undetermined_cells_are_certified_and_right(seed, monkeypatch):
     problem = many_undetermined_cells(np.random.default_rng([32, seed]))
     answer = solve_passes(problem, problem.allowed())
     assert answer.status.certified
     oracle = by_interior_point(problem, monkeypatch)
-    near = 1e-5 if oracle.residual_persons <= 1e-7 else 1e-3
-    np.testing.assert_allclose(answer.estimate, oracle.estimate, atol=near, rtol=0)
+    assert oracle.status.certified
+    np.testing.assert_allclose(answer.estimate, oracle.estimate, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("seed", NO_ORACLE)
+def test_many_undetermined_cells_are_certified_without_an_oracle(seed):
+    problem = many_undetermined_cells(np.random.default_rng([32, seed]))
+    assert solve_passes(problem, problem.allowed()).status.certified
 
 
 @pytest.mark.parametrize("kind", FEASIBLE, ids=lambda kind: kind.__name__)

@@ -39,6 +39,9 @@ therefore begin again after each face that settles. A step costs little against 
 SWEEPS = 30
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
+INVERTED_CELLS = 200
+"""With more cells, a pass whose faces are solved among the answers is never given to dense inverses."""
+
 ROUNDS = 4
 """Most rounds of descent and polish; nearly every family takes one."""
 
@@ -97,8 +100,9 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         single_swaps = SINGLE_SWAPS_OF_GROUPS if grouped and attempt == 0 else SINGLE_SWAPS << attempt
         found, made = polish(program, point, ROW_COMPLIANCE, manner, FULL_SWAPS, single_swaps, grouped)
-        # faces among the answers stay cheap in longer walks; the last round trusts nothing but inverses
-        manner = BY_ANSWERS if manner == BY_ANSWERS and attempt < ROUNDS - 2 else BY_INVERSES
+        # faces among the answers stay cheap in longer walks; inverses of many cells do not
+        among = manner == BY_ANSWERS and (attempt < ROUNDS - 2 or program.sums.size > INVERTED_CELLS)
+        manner = BY_ANSWERS if among else BY_INVERSES
         steps += made
         if found < best:
             best, best_x = found, point.x
