@@ -31,10 +31,11 @@ STIFFNESS = 0.1
 ROW_COMPLIANCE = 2.0**-3
 FULL_SWAPS = 8
 SINGLE_SWAPS = 42
-SINGLE_SWAPS_OF_GROUPS = 1000
+SINGLE_SWAPS_OF_LONG_WALKS = 1000
 """The same in the first round where a row sums cells of several children. Such rows bind children's carried answers to
 each other. Their prices are far from right at first, and each move of the prices changes many variables. Full swaps
-therefore begin again after each face that settles. A step costs little against the dense faces of later rounds."""
+therefore begin again after each face that settles. A step costs little against the dense faces of later rounds.
+Walks are long as well where faces are solved among the answers: these have many variables, and their steps are cheap."""
 
 SWEEPS = 30
 MANY_VARIABLES = 1000
@@ -98,7 +99,8 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     for attempt in range(ROUNDS):
         sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
-        single_swaps = SINGLE_SWAPS_OF_GROUPS if grouped and attempt == 0 else SINGLE_SWAPS << attempt
+        long = attempt == 0 and (grouped or manner == BY_ANSWERS)
+        single_swaps = SINGLE_SWAPS_OF_LONG_WALKS if long else SINGLE_SWAPS << attempt
         found, made = polish(program, point, ROW_COMPLIANCE, manner, FULL_SWAPS, single_swaps, grouped)
         # faces among the answers stay cheap in longer walks; inverses of many cells do not
         among = manner == BY_ANSWERS and (attempt < ROUNDS - 2 or program.sums.size > INVERTED_CELLS)
