@@ -35,7 +35,7 @@ SINGLE_SWAPS_OF_LONG_WALKS = 1000
 """The same in the first round where a row sums cells of several children. Such rows bind children's carried answers to
 each other. Their prices are far from right at first, and each move of the prices changes many variables. Full swaps
 therefore begin again after each face that settles. A step costs little against the dense faces of later rounds.
-Walks are long as well where faces are solved among the answers: these have many variables, and their steps are cheap."""
+Walks are long as well where faces are solved among the answers: there are many variables, and steps are cheap."""
 
 SWEEPS = 30
 MANY_VARIABLES = 1000
