@@ -62,6 +62,7 @@ BENCHMARKS = (
     Benchmark(
         "estimation", (), ("--families", 3, "--rounds", 1, "--limit", 5), (), (COUNTS,), ("clarabel", "osqp")
     ),
+    Benchmark("undetermined", short=("--families", 2), long=("--families", 10, "--dense", 400)),
     Benchmark("spine", short=("--blocks", 30_000)),
     Benchmark("spine_accuracy", short=("--keys", 0), files=(COUNTS, ENTITIES)),
     Benchmark("safetab", (PARAMS,), ("--persons", 100_000, "--blocks", 5_000), files=(PARAMS,)),

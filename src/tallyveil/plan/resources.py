@@ -52,6 +52,8 @@ class Rates:
         measure: Seconds of a noisy value, written.
         estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
             cores; at the finest geolevel, where families are easy.
+        estimate_undetermined: More seconds, on two cores, of a cell of the parent's support in a geounit, where the
+            detailed query is not measured; of about a hundred answers.
         interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
         interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
         kept_bytes: Memory of the noisy values that are kept so that they are read only once.
@@ -77,6 +79,7 @@ class Rates:
     measure: float = 40e-9
     estimate: float = 3e-6
     estimate_finest: float = 2e-6
+    estimate_undetermined: float = 2.5e-6
     interval: float = 0.6e-6
     covariance: float = 12e-6
     interval_bytes: int = 40
@@ -183,9 +186,11 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Amount of work: non-zero cells and noisy values by geolevel, bounds, rows of tables and of intervals."""
+    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, bounds, rows of tables and
+    of intervals."""
 
     entries: tuple[int, ...]
+    undetermined: tuple[int, ...]
     values: tuple[int, ...]
     bounds: int
     zeros: int
@@ -214,6 +219,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
     return _Work(
         entries=entries,
+        undetermined=_undetermined(plan, sizes),
         values=_values_written(plan, sizes, entries),
         bounds=bounds,
         zeros=dense * sum(sizes.geounits),
@@ -224,6 +230,19 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         cells_above=plan.schema.size * sum(sizes.geounits[:-1]),
         levels=levels,
     )
+
+
+def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
+    """Cells of the parents' supports, over all geounits of each geolevel that does not measure the detailed query.
+
+    Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people.
+    """
+    found, support = [], plan.schema.size
+    for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
+        detailed = any(plan.query(name).is_detailed for name in plan.strategy.queries(level))
+        found.append(0 if detailed else n * support)
+        support = min(plan.schema.size, max(1, sizes.people // n))
+    return tuple(found)
 
 
 def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
@@ -270,10 +289,13 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
         ("compile constraints", rates.bounds * work.bounds),
         ("compile kernels", rates.compile),
     ]
-    for level, values, entries in zip(work.levels, work.values, work.entries, strict=True):
-        stages.append((f"measure {level}", rates.measure * values))
+    for number, level in enumerate(work.levels):
+        stages.append((f"measure {level}", rates.measure * work.values[number]))
         rate = rates.estimate_finest if level == work.levels[-1] else rates.estimate
-        stages.append((f"estimate {level}", (rate + rates.histogram) * entries))
+        seconds = (rate + rates.histogram) * work.entries[number]
+        stages.append(
+            (f"estimate {level}", seconds + rates.estimate_undetermined * work.undetermined[number])
+        )
     stages.append(("microdata", rates.microdata * work.people))
     stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
     rows = work.zeros + work.no_zeros + work.people

@@ -25,6 +25,7 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.family.answer_system import add_forces, answers_of, respond, solve_answers
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import set_to
@@ -133,6 +134,38 @@ def correct(
     for i in range(removed.size):
         cell_price[i] -= removed[i]
     return settled
+
+
+@inlined
+def correct_among_answers(face: Face, costs: Floats, missing: Missing, enough: float, point: Point) -> None:
+    """The same for a face whose equations are among the answers; see `tallyveil.kernels.family.answer_system`."""
+    cells, cells_of, system = face.cells, face.cells_of, face.answers
+    x, cell_price, row_price = point
+    step, price = np.empty(cells.size), np.empty(cell_price.size)
+    for c in range(cells_of.size - 1):
+        for t in range(cells_of[c], cells_of[c + 1]):
+            step[t] = -costs[c, cells[t]]
+    gradient, left = step.copy(), np.empty(system.row.size)
+    respond(cells, face.give, face.cell_stiffness, missing.cells, gradient, price)
+    answers_of(system, gradient, left)
+    for u in range(left.size):
+        if system.row[u] >= 0:
+            left[u] -= missing.rows[system.row[u]]
+    _, forces = solve_answers(system, cells, face.give, face.cell_stiffness, left, enough)
+    add_forces(system, forces, -1.0, step)
+    respond(cells, face.give, face.cell_stiffness, missing.cells, step, price)
+    for c in range(cells_of.size - 1):
+        for t in range(cells_of[c], cells_of[c + 1]):
+            x[c, cells[t]] += step[t]
+    for u in range(forces.size):
+        if system.row[u] >= 0:
+            row_price[system.row[u]] -= forces[u]
+    for k in range(face.rows.size):
+        # a row without free variables is met by its compliance alone
+        if face.row_begin[k] == face.row_begin[k + 1]:
+            row_price[face.rows[k]] += missing.rows[face.rows[k]] / face.compliance
+    for i in range(price.size):
+        cell_price[i] -= price[i]
 
 
 @internal

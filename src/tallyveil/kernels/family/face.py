@@ -2,7 +2,8 @@
 
 Problem: a face says which variables are free and which rows bind. On it, minimise 1/2 z' B z - r' z over the free
 variables z whose sums over children are zero, with the rows met up to a little compliance. B is H's diagonal or,
-where a ridge leaves H nearly singular, H itself.
+where a ridge leaves H nearly singular, H itself. Where that would be costly, the face is solved among the answers
+(`tallyveil.kernels.family.answer_system`).
 
 Solution: `project` solves the problem without rows. With P for what `project` does and A for the rows, the prices
 that make z meet the rows solve a dense system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
@@ -21,8 +22,19 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.family.answer_system import (
+    AnswerSystem,
+    factor_blocks,
+    list_unknowns,
+    no_answers,
+    own_diagonal,
+    pays,
+)
 from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program
+
+BY_DIAGONAL, BY_ANSWERS, BY_INVERSES = 0, 1, 2
+"""How a face is solved: with H's diagonal as B; with H among the answers; with dense inverses of H as B."""
 
 
 class Signs(NamedTuple):
@@ -43,7 +55,8 @@ class Face(NamedTuple):
     Attributes:
         cells: Free cells in ascending order; child c's from cells_of[c] on. [F]
         cells_of: [C + 1]
-        give: Persons by which a variable moves for one unit of price, where B is diagonal. [F]
+        give: Persons by which a variable moves for one unit of price, where B is diagonal; among the answers, where
+            it is D. [F]
         cell_stiffness: 1 / the sum of `give` over a cell's children; 0 where none is free. [g]
         inverse: Where B is H: inverses on the children's free cells, one after the other, by rows; else empty.
         schur: Where B is H: Cholesky factor of their sum over children; else, and at a root, empty. [g, g]
@@ -52,6 +65,7 @@ class Face(NamedTuple):
         members: Places of the free variables that a row sums.
         compliance: Of rows, in the objective's units.
         system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
+        answers: The face's equations among the answers; empty where it is solved otherwise.
     """
 
     cells: Uint32s
@@ -65,50 +79,46 @@ class Face(NamedTuple):
     members: Uint32s
     compliance: float
     system: Floats
+    answers: AnswerSystem
 
 
 @njit(nogil=True, cache=True)
-def list_face(program: Program, signs: Signs, row_compliance: float, whole: bool) -> tuple[bool, Face]:
+def list_face(program: Program, signs: Signs, row_compliance: float, manner: int) -> tuple[bool, Face]:
     """The equations of a face, factored.
 
     Args:
         program: The pass's program.
         signs: What is free and what binds.
         row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
-        whole: Whether B is H, which costs the cube of a child's free cells.
+        manner: BY_DIAGONAL; BY_INVERSES, which costs the cube of a child's free cells; BY_ANSWERS, which becomes
+            BY_INVERSES where that costs less, or where some variable has no D. Rows of several children must not be
+            solved among the answers.
     Returns:
         False where a system is singular; the face.
     """
-    free, side = signs.free, signs.side
-    n_children, n_cells = free.shape
-    cells_of = np.zeros(n_children + 1, np.int64)
-    cells, give = np.empty(free.size, np.uint32), np.empty(free.size)
-    stiffness, n, n_inverse = np.zeros(n_cells), 0, 0
-    for c in range(n_children):
-        scale = program.scale[program.kind[c]]
-        for i in range(n_cells):
-            if free[c, i]:
-                cells[n], give[n] = i, 1.0 / scale[i]
-                stiffness[i] += give[n]
-                n += 1
-        cells_of[c + 1] = n
-        n_inverse += (n - cells_of[c]) ** 2
-    for i in range(n_cells):
-        stiffness[i] = 1.0 / stiffness[i] if program.has_sums and stiffness[i] > 0.0 else 0.0
-    rows, row_begin, members = _members(program, side, cells, cells_of)
+    compliance = row_compliance / program.row_stiffness
+    if manner == BY_ANSWERS:
+        ok, face = _list_among_answers(program, signs, compliance)
+        if face.answers.begin.size > 0:
+            return ok, face
+        manner = BY_INVERSES
+    cells, cells_of, give, stiffness = _free_cells(program, signs.free, program.scale)
+    rows, row_begin, members = _members(program, signs.side, cells, cells_of)
+    whole, n_cells = manner == BY_INVERSES, stiffness.size
     n_schur = n_cells if whole and program.has_sums else 0
     face = Face(
-        cells[:n],
+        cells,
         cells_of,
-        give[:n],
+        give,
         stiffness,
-        np.empty(n_inverse if whole else 0),
+        np.empty(_squares(cells_of) if whole else 0),
         np.zeros((n_schur, n_schur)),
         rows,
         row_begin,
         members,
-        row_compliance / program.row_stiffness,
+        compliance,
         np.zeros((rows.size, rows.size)),
+        no_answers(),
     )
     if whole and not _invert_children(program, face):
         return False, face
@@ -119,6 +129,73 @@ def list_face(program: Program, signs: Signs, row_compliance: float, whole: bool
     else:
         _add_rows_of_diagonal(face)
     return cholesky(face.system, rows.size), face
+
+
+@internal
+def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tuple[bool, Face]:
+    """The face among the answers; without these where inverses cost less, or where some variable has no D."""
+    several, own = own_diagonal(program)
+    solvable = _all_above_zero(own)
+    cells, cells_of, give, stiffness = _free_cells(program, signs.free, own if solvable else program.scale)
+    rows, row_begin, members = _members(program, signs.side, cells, cells_of)
+    ok, answers = True, no_answers()
+    if solvable:
+        listed = list_unknowns(program, several, signs.side, cells, cells_of, compliance)
+        if pays(listed, cells_of, stiffness.size):
+            ok, answers = factor_blocks(listed, cells, cells_of, give, stiffness)
+    none = np.zeros((0, 0))
+    return ok, Face(
+        cells,
+        cells_of,
+        give,
+        stiffness,
+        np.empty(0),
+        none,
+        rows,
+        row_begin,
+        members,
+        compliance,
+        none,
+        answers,
+    )
+
+
+@internal
+def _all_above_zero(matrix: Floats) -> bool:
+    found = True
+    for z in range(matrix.shape[0]):
+        for i in range(matrix.shape[1]):
+            found &= matrix[z, i] > 0.0
+    return found
+
+
+@internal
+def _free_cells(program: Program, free: Bools, diagonal: Floats) -> tuple[Uint32s, Integers, Floats, Floats]:
+    """`cells`, `cells_of`, `give` and `cell_stiffness` of a face, with a diagonal B of shape (K, g)."""
+    n_children, n_cells = free.shape
+    cells_of = np.zeros(n_children + 1, np.int64)
+    cells, give = np.empty(free.size, np.uint32), np.empty(free.size)
+    stiffness, n = np.zeros(n_cells), 0
+    for c in range(n_children):
+        own = diagonal[program.kind[c]]
+        for i in range(n_cells):
+            if free[c, i]:
+                cells[n], give[n] = i, 1.0 / own[i]
+                stiffness[i] += give[n]
+                n += 1
+        cells_of[c + 1] = n
+    for i in range(n_cells):
+        stiffness[i] = 1.0 / stiffness[i] if program.has_sums and stiffness[i] > 0.0 else 0.0
+    return cells[:n], cells_of, give[:n], stiffness
+
+
+@internal
+def _squares(cells_of: Integers) -> int:
+    """Numbers in the children's square matrices."""
+    total = 0
+    for c in range(cells_of.size - 1):
+        total += (cells_of[c + 1] - cells_of[c]) ** 2
+    return total
 
 
 @internal

@@ -34,9 +34,9 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
-from tallyveil.kernels.family.conjugate import Missing, correct
+from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.descent import row_activity
-from tallyveil.kernels.family.face import Face, list_face
+from tallyveil.kernels.family.face import BY_ANSWERS, Face, list_face
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.family.swap import swap
 from tallyveil.kernels.family.walk import (
@@ -45,6 +45,7 @@ from tallyveil.kernels.family.walk import (
     SOFTER,
     SOFTEST,
     STIFFEST,
+    STIFFEST_AMONG_ANSWERS,
     Progress,
     Softness,
     Walk,
@@ -78,7 +79,7 @@ def polish(
     program: Program,
     start: Point,
     row_compliance: float,
-    whole: bool,
+    manner: int,
     full_swaps: int,
     single_swaps: int,
     renewed: bool,
@@ -90,7 +91,7 @@ def polish(
         start: A close point, whose face is the first guess. It becomes the answer; or, if no face settled, the last
             face's point, which is still closer where most of the face was right.
         row_compliance: Compliance of soft rows, in units of an answer's own.
-        whole: How faces are solved, see `list_face`.
+        manner: How faces are solved, see `list_face`.
         full_swaps: Steps that swap everything that is wrong.
         single_swaps: Later steps, which swap only what is most wrong.
         renewed: Whether full swaps begin again after each face on which nothing is wrong.
@@ -98,13 +99,14 @@ def polish(
         The answer's residual in persons, or inf where no face settled; steps made.
     """
     walk = begin_walk(program, start)
-    softness = Softness(row_compliance, row_compliance, STIFFEST, NEAR_PERSONS)
+    stiffest = STIFFEST_AMONG_ANSWERS if manner == BY_ANSWERS else STIFFEST
+    softness = Softness(row_compliance, row_compliance, stiffest, NEAR_PERSONS)
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
     stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
     step, since = int(np.int64(0)), int(np.int64(0))
     while step < full_swaps + single_swaps:
         if not listed:
-            ok, face, softness = _list_regular(program, walk, softness, whole)
+            ok, face, softness = _list_regular(program, walk, softness, manner)
             if not ok:
                 return progress.found, step
         if stage != REFINE:
@@ -143,7 +145,7 @@ def polish(
 
 @inlined
 def _list_regular(
-    program: Program, walk: Walk, softness: Softness, whole: bool
+    program: Program, walk: Walk, softness: Softness, manner: int
 ) -> tuple[bool, Face, Softness]:
     """The face's equations, with more compliance where rounding errors make them singular.
 
@@ -152,7 +154,7 @@ def _list_regular(
     """
     compliance, soft, stiffest = softness.compliance, softness.soft, softness.stiffest
     while True:
-        ok, face = list_face(program, walk.signs, compliance, whole)
+        ok, face = list_face(program, walk.signs, compliance, manner)
         if ok or compliance > SOFTEST:
             return ok, face, Softness(compliance, soft, stiffest, softness.near)
         compliance *= SOFTER
@@ -232,7 +234,10 @@ def _solve_face(program: Program, face: Face, walk: Walk, enough: float, known: 
         error = max(_miss(program, walk, face.compliance, missing), _steepest(program, face, walk.costs))
         if attempt == MOST_REFINEMENTS or (attempt > 0 and error <= enough):
             return
-        correct(program, face, walk.costs, missing, enough, point)
+        if face.answers.begin.size > 0:
+            correct_among_answers(face, walk.costs, missing, enough, point)
+        else:
+            correct(program, face, walk.costs, missing, enough, point)
 
 
 @internal

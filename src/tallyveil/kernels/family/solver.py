@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import inlined, njit
+from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
+from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
@@ -30,14 +31,18 @@ STIFFNESS = 0.1
 ROW_COMPLIANCE = 2.0**-3
 FULL_SWAPS = 8
 SINGLE_SWAPS = 42
-SINGLE_SWAPS_OF_GROUPS = 1000
+SINGLE_SWAPS_OF_LONG_WALKS = 1000
 """The same in the first round where a row sums cells of several children. Such rows bind children's carried answers to
 each other. Their prices are far from right at first, and each move of the prices changes many variables. Full swaps
-therefore begin again after each face that settles. A step costs little against the dense faces of later rounds."""
+therefore begin again after each face that settles. A step costs little against the dense faces of later rounds.
+Walks are long as well where faces are solved among the answers: there are many variables, and steps are cheap."""
 
 SWEEPS = 30
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
+INVERTED_CELLS = 200
+"""With more cells, a pass whose faces are solved among the answers is never given to dense inverses."""
+
 ROUNDS = 4
 """Most rounds of descent and polish; nearly every family takes one."""
 
@@ -88,19 +93,18 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     grouped = False
     for members in program.bound_members:
         grouped |= members > 1
-    ridged = False
-    for z in range(program.ridge.shape[0]):
-        for i in range(program.ridge.shape[1]):
-            ridged |= program.ridge[z, i] > 0.0
+    manner = _first_manner(program, grouped)
     sweeps, steps = 0, 0
     best, best_x = np.inf, state.x
     for attempt in range(ROUNDS):
         sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
-        single_swaps = SINGLE_SWAPS_OF_GROUPS if grouped and attempt == 0 else SINGLE_SWAPS << attempt
-        found, made = polish(
-            program, point, ROW_COMPLIANCE, ridged or attempt > 0, FULL_SWAPS, single_swaps, grouped
-        )
+        long = attempt == 0 and (grouped or manner == BY_ANSWERS)
+        single_swaps = SINGLE_SWAPS_OF_LONG_WALKS if long else SINGLE_SWAPS << attempt
+        found, made = polish(program, point, ROW_COMPLIANCE, manner, FULL_SWAPS, single_swaps, grouped)
+        # faces among the answers stay cheap in longer walks; inverses of many cells do not
+        among = manner == BY_ANSWERS and (attempt < ROUNDS - 2 or program.sums.size > INVERTED_CELLS)
+        manner = BY_ANSWERS if among else BY_INVERSES
         steps += made
         if found < best:
             best, best_x = found, point.x
@@ -114,3 +118,19 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     if best < plain:
         set_rows(state.x, best_x)
     return min(best, plain), ROUNDS, sweeps, steps
+
+
+@internal
+def _first_manner(program: Program, grouped: bool) -> int:
+    """How the first round solves faces: with H itself where a ridge leaves it nearly singular.
+
+    Where H is small enough to be held, its inverses are cheap. Rows of several children tie the children's answers to
+    one another, so that the answers' equations would have no blocks.
+    """
+    ridged = False
+    for z in range(program.ridge.shape[0]):
+        for i in range(program.ridge.shape[1]):
+            ridged |= program.ridge[z, i] > 0.0
+    if not ridged:
+        return BY_DIAGONAL
+    return BY_INVERSES if grouped or program.hessian.size > 0 else BY_ANSWERS

@@ -26,6 +26,9 @@ ENOUGH, ENOUGH_PERSONS = 4e-14, 1e-9
 STIFFER, STIFFEST = 2.0**-10, 2.0**-30
 """Factor by which the rows' compliance is reduced once their face is found, and the smallest compliance."""
 
+STIFFEST_AMONG_ANSWERS = 2.0**-20
+"""The same where a face is solved among the answers, whose equations lose the digits that D is smaller than H."""
+
 SOFTER, SOFTEST = 64.0, 1.0
 """Factor by which compliance grows where rounding errors make a face's equations singular, and where that ends."""
 
