@@ -17,7 +17,7 @@ from tallyveil.cli.safetab_groups import (
     run_of_groups,
     validate_of_groups,
 )
-from tallyveil.cli.safetab_said import give_errors, give_plan, run_summary
+from tallyveil.cli.safetab_said import give_errors, give_plan, give_validation, run_summary
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -129,13 +129,9 @@ def validate(
         checks = check_outputs(out, inputs.plan)
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
-    if as_json:
-        say(json.dumps(said))
-    if as_json or quiet:
-        return
-    say("Parameters, geography and person records are valid.")
-    if out is not None:
-        say(f"The tables in {out} pass all {said['output_checks_passed']} checks.")
+    give_validation(
+        said, out, "Parameters, geography and person records are valid.", quiet=quiet, as_json=as_json
+    )
 
 
 @safetab.command()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.cli.safetab_said import give_errors, give_plan, run_summary
+from tallyveil.cli.safetab_said import give_errors, give_plan, give_validation, run_summary
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -39,13 +39,8 @@ def validate_of_groups(path: Path, records: Path, out: Path | None, *, quiet: bo
         checks = check_group_tables(out, plan)
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
-    if as_json:
-        say(json.dumps(said))
-    if as_json or quiet:
-        return
-    say("The file and the records are valid. Nothing was written or spent.")
-    if out is not None:
-        say(f"The tables in {out} pass all {said['output_checks_passed']} checks.")
+    text = "The file and the records are valid. Nothing was written or spent."
+    give_validation(said, out, text, quiet=quiet, as_json=as_json)
 
 
 def run_of_groups(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tallyveil.run.stages import remove
+from tallyveil.storage.outputs import remove
 from tallyveil.storage.write import store_error
 
 LOG = "log.jsonl"

@@ -9,7 +9,6 @@ numbers.
 import hashlib
 import hmac
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -18,7 +17,8 @@ from tallyveil.errors import StoreError
 from tallyveil.release.finished import require_run
 from tallyveil.run.folder import RunFolder
 from tallyveil.run.key_file import RunSecrets
-from tallyveil.storage.write import file_digest, store_error
+from tallyveil.storage.outputs import remove
+from tallyveil.storage.write import file_digest
 
 Made = TypeVar("Made")
 
@@ -128,14 +128,3 @@ class Stages:
 def _file_of(stage: str) -> str:
     """File name of a checkpoint. Names of stages come from plans and can be any text, so they are hashed."""
     return hashlib.sha256(stage.encode()).hexdigest()[:32] + ".json"
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link or a whole folder that stands where a file of the run belongs; raises StoreError."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise store_error(path, error) from error

@@ -39,26 +39,6 @@ class DetailError:
 
 
 @dataclass(frozen=True, slots=True)
-class SetError:
-    """The margins of one detail of a level set.
-
-    Attributes:
-        run, geography, level: The level set.
-        error: The margins.
-    """
-
-    run: str
-    geography: str
-    level: int
-    error: DetailError
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same values as plain data."""
-        place = {"run": self.run, "geography": self.geography, "level": self.level}
-        return place | asdict(self.error)
-
-
-@dataclass(frozen=True, slots=True)
 class SizeError:
     """What a group of adaptive detail with a given true size can expect.
 
@@ -77,44 +57,17 @@ class SizeError:
     estimate_rmse: float
 
 
-@dataclass(frozen=True, slots=True)
-class SetSizeError:
-    """What a group of a level set with a given true size can expect.
-
-    Attributes:
-        run, geography, level: The level set.
-        error: The errors.
-    """
-
-    run: str
-    geography: str
-    level: int
-    error: SizeError
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same values as plain data."""
-        place = {"run": self.run, "geography": self.geography, "level": self.level}
-        return place | asdict(self.error)
-
-
-def expected_errors(plan: SafetabPlan) -> tuple[SetError, ...]:
-    """Margins of every level set and detail, without data."""
-    return tuple(
-        SetError(run.run, one.geography, one.level, error)
+def expected_errors(plan: SafetabPlan) -> dict[str, list[dict[str, Any]]]:
+    """Margins of every level set and detail, and errors of groups of several sizes, without data."""
+    sets = [
+        ({"run": run.run, "geography": one.geography, "level": one.level}, one)
         for run in plan.runs
         for one in run.sets
-        for error in detail_errors(one)
-    )
-
-
-def errors_by_size(plan: SafetabPlan) -> tuple[SetSizeError, ...]:
-    """Expected errors of groups of several sizes, without data."""
-    return tuple(
-        SetSizeError(run.run, one.geography, one.level, error)
-        for run in plan.runs
-        for one in run.sets
-        for error in size_errors(one)
-    )
+    ]
+    return {
+        "details": [place | asdict(error) for place, one in sets for error in detail_errors(one)],
+        "sizes": [place | asdict(error) for place, one in sets for error in size_errors(one)],
+    }
 
 
 def size_errors(one: GroupLevel) -> Iterator[SizeError]:

@@ -4,7 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.safetab.expected import errors_by_size, expected_errors
+from tallyveil.safetab.expected import expected_errors
 from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.plan import SafetabPlan
 from tallyveil.safetab.privacy import privacy_of
@@ -15,7 +15,6 @@ _LISTS: Final = ("codes", "mapping", "iterations")
 
 def plan_record(read: SafetabPlan, delta: Fraction, data: Path | None) -> dict[str, Any]:
     """What a plan guarantees and promises, as plain data; groups are counted where there is a geography."""
-
     record: dict[str, Any] = {
         "neighbours": NEIGHBOURS.value,
         "budget_unit": read.budget_unit,
@@ -23,8 +22,7 @@ def plan_record(read: SafetabPlan, delta: Fraction, data: Path | None) -> dict[s
         "plan": {key: value for key, value in read.to_mapping().items() if key not in _LISTS},
         "codes": len(read.files.codes),
         "iterations": len(read.files.iterations),
-        "details": [one.to_mapping() for one in expected_errors(read)],
-        "sizes": [one.to_mapping() for one in errors_by_size(read)],
+        **expected_errors(read),
     }
     if data is not None:
         regions = read_regions(data, read.config)

@@ -116,20 +116,20 @@ def new_folder(folder: Path, command: str, what: str, parts: Collection[str]) ->
     with Claim(folder, command) as claim:
         refuse_taken(folder, what, {UNFINISHED, *(names if claim.goes_on else ())})
         claim.begin()
-        remove_files(folder / name for name in sorted(names))
+        for name in sorted(names):
+            remove(folder / name)
         yield
 
 
-def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files, and folders with all that is in them; one that is not there is no error. Raises StoreError."""
-    for path in paths:
-        try:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            raise store_error(path, error) from error
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it, if it is there. Raises StoreError."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise store_error(path, error) from error
 
 
 def claim_file(path: Path, inputs: Iterable[Path]) -> None:

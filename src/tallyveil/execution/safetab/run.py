@@ -23,7 +23,7 @@ from tallyveil.run.once import run_product
 from tallyveil.run.product import Job, Outcome, Run, Work
 from tallyveil.run.stopwatch import Stopwatch
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
-from tallyveil.safetab.expected import errors_by_size, expected_errors
+from tallyveil.safetab.expected import expected_errors
 from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.measurements import GroupSource
 from tallyveil.safetab.outputs import (
@@ -147,7 +147,7 @@ class Safetab:
             law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
         )
         inputs = SafetabInputs(plan, regions, persons)
-        return _Tabulation(inputs, self.digest, self.once, watch, _expected(plan), _privacy(plan))
+        return _Tabulation(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
 
 
 def tables_of(
@@ -269,12 +269,6 @@ def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
     """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
     refuse_inputs(out, inputs)
     refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
-
-
-def _expected(plan: SafetabPlan) -> JsonObject:
-    """Content of `expected.json`: the expected errors of the published numbers."""
-    details, sizes = expected_errors(plan), errors_by_size(plan)
-    return {"details": [d.to_mapping() for d in details], "sizes": [s.to_mapping() for s in sizes]}
 
 
 def _privacy(plan: SafetabPlan) -> JsonObject:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tallyveil.geography.census.importing import Imported
 from tallyveil.printable import shown
-from tallyveil.storage.outputs import own_folder, refuse_inputs, remove_files
+from tallyveil.storage.outputs import own_folder, refuse_inputs, remove
 from tallyveil.storage.write import write_json, write_parquet, write_text
 
 COMMAND: Final = "geography import"
@@ -39,7 +39,8 @@ def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
     paths = {name: folder / f"{name}.parquet" for name in tables}
     paths |= {"import.json": folder / "import.json", "import.txt": folder / "import.txt"}
     with own_folder(folder, COMMAND):
-        remove_files(paths.values())
+        for path in paths.values():
+            remove(path)
         for name, table in tables.items():
             if table is None:
                 del paths[name]
