@@ -20,8 +20,10 @@ demo: $(VENV)/.installed
 	$(BIN)/tallyveil demo --out demo-release
 
 # Bytecode is kept even where the shell forbids it: the tests start many processes, and each would compile every module.
+# Two workers share two cores, so the libraries below them start no threads of their own.
+TESTING := PYTHONDONTWRITEBYTECODE= POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1
 test: $(VENV)/.installed-dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2
+	$(TESTING) $(BIN)/pytest -n 2
 
 # The oldest version that pyproject.toml allows of every dependency, in an environment of its own.
 OLDEST := .venv-oldest
@@ -32,7 +34,7 @@ $(OLDEST)/.installed: pyproject.toml tests/oldest.py
 	@touch $@
 
 test-oldest: $(OLDEST)/.installed
-	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
+	$(TESTING) NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
 
 # `make coverage COVERED=tests/unit` measures every room; without it, the privacy core is measured by its own unit tests.
 COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/run
@@ -41,7 +43,7 @@ coverage: $(VENV)/.installed-dev
 	$(BIN)/python tests/coverage_by_room.py
 
 soak: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m soak
+	$(TESTING) $(BIN)/pytest -n 2 -m soak
 	$(BIN)/python tests/soak/kills.py --number 1000
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
 

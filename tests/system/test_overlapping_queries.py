@@ -57,6 +57,32 @@ def test_the_cost_and_the_noise_follow_from_the_overlap(overlapping):
     assert plan.strategy.law("Region", "total").variance == Fraction(2) / (2 * Fraction(2, 16))
 
 
+def test_an_answer_with_a_weight_of_its_own(edit, tmp_path):
+    """A single answer is a query, with a share, a variance, a table and an interval of its own."""
+    single = """[[schema.recodes]]
+name = "olds"
+attribute = "age"
+groups = { old = ["old"] }
+[[schema.structural_zeros]]"""
+    edit("[[schema.structural_zeros]]", single)
+    edit('grown = "1/4"', 'grown = "1/20"\nolds = "1/5"')
+    plan = load_plan(edit('tables = ["total", "age", "home"]', 'tables = ["total", "age", "olds"]'))
+    law = plan.strategy.law
+    assert 4 * law("Region", "olds").variance == law("Region", "grown").variance
+    assert rho_of(plan.event()) == plan.spent == 2
+    root = tmp_path / "out"
+    run_release(plan, root, test_key=KEY, workers=1)
+    published = pl.read_parquet(root / "tables" / "Block" / "olds")
+    ages = pl.read_parquet(root / "tables" / "Block" / "age").filter(pl.col("answer") == "age=old")
+    assert published.select("geocode", "count").equals(ages.select("geocode", "count"))
+    make_intervals(root, level=0.9)
+    errors = {
+        query: pl.read_parquet(root / "intervals" / "Region" / query / "*.parquet")["standard_error"][0]
+        for query in ("olds", "total")
+    }
+    assert 0 < errors["olds"] <= float(law("Region", "olds").variance) ** 0.5
+
+
 @pytest.mark.parametrize("measurements", ["full", "support"])
 def test_a_whole_release(overlapping, tmp_path, measurements):
     text = overlapping.read_text()

@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -104,8 +105,7 @@ def main() -> None:
     if os.environ.get("NO_COLOR"):
         # For rich, NO_COLOR only removes colours. A dumb terminal also gets no bold text and no moving bars.
         os.environ["TERM"] = "dumb"
-    # Calling `app()` would replace the hook above, which withholds messages, by typer's own.
-    command = typer.main.get_command(app)
+    command = _command()
     with compiled_libraries_silenced():
         try:
             _require_text([*sys.argv[1:], _working_folder()])
@@ -122,6 +122,12 @@ def main() -> None:
         except typer.Abort:
             code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+@cache
+def _command() -> Any:
+    """The whole command line. Calling `app()` would replace the hook that withholds messages by typer's own."""
+    return typer.main.get_command(app)
 
 
 def _path_refused(error: OSError) -> StoreError:
