@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
+from tests.samples import every
 
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -30,7 +31,6 @@ from tallyveil.subspace.mcmc_examples import (
 )
 from tallyveil.subspace.mcmc_moves import plan_chain
 from tallyveil.subspace.mechanisms import Norm
-from tests.samples import every
 
 KEY = insecure_key("the paper's examples")
 EXAMPLES = {
