@@ -136,7 +136,7 @@ def _fan_out_plot(spine: Spine) -> Markup:
             axes.set_xlim(0.5, most + 1)
             axes.set_ylim(0, 1.05)
             axes.set_yticks([])
-            axes.xaxis.minorticks_off()
+            axes.minorticks_off()
             ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if t <= most]
             last = place == len(levels) - 1
             axes.set_xticks(ticks, [grouped(t) for t in ticks] if last else [""] * len(ticks))
