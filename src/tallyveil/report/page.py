@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.printable import shown
-from tallyveil.report.wording import grouped, percent, unbroken
+from tallyveil.report.wording import grouped, margin, percent, unbroken
 from tallyveil.storage.write import write_text
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"grouped": grouped, "percent": percent, "unbroken": unbroken}
+    environment.filters |= {"grouped": grouped, "margin": margin, "percent": percent, "unbroken": unbroken}
     return environment
 
 

@@ -139,7 +139,10 @@ def _expected_plot(sizes: list[dict[str, Any]], levels: Sequence[str], unit: Uni
 def _by_size(published: Mapping[str, pl.DataFrame]) -> Matrix:
     """Groups and margins of each level, by size of the published count."""
     found = {
-        (level, row["SIZE"]): f"{grouped(row['len'])}: ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
+        (
+            level,
+            row["SIZE"],
+        ): f"{grouped(row['len'])} groups, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
         for level, totals in published.items()
         for row in totals.group_by("SIZE")
         .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))

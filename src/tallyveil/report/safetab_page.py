@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.budget.strategy import Mechanism
 from tallyveil.evaluation.safetab_errors import PARAMETERS, SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
 from tallyveil.release import manifest_shapes as shapes
@@ -18,6 +19,7 @@ from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
 from tallyveil.report.parameters import parameter_texts
+from tallyveil.report.privacy import MECHANISMS
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
 from tallyveil.storage.published import read_published
 
@@ -107,7 +109,7 @@ def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
         "run": manifest.run,
         "is_protected": manifest.protected,
         "unit": manifest.spent.unit,
-        "mechanism": plan["mechanism"].replace("_", " "),
+        "mechanism": MECHANISMS[Mechanism(plan["mechanism"])][0],
         "sizes": manifest.body["sizes"],
         "checks": len(manifest.checks),
         "stages": [

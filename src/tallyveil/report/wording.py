@@ -82,6 +82,11 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "none"
 
 
+def margin(value: float) -> str:
+    """A margin rounded up to two decimals, so that it covers what the exact margin covers: 2.65, 43.00."""
+    return at_most(Fraction(value), places=2)
+
+
 def unbroken(text: str) -> str:
     """Text of a table cell in which no line break can separate a number from its sign or unit."""
     for joined in (" → ", "± ", " %"):
