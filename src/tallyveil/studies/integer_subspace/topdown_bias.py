@@ -23,7 +23,7 @@ from tallyveil.storage.read import collect, scan_text
 from tallyveil.studies.drawing import BoxPanel, BoxPlot, BoxSeries, DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.integer_subspace.examples import ILLINOIS, KEY, boxed
-from tallyveil.studies.releases import GEOGRAPHY, RECORDS, published_counts
+from tallyveil.studies.releases import published_counts, release_text
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
@@ -177,18 +177,7 @@ def release_file(digits: Mapping[str, int], passes: str) -> str:
     """
     epsilon = GEOLEVEL_EPSILON * len(digits)
     shares = "\n".join(f'{level} = "1/{len(digits)}"' for level in digits)
-    return f"""
-[release]
-name = "errors by size"
-[records]
-path = "{RECORDS}"
-count = "count"
-[geography]
-path = "{GEOGRAPHY}"
-geolevels = {list(digits)}
-prefix_lengths = {list(digits.values())}
-[schema]
-preset = "race-age"
+    tables = f"""
 [privacy]
 neighbours = "bounded"
 mechanism = "discrete_laplace"
@@ -212,10 +201,8 @@ detailed = "4/7"
 [estimation.passes]
 "*" = {passes}
 State = [["*"]]
-[outputs]
-measurements = "none"
-microdata = false
 """
+    return release_text("errors by size", digits, tables)
 
 
 def _errors(inputs: StudyInputs, population: Population, keys: int) -> Errors:
