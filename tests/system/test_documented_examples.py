@@ -44,7 +44,7 @@ def test_the_release_file_of_the_readme_makes_a_release(empty_folder, command):
     command("run", "release.toml", "--out", "DIR", "--quiet")
     promised = re.findall(r"^\| (`.*?) \|", README.split("| in `DIR` |")[1].split("\n\n")[0], re.MULTILINE)
     names = [name for cell in promised for name in re.findall(r"`([^`]+)`", cell)]
-    assert len(names) == 9
+    assert len(names) == 11
     assert [name for name in names if not Path("DIR", name).exists()] == []
 
 
@@ -76,10 +76,11 @@ def test_the_example_and_the_commands_of_the_accountant(empty_folder, command):
 
 
 def test_the_parts_of_a_release_file(empty_folder):
-    steps, preset, overlapping, bounds = map(tomllib.loads, blocks_of("release-file.md", "toml"))
+    steps, preset, overlapping, single, bounds = map(tomllib.loads, blocks_of("release-file.md", "toml"))
     for table in (steps, preset):
         SpineTable.model_validate(table["spine"])
     assert RecodeTable.model_validate(overlapping["schema"]["recodes"][0]).overlapping
+    assert len(RecodeTable.model_validate(single["schema"]["recodes"][0]).groups) == 1
     BoundsTable.model_validate(bounds["bounds"][0])
     housing = pl.DataFrame(
         {"geocode": ["a", "b", "c"], "housing_units": [2, 0, 1], "group_quarters": [0, 0, 1]}
