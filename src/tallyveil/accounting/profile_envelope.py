@@ -1,7 +1,8 @@
 """The smallest mu of a composition whose losses share no lattice, from its privacy profile alone.
 
-The problem: find the smallest mu such that the Gaussian delta_mu(epsilon) is at least delta(epsilon) for all epsilon of
-0 or more. The losses have no list of knots that one could look at (`envelope`).
+The problem: delta_mu(epsilon) is the delta of the Gaussian test with parameter mu: between two normal laws of variance
+1 whose means differ by mu. Find the smallest mu such that delta_mu(epsilon) >= delta(epsilon) for all epsilon >= 0.
+Where the losses share a lattice, it is enough to look at its points (`envelope`). Here there are no such points.
 
 The variables: kappa = exp(epsilon); Phi, the normal distribution function; sigma, the square root of twice the zCDP
 cost.
@@ -10,13 +11,13 @@ The steps:
 
 1. Compute delta from both sides at a grid of epsilons up to an end E.
 2. The lower end of mu: at every epsilon of the grid, delta_mu must reach the lower bound of delta.
-3. The upper end: between two neighbours of the grid, delta is below its chord in kappa, because it is convex. Every
-   test of the Gaussian answer gives a line below delta_mu: Phi(a) - kappa Phi(a - mu). Take the test that is best at
-   some epsilon between the two. If its line is above both ends of the chord, delta_mu is above delta in between.
-4. Beyond E, take the bound by zero-concentrated differential privacy of `envelope`.
+3. The upper end: between two neighbours of the grid, delta is below its chord in kappa, because delta is convex. For
+every number a, the line Phi(a) - kappa Phi(a - mu) is at most delta_mu. Take the line that touches delta_mu at some
+epsilon between the two. If this line is above both ends of the chord, delta_mu is above delta in between.
+4. Beyond E, take the bound that zero-concentrated differential privacy gives (`envelope.beyond`).
 
-The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = 140 sigma the rest. It
-is wider for a mu below 1e-4, since the two terms of step 3 then nearly cancel in floats.
+The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = 140 sigma costs the
+rest. The bracket is wider for a mu below 1e-4, since the two terms of step 3 then nearly cancel in floats.
 
 Example: many discrete Gaussian answers without a common lattice are nearly one continuous one. Then delta_mu is nearly
 delta at every epsilon for mu = sigma, and both ends lie close to it.

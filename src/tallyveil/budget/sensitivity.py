@@ -1,4 +1,7 @@
-"""Sensitivities of query groups: how many answers one record counts in, which determines how much noise they need."""
+"""Sensitivities of query groups. A sensitivity is the largest number of answers in which one record counts.
+
+A query group of sensitivity s gets s times the variance (Gaussian) or s times the scale (Laplace) at the same budget.
+"""
 
 from collections.abc import Iterable
 
@@ -12,9 +15,9 @@ def sensitivities_of(schema: Schema, queries: Iterable[str]) -> tuple[tuple[str,
 
     Args:
         schema: The universe.
-        queries: Specifications of query groups; one may be given several times.
+        queries: Specifications of query groups, which may repeat.
     Raises:
-        SchemaError: the schema has overlapping recodes, and no such query.
+        SchemaError: the schema has overlapping recodes, and lacks one of the queries.
     """
     if not any(recode.overlapping for recode in schema.recodes):
         return ()

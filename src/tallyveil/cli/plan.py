@@ -239,8 +239,8 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
     console.print(
         f"Variance ({units} squared), standard deviation and margin ({units}) of every noisy answer: with\n"
-        "probability 95 % or more its noise lies within the margin. Estimation improves on it. Alone: epsilon at\n"
-        "delta 1e-10 of this query's noise by itself, before all is composed.",
+        "probability 95 % or more its noise lies within the margin. Estimation usually reduces the error.\n"
+        "Alone: epsilon at delta 1e-10 of this query's noise by itself, before all is composed.",
         soft_wrap=True,
     )
 

@@ -33,7 +33,7 @@ def read_records(
 ) -> ConfidentialHistogram:
     """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
-    The memory needed depends on the histogram, not on the table. Tables sorted by geocode are read fastest.
+    The memory needed depends on the histogram, not on the table. Tables sorted by geocode are read faster.
 
     Args:
         path: Parquet or CSV file, with one row for each record, or with a column of counts.

@@ -1,4 +1,4 @@
-"""The file of population groups in records of any kind, for `tallyveil safetab run`, and the plan it describes."""
+"""The TOML file of population groups in records of any kind, for `tallyveil safetab`, and the plan in it."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -34,17 +34,17 @@ from tallyveil.universe.schema import Schema
 from tallyveil.universe.unit import unit_of
 
 MOST_LEVELS = 256
-"""Largest number of levels: the noise's addresses have room for so many."""
+"""Largest number of levels for which the addresses of the noise have room."""
 
 QUERIES_APART = 16
-"""A level has this many query numbers among the noise's addresses, and each detail needs one of them."""
+"""Number of query numbers that a level has among the addresses of the noise. Each detail needs one of them."""
 
 Threshold = Annotated[int, Field(ge=-(2**60), le=2**60)]
 TAKEN = frozenset(name.casefold() for name in ("COUNT", *QUALITY_COLUMNS, "DETAIL", "CELL", "TRUE"))
 
 
 class CellsTable(Table):
-    """[cells]: what a record shows beside its groups, and in which details groups are tabulated by it."""
+    """[cells]: the attributes of a record by which groups are tabulated, and the details of these tables."""
 
     unit: Name | None = Field(default=None, description="What one record is, in the singular.")
     units: Name | None = Field(default=None, description="Plural of unit.")
@@ -54,7 +54,7 @@ class CellsTable(Table):
     details: list[Name] = Field(
         min_length=1,
         max_length=QUERIES_APART - FIRST_TABLE,
-        description="Queries from coarse to fine. Below the first one is the total alone.",
+        description="Queries by which a group can be tabulated, from coarse to fine. The total is coarser than all.",
     )
     attributes: list[AttributeTable] = Field(min_length=1)
     recodes: list[RecodeTable] = Field(default_factory=list)
@@ -67,7 +67,9 @@ class GroupsPrivacyTable(Table):
     rho: Exact | None = Field(default=None, description="Declared budget of the discrete Gaussian.")
     epsilon: Exact | None = Field(default=None, description="Declared budget of the discrete Laplace.")
     delta: Exact = Field(default=Fraction(1, 10**10), description="Delta at which epsilon is stated.")
-    stage_1_fraction: Exact = Field(description="Share of a group's budget that chooses its detail.")
+    stage_1_fraction: Exact = Field(
+        description="Share of a group's budget for the total that chooses its detail."
+    )
 
     @model_validator(mode="after")
     def _in_range(self) -> Self:
@@ -96,11 +98,14 @@ class MapTable(Table):
     missing: list[Name] = Field(
         default_factory=list, description="Values that are passed over like empty ones."
     )
-    groups: list[Name] | None = Field(default=None, description="The values, each a group of its own.")
+    groups: list[Name] | None = Field(
+        default=None, description="The values, if each value is a group of its own."
+    )
     path: Name | None = Field(default=None, description="Public table of values and their groups.")
-    value: Name | None = Field(default=None, description="Its column of values.")
+    value: Name | None = Field(default=None, description="Column of the values in the public table.")
     group: Name | None = Field(
-        default=None, description="Its column of groups. A value without one is in no group."
+        default=None,
+        description="Column of the groups in the public table. A value without a group is in none.",
     )
 
     @model_validator(mode="after")
@@ -139,14 +144,15 @@ class GroupingTable(MapTable):
 
 
 class NoiseTable(Table):
-    """[levels.noise]: where the noise of a level lies among the addresses."""
+    """[levels.noise]: the addresses of the noise of a level."""
 
     geolevel: int = Field(ge=0, lt=MOST_LEVELS, description="Field geolevel of the addresses.")
     query: int = Field(
         ge=0, lt=2**16, multiple_of=QUERIES_APART, description="First of the level's 16 query numbers."
     )
     geounit: Name | None = Field(
-        default=None, description="Grouping of the level whose groups are the geounits; else there is one."
+        default=None,
+        description="Grouping of the level whose groups are the geounits. Without it there is one.",
     )
 
 
@@ -159,7 +165,9 @@ class LevelTable(Table):
     )
     most_groups: int = Field(ge=1, description="Largest number of the groups that a record may be in.")
     budget: Exact = Field(description="Budget of all groups of the level together.")
-    thresholds: list[Threshold] = Field(description="Noisy totals from which a group has each detail.")
+    thresholds: list[Threshold] = Field(
+        description="For each detail, the noisy total from which a group gets it."
+    )
     total_only: bool | dict[Name, list[Name]] = Field(
         default=False, description="true, or the labels of groups that have no detail, by grouping."
     )

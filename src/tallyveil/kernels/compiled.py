@@ -1,23 +1,25 @@
 """How parts of a kernel are compiled, and when compiled code on disk is out of date.
 
-A compiled function carries the machine code of everything it calls, which is optimised again for each caller: a
-chain of calls six deep costs six times its last link. The first compilation of all therefore depends on how deep
-and how often large kernels are inlined into each other, not on their length. Three decorators keep it short:
+A compiled function carries the machine code of everything that it calls, and the compiler optimises this code again for
+each caller. In a chain of six calls, the last function is optimised six times. So the time of the first compilation
+depends on how deep and how often large kernels are inlined into each other, more than on their length. Three decorators
+keep it short:
 
 - `@njit(nogil=True, cache=True)` is for a kernel that Python calls.
 - `internal` is for a function that only kernels call. It leaves out the wrappers that Python would need.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself.
 
 A kernel can also get other kernels as arguments and call them through pointers (`with_pointers`). It then carries none
-of their code, and can be compiled before they are, or at the same time in another process.
+of their code. So it can be compiled before them, or at the same time in another process.
 
-A variable that begins with a literal number is for a while of that literal's own type, and a kernel called with it
-is compiled for that type too, in vain: `int(np.int64(0))` is not a literal.
+During type inference, numba gives a variable that begins with a literal number the type of this literal. A kernel that
+is called with the variable is then also compiled for this type, in vain. `int(np.int64(0))` in the place of `0` avoids
+this, because it is no literal.
 
 numba takes compiled code from disk as long as the file of the function is the same. It does not look at the files of
-the functions and types that the function uses, which an upgrade in place also replaces. So the decorators here bind
-compiled code to the sources of all modules of this package that the function's module imports, directly or through
-others. Code of other sources is compiled anew.
+the functions and types that the function uses. An upgrade in place replaces these files, too. So the decorators here
+bind compiled code to the sources of all modules of this package that the function's module imports, directly or through
+others. If one of these sources has changed, the function is compiled anew.
 """
 
 import hashlib
@@ -49,12 +51,12 @@ def njit(**options: Any) -> Callable[[Kernel], Kernel]:
 
 
 def internal(function: Kernel) -> Kernel:
-    """Decorator of what only kernels call."""
+    """Decorator of a function that only kernels call."""
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, nogil=True, cache=True)(function)
 
 
 def inlined(function: Kernel) -> Kernel:
-    """Decorator of a long function with one caller, which it becomes lines of."""
+    """Decorator of a long function with one caller. The function is compiled as lines of this caller."""
     return njit(nogil=True, cache=True, inline="always")(function)
 
 
@@ -69,7 +71,7 @@ def with_pointers(
         signatures: Of the kernels that it calls. A kernel must have been compiled for its signature before it is
             passed: numba then takes that code, and otherwise does not find it on disk.
     Returns:
-        What is called with all arguments.
+        The compiled kernel, to be called with all arguments.
     """
     if not isinstance(kernel, Dispatcher):
         return kernel
@@ -122,6 +124,6 @@ def _source(module: str) -> _Source:
 
 
 def _bind(made: Any, sources: str) -> None:
-    """Make numba take compiled code of other sources for that of another numba, which it ignores without reading it."""
+    """Make numba ignore compiled code of other sources, as it ignores the code of another version of numba."""
     index = made._cache._cache_file
     index._version = f"{index._version} {sources}"

@@ -20,7 +20,7 @@ from tallyveil.plan.inputs import GeographyInput, RecordsInput
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.subspace_query import drawn_items
 from tallyveil.plan.terms import PrivacyTerms
-from tallyveil.storage.json_files import Each, JsonObject, damaged, misfit
+from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, damaged, misfit
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.names import check_name
 from tallyveil.universe.presets import schema_from_mapping
@@ -32,7 +32,6 @@ _WORDS: Final = {
     "measurements": ("full", "support", "none"),
     "neighbours": ("bounded", "unbounded"),
 }
-_TEXT_OR_NONE: Final = (str, type(None))
 _GROUPS: Final = Each([str])
 _SHAPE: Final = {
     "format": int,
@@ -43,7 +42,7 @@ _SHAPE: Final = {
         "recodes": [{"name": str, "attribute": str, "groups": _GROUPS}],
         "structural_zeros": [{"name": str, "cells": _GROUPS}],
     },
-    "records": {"geocode": str, "count": _TEXT_OR_NONE, "columns": Each(str)},
+    "records": {"geocode": str, "count": TEXT_OR_NONE, "columns": Each(str)},
     "geolevels": [str],
     "mechanism": str,
     "neighbours": str,

@@ -1,8 +1,8 @@
-"""Compile the estimator's kernels in a step of its own, so that its time is reported.
+"""Compile the estimator's kernels in a step of a run, so that the time of compiling is reported.
 
-The kernel of a chunk calls two large kernels through pointers: one solves a family and one rounds it. None of the three
-needs the others to be compiled. If nothing is on disk, this process compiles the solver, which takes longest, while a
-second process compiles the others. This process then finds all of them on disk.
+The kernel of a chunk calls two large kernels through pointers: one solves a family and one rounds its counts. None of
+the three needs the compiled code of the others. If nothing is on disk, this process compiles the solver, which takes
+longest, while a second process compiles the other two. This process then finds all of them on disk.
 """
 
 import os
@@ -34,9 +34,9 @@ PARENT = np.array([3, 4])
 
 
 def compile_kernels() -> None:
-    """Estimate the smallest possible family, once as part of a chunk and once by itself.
+    """Compile or load the kernels, by estimating a tiny family once as part of a chunk and once by itself.
 
-    Compiled code is kept on disk, so later runs load it within a moment.
+    Compiled code is kept on disk, so later runs only load it.
     """
     if not on_disk(estimate_families) and usable_cores() > 1:
         _compile_in_two_processes()
@@ -45,7 +45,7 @@ def compile_kernels() -> None:
 
 
 def compile_all_but_the_solver() -> None:
-    """The work of the second process."""
+    """What the second process does: compile the kernels of rounding and of a chunk."""
     problem = smallest_family()
     round_counts(problem, problem.allowed(), np.array([[1.5, 2.0], [1.5, 2.0]]))
     chunk_kernel(*smallest_chunk())
@@ -70,7 +70,7 @@ def _compile_in_two_processes() -> None:
 
 
 def smallest_chunk() -> tuple[Rules, Chunk]:
-    """The same family as a chunk."""
+    """The family of `smallest_family` as a chunk."""
     schema = load_preset("race-age")
     queries = [schema.query("total"), schema.query("detailed")]
     tables = answer_tables(queries, schema.size)
@@ -118,7 +118,7 @@ def smallest_chunk() -> tuple[Rules, Chunk]:
 
 
 def smallest_family() -> FamilyProblem:
-    """Two children on two cells."""
+    """A family of two children and two cells, with a constraint and two passes."""
     cells, both = np.array([0, 1], dtype=np.int32), np.zeros(2, dtype=np.int32)
     return FamilyProblem(
         geocode="",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.storage.json_files import ByKind, Each, JsonObject, Perhaps
+from tallyveil.storage.json_files import TEXT_OR_NONE, ByKind, Each, JsonObject, Perhaps
 
 NUMBER: Final = (int, float)
 BOUNDS: Final = {"lower": NUMBER, "upper": NUMBER}
@@ -35,7 +35,6 @@ _SOLVER: Final = {
     "rounding_widened": int,
     "largest_residual": NUMBER,
 }
-_TEXT_OR_NONE: Final = (str, type(None))
 _NUMBER_OR_NONE: Final = (int, float, type(None))
 _LIMIT: Final = {"cutoff": int, "at_most": (int, type(None))}
 _GROUPS: Final = {"geolevel": str, "families": [str], "children": str, "limit": _LIMIT}
@@ -46,7 +45,7 @@ _STEPS: Final = ByKind(
             "name": str,
             "family": str,
             "entities": (list, type(None)),
-            "parts": _TEXT_OR_NONE,
+            "parts": TEXT_OR_NONE,
         },
         "cut_by_entities": {"geolevel": str, "name": str, "families": [str], "keep": bool},
         "group_by_membership": _GROUPS,
@@ -170,7 +169,7 @@ _SET: Final = {"geography": str, "level": int, "budget": str}
 
 TABLE_PLAN: Final = {
     "schema": dict,
-    "table": {"count": (str, type(None)), "columns": Each(str)},
+    "table": {"count": TEXT_OR_NONE, "columns": Each(str)},
     "law": str,
     "neighbours": str,
     "budget_unit": str,

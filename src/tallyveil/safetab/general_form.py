@@ -1,18 +1,20 @@
 """The Census layout written as files of population groups in records of any kind.
 
-For each run there is one TOML file, in the form that `tallyveil.config.groups` reads, and public tables of its maps:
+Each run of the Census layout becomes one TOML file, in the form that `tallyveil.config.groups` reads, and public tables
+that map values of the records to groups:
 
     us.toml                                 levels, total-only iterations, ladder of details, thresholds and budgets
     us-county.csv                           block, region
     level-2-nationwide-combination.csv      code, iteration
 
-A level set is a level of the regions of its geography by its iterations. Its iterations are those of three maps: the
-Alone iteration that all race codes share, the combination iterations of each of them, and the iteration of the
-ethnicity code. The addresses of the noise are those of the Census layout (`tallyveil.safetab.addresses`). So the noisy
-counts of both forms are the same numbers under the same key.
+A level set of the Census layout, such as COUNTY 2, becomes a level of the general form. The groups of the level are the
+combinations of a region of the geography and an iteration. Three maps lead from a person to iterations: the Alone
+iteration that all race codes share, the combination iterations of each race code, and the iteration of the ethnicity
+code. The addresses of the noise are those of the Census layout (`tallyveil.safetab.addresses`). So the noisy counts of
+both forms are the same numbers under the same key.
 
-What the Census layout does beside Algorithms 1 and 2 has no place in the general form: suppression of small totals,
-negative counts raised to 0, regions with the same blocks measured once, and the tables T1 and T2.
+The general form has no place for what the Census layout does beside Algorithms 1 and 2: suppression of small totals,
+negative counts raised to 0, the single measurement of regions with the same blocks, and the tables T1 and T2.
 """
 
 import json
@@ -166,7 +168,7 @@ def _iteration_tables(plan: SafetabPlan, view: View) -> Iterator[tuple[Membershi
 
 
 def _iteration_table(codes: tuple[str, ...], view: View, map_of: Int16s, own: list[str]) -> pl.DataFrame:
-    """Codes and iterations. An iteration of no code has a value of its own, which no record holds."""
+    """Codes and iterations. An iteration without a code gets a value of its own, which no record holds."""
     rows = [(code, view.codes[n] if n >= 0 else None) for code, n in zip(codes, map_of.tolist(), strict=True)]
     held = {iteration for _, iteration in rows}
     rows += [(f"no code of {iteration}", iteration) for iteration in own if iteration not in held]
@@ -174,7 +176,7 @@ def _iteration_table(codes: tuple[str, ...], view: View, map_of: Int16s, own: li
 
 
 def _geographies(run: RunPlan, regions: Regions) -> list[str]:
-    """Geographies with a budget and with regions, but for the nation, which is no map."""
+    """Geographies with a budget and with regions, without the nation, which needs no map."""
     named = dict.fromkeys(one.geography for one in run.sets)
     return [name for name in named if name != _NATION and len(regions.ids[name])]
 

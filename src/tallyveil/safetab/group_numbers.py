@@ -1,7 +1,7 @@
-"""The numbers that are published of population groups, with their quality, whatever the layout of the tables.
+"""The published numbers of population groups and their quality, for every layout of the tables.
 
-COUNT is what the measurements say directly: a noisy count, or a sum of noisy cells. ESTIMATE is the least-squares
-estimate of the same number (`estimates`).
+COUNT is a measurement itself: a noisy count, or a sum of noisy cells. ESTIMATE is an estimate of the same number from
+both stages: by least squares, and corrected near a threshold (`estimates`). *Quality* is the variance and the margin.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class Groups:
     """Published groups of one detail of a level, with the measurements that their tables are made from.
 
     Attributes:
-        detail: A detail of the level's ladder, or the one that stands for total-only groups.
+        detail: Number of the detail in the level's ladder, or the number that stands for total-only groups.
         measured: The measured detail. It is finer than `detail` only for a region with the same blocks as another.
         bounds: Stage-1 counts that choose both details: lowest <= count < highest. None means no bound.
         rows, columns: Positions; int64, shape (groups,).

@@ -1,4 +1,4 @@
-"""The plan of adaptive counts of population groups in records of any kind, before any record is read."""
+"""The plan of counts of population groups whose detail a noisy total chooses, before any record is read."""
 
 import hashlib
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from tallyveil.universe.schema import Schema
 GROUPS_FORMAT: Final = 1
 
 MOST_NUMBERS: Final = 1 << 27
-"""Largest number of groups of a level times cells of the finest table, so that all tables of a level fit in a GiB."""
+"""Largest product of the groups of a level and the cells of the finest table: 2**27 numbers of 8 bytes are one GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTable:
-    """A table of the ladder, given by a query group of the schema.
+    """A table of the ladder, which lists the details of a level from coarse to fine. A query group gives its cells.
 
     Attributes:
         query: The query group. Every cell of the schema counts in one of its answers.
@@ -49,7 +49,8 @@ class MappedLevel(GroupLevel):
     Attributes:
         number: Its place among the levels of the plan.
         groups: The groups.
-        stability: Largest number of them that a record may be in, as stated. Records are held to it.
+        stability: Largest number of groups of the level that a record may be in, as the plan states it. Records that
+            are in more groups are refused.
     """
 
     number: int
@@ -64,10 +65,10 @@ class MappedLevel(GroupLevel):
 
 
 def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
-    """The ladder from the total to the last of these query groups.
+    """The ladder: the total, and then these query groups.
 
-    The cells of two groups are as far apart, among the noise's addresses, as the least power of two that has room for
-    the largest table. The Census layout has 64 for its 46 cells.
+    Among the addresses of the noise, each group has as many places as the least power of two that has room for the
+    largest table. The Census layout has 64 places for its 46 cells.
 
     Raises:
         SchemaError: a query group is unknown, is given twice, leaves out a cell of the schema, or has groups that
@@ -152,7 +153,7 @@ class GroupPlan:
         return sum((one.budget for one in self.levels), Fraction(0))
 
     def event(self) -> PrivacyEvent:
-        """The privacy event. A record can be in any of its groups at one level whatever its groups at another."""
+        """The privacy event. Levels are composed: any groups of a record at one level can go with any at another."""
         parts: list[PrivacyEvent] = []
         for one in self.levels:
             parts += events_of([one], one.stability, min(one.stability, one.groups.n_total_only))

@@ -1,4 +1,4 @@
-"""What a plan of population groups guarantees and promises, as plain data, before any record is opened."""
+"""The guarantee and the expected errors of a plan of population groups, as plain data, before any record is opened."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +10,7 @@ from tallyveil.safetab.privacy import RunPrivacy, privacy_of_event
 
 
 def privacy_of_groups(plan: GroupPlan) -> RunPrivacy:
-    """The guarantee of a plan, between records that differ by one."""
+    """The guarantee of a plan, between files that differ by one record."""
     return privacy_of_event(plan.name, plan.budget, plan.event(), plan.mechanism, plan.delta)
 
 
@@ -23,7 +23,7 @@ def level_errors(plan: GroupPlan) -> dict[str, list[dict[str, Any]]]:
 
 
 def group_record(plan: GroupPlan) -> dict[str, Any]:
-    """What a plan guarantees and promises."""
+    """The guarantee, the plan and the expected errors, for the JSON files of a run."""
     mapping = plan.to_mapping()
     return {
         "neighbours": NEIGHBOURS.value,

@@ -97,7 +97,7 @@ def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
 
 
 def _places(one: MappedLevel, groups: Groups) -> Integers:
-    """Positions of groups, counted row by row."""
+    """Positions of groups in the list of the level, counted row by row."""
     return groups.rows * one.width + groups.columns
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.text_files import read_text_file
@@ -13,6 +13,8 @@ from tallyveil.storage.text_files import read_text_file
 Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each | Perhaps | ByKind"
 """A type, several types, [shape of every item], {key: shape of its value}, `Each`, `Perhaps` or `ByKind`."""
 
+TEXT_OR_NONE: Final = (str, type(None))
+"""The shape of a text or null."""
 
 Json: TypeAlias = Any
 """A JSON value whose shape its reader has checked (`read_shaped`), so that its parts are used without a check."""

@@ -1,4 +1,4 @@
-"""The counts and regressions that figures of the census study show: a user's own, or those of public data sets."""
+"""The data that Figures 6, 8 and 9 of the census study show: a user's own, or those of public data sets."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,12 +101,12 @@ class OwnData:
             )
 
     def require_counts(self, exhibit: str) -> CensusCounts:
-        """The counts, which an exhibit needs. It raises MissingDataError as `require` does."""
+        """The counts. Raises MissingDataError if the file has none, as `require` does."""
         self.require("counts", exhibit)
         assert self.counts is not None
         return self.counts
 
     def require_regressions(self, exhibit: str) -> tuple[Regression, ...]:
-        """The regressions, which an exhibit needs. It raises MissingDataError as `require` does."""
+        """The regressions. Raises MissingDataError if the file has none, as `require` does."""
         self.require("regressions", exhibit)
         return self.regressions

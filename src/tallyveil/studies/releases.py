@@ -1,6 +1,6 @@
 """Make a release of public counts with the real TopDown, and read the counts that it publishes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,8 +11,33 @@ from tallyveil.storage.read import read_parquet
 from tallyveil.storage.write import write_parquet, write_text
 from tallyveil.studies.exhibit import StudyInputs
 
-RECORDS, GEOGRAPHY = "records.parquet", "geography.parquet"
-"""Names of the input files, for the release file."""
+_RECORDS, _GEOGRAPHY = "records.parquet", "geography.parquet"
+
+
+def release_text(name: str, digits: Mapping[str, int], tables: str) -> str:
+    """The text of a release file of persons by race and age, whose histograms alone are wanted.
+
+    Args:
+        name: Name of the release.
+        digits: The geolevels, root first, and the digits of their geocodes.
+        tables: The tables that say how the release is made, such as [privacy] and [strategy].
+    """
+    return f"""
+[release]
+name = "{name}"
+[records]
+path = "{_RECORDS}"
+count = "count"
+[geography]
+path = "{_GEOGRAPHY}"
+geolevels = {list(digits)}
+prefix_lengths = {list(digits.values())}
+[schema]
+preset = "race-age"
+[outputs]
+measurements = "none"
+microdata = false
+{tables}"""
 
 
 def published_counts(
@@ -27,7 +52,7 @@ def published_counts(
 
     Args:
         inputs: The inputs of the exhibit; they make the release.
-        release: Text of the release file. It names `RECORDS` and `GEOGRAPHY`, without a folder.
+        release: Text of the release file, made by `release_text`.
         records: Table of records. It is public: the key is known, so that nothing here protects it.
         geography: All finest geounits.
         geolevels: Geolevels whose counts are wanted.
@@ -39,8 +64,8 @@ def published_counts(
     """
     with TemporaryDirectory(prefix="tallyveil-study-") as name:
         folder = Path(name)
-        write_parquet(folder / RECORDS, records, {})
-        write_parquet(folder / GEOGRAPHY, geography, {})
+        write_parquet(folder / _RECORDS, records, {})
+        write_parquet(folder / _GEOGRAPHY, geography, {})
         write_text(folder / "release.toml", release)
         inputs.make_release(folder / "release.toml", folder / "out", key)
         return {geolevel: read_parquet(histogram_path(folder / "out", geolevel)) for geolevel in geolevels}

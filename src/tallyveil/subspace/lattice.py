@@ -228,7 +228,7 @@ def _independent(system: ConstraintSystem, structure: Structure) -> tuple[Constr
         return system, ()
     implied = [name for i, name in enumerate(system.names) if i not in set(kept)]
     shown = ", ".join(repr(name) for name in implied[:5]) + (" and others" if len(implied) > 5 else "")
-    note = f"{len(implied)} of {system.n_constraints} constraints follow from the others and were left out: {shown}."
+    note = f"left out of {system.n_constraints} constraints, because the others imply them: {len(implied)} ({shown})."
     return system.rows(kept), (note,)
 
 

@@ -22,8 +22,8 @@ class Factor:
     Attributes:
         attribute: Name of the attribute.
         name: Name of the attribute or recode in the query; None if the attribute is summed out.
-        layers: Group of each level, -1 for a level that the layer leaves out; int32, read-only, shape
-            (attribute.size,). Each group is in one layer. There is one layer, unless groups overlap.
+        layers: One array for each layer, int32, read-only, shape (attribute.size,). It has the group of each level, or
+            -1 for a level in no group of the layer. Each group is in one layer. Without overlaps there is one layer.
         labels: Labels of the groups. An attribute that is summed out has the single group "".
     """
 
@@ -87,9 +87,9 @@ class Factor:
 class QueryGroup:
     """Counts by groups of levels. A cell of the schema counts in one answer at most, unless groups overlap.
 
-    A query group whose groups overlap consists of layers. A layer is a query group with the same name and the same
-    numbers of answers, in which each cell counts in at most one answer; each answer is in exactly one layer. So the
-    answers of the query group are the sum of the answers of its layers.
+    A query group whose groups overlap consists of *layers*. A layer is a query group with the same name and the same
+    numbering of answers. In a layer, each cell counts in at most one answer, and each answer belongs to exactly one
+    layer. So the answers of the query group are the sum of the answers of its layers.
 
     Answers are numbered in C order over the schema's attributes (the first attribute is the most significant), whatever
     the order of names in the specification. Made by `Schema.query`.
@@ -122,12 +122,13 @@ class QueryGroup:
     def sensitivity(self) -> int:
         """Largest number of answers that change when one record is added; each changes by one.
 
-        This is both the L1 sensitivity and the squared L2 sensitivity under unbounded neighbours. A cell counts in the
-        product of the numbers of groups that its levels are in, so the largest product has the largest factors. Where
-        no groups overlap, it is 1.
+        This is both the L1 sensitivity and the squared L2 sensitivity under unbounded neighbours. The number of answers
+        of a cell is a product: for each attribute, the number of groups that the cell's level is in. The largest
+        product has the largest factors. If no groups overlap, the sensitivity is 1.
 
-        Under bounded neighbours a record may also move to another geounit, and then leaves as many answers as it
-        enters. So both sensitivities are at most twice this number, and exactly that where there are two geounits.
+        Under bounded neighbours a record may also move to another geounit. It then leaves the answers of the first
+        geounit and enters those of the second. So both sensitivities are at most twice this number, and exactly twice
+        if there are two geounits or more.
         """
         return max(1, math.prod(factor.most_groups for factor in self.factors))
 
@@ -352,7 +353,7 @@ def _sum_groups(table: NDArray[Number], axis: int, factor: Factor) -> NDArray[Nu
     """Sum slices along one axis into the groups of a factor.
 
     Args:
-            table: Counts, with one slice for each level along `axis`.
+        table: Counts, with one slice for each level along `axis`.
         axis: The axis of the factor's attribute.
         factor: Groups of the levels.
     Returns:

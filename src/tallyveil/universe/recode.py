@@ -15,8 +15,9 @@ from tallyveil.universe.names import check_distinct, check_factor_name, check_la
 class Recode:
     """A grouping of the levels of one attribute.
 
-    If groups overlap (such as "white alone or in combination" and "black alone or in combination"), one record counts
-    in several answers. A measurement of them then needs more noise at the same budget. So an overlap must be declared.
+    If groups overlap (such as "white alone or in combination" and "black alone or in combination"), one record can
+    count in several answers. At the same budget, the measurement of such groups needs more noise. So an overlap must be
+    declared.
 
     Attributes:
         name: Name to use in query specifications.
@@ -61,8 +62,9 @@ class Recode:
     def layers(self, attribute: Attribute) -> tuple[NDArray[np.int32], ...]:
         """The group of each level, in layers: within a layer, no two groups overlap.
 
-        Each group is in exactly one layer: the first one in which it overlaps no earlier group. Groups that do not
-        overlap have one layer.
+        Each group is in exactly one layer: the first one in which it overlaps no earlier group. If no groups overlap,
+        there is one layer. Example: of the groups {a}, {a, b} and {b}, the first and the third are in layer 0, and the
+        second is in layer 1.
 
         Args:
             attribute: The attribute whose levels this recode groups.

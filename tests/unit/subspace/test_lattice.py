@@ -111,7 +111,7 @@ def test_a_two_way_table_is_recognised_without_one_of_its_margins():
     assert lattice.notes == ()
     noted = lattice_of(whole)
     assert noted.dimension == lattice.dimension == 4
-    assert "1 of 6 constraints follow from the others" in noted.notes[0]
+    assert "left out of 6 constraints, because the others imply them: 1" in noted.notes[0]
 
 
 def test_membership_and_proposition_8():

@@ -1,27 +1,30 @@
-"""Tails of a loss without a usable lattice, from its transform alone: to any width, in milliseconds.
+"""Certified tails of a loss without a usable lattice, from its transform alone, to a width that is chosen.
 
-The problem: compute delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that adds up discrete Gaussian losses
-whose lattices have no common one of usable size. To move each loss to a common grid would cost an error for each.
+The problem: compute delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that is a sum of discrete Gaussian losses
+whose lattices have no common one of usable size. Moving each loss to a common grid would add an error for each.
 
-The variables: kappa = exp(epsilon); D the *dither*, a sum of p uniform laws on [-h / p, h / p]; delta_h(epsilon) the
-delta of L + D; V the variance of the Gaussian part; s the tilt of the contour.
+The variables: kappa = exp(epsilon); P and Q, the laws of the output for two neighbours; D the *dither*, an independent
+sum of p uniform variables on [-h / p, h / p]; delta_h(epsilon) the delta of L + D; s the *tilt*, the real part of the
+numbers at which the transform of L is computed.
 
 The idea: delta is a convex and falling function of kappa. So the dithered delta bounds it from both sides,
 
     2 delta_h(epsilon + h^2 / 2) - delta_2h(epsilon) <= delta(epsilon) <= delta_h(epsilon - h^2 / (6 p)),
 
 and the two sides differ by about h^2, whatever the number of losses. The dither makes the transform fall quickly, so
-that only frequencies up to U, about 50 / h, matter.
+that only frequencies up to a bound U, about 50 / h, matter.
 
 The steps:
 
 1. Once: scan the frequencies up to U for those at which the transform is not negligible (`revivals`).
-2. For each contour: compute the transform at the nodes there (`dithered_contour`), and bound everything left out.
-3. For each epsilon: sum three times over the nodes, and widen the results by the errors (docs/proofs/off-lattice.md).
+2. For each tilt: compute the transform at the nodes of a trapezoid rule there (`dithered_contour`), and bound all
+errors.
+3. For each epsilon: sum over the nodes three times (one sum for each delta in the formula above), and widen the results
+by the errors (docs/proofs/off-lattice.md).
 4. The probabilities P(L > epsilon) and Q(L > epsilon) follow from delta alone: Q is minus its slope in kappa, which
    lies between the slopes of two chords.
 
-Example: the noise of the 2020 redistricting data, 33 variances and 130 answers, has h = 3e-5 for a width of 1e-9 and
+Example: for a width of 1e-9 the noise of the 2020 redistricting data, 33 variances and 130 answers, has h = 3e-5 and
 U = 1.6e6. The scan looks at 200 states and leaves one window around 0, which holds about twenty nodes.
 """
 
@@ -52,10 +55,10 @@ NARROWEST: Final = 1e-12
 """The smallest width that may be asked for. Below it, rounding in floats decides the width."""
 
 MOST_ATOMS: Final = 4096
-"""Atoms of all Laplace losses and of all Gaussian ones of small variance together."""
+"""Largest number of values (atoms) of all Laplace losses and of all Gaussian ones of small variance together."""
 
 MOST_NODES: Final = 1 << 23
-"""Nodes of one contour, times factors, above which only Chernoff's bound is given: far beyond every delta asked for."""
+"""Nodes of one contour, times factors, above which only Chernoff's bound is given. Only tiny deltas need so many."""
 
 _PARTS: Final = 12
 _LEAST_VARIANCE: Final = Fraction(1, 4)
@@ -69,11 +72,11 @@ _CONTOUR_STEPS: Final = 60
 
 
 class Dithered:
-    """Certified tails of a composition of discrete Gaussian losses, with some Laplace losses, off every lattice.
+    """Certified tails of a sum of discrete Gaussian losses, and of some Laplace losses, that need no common lattice.
 
     Args:
-        factors: The losses added up, merged.
-        scan: Where their transform is not negligible.
+        factors: The losses that are added up, equal ones merged.
+        scan: Where the transform of their sum is not negligible.
     """
 
     name = "dithered"
@@ -88,12 +91,12 @@ class Dithered:
 
     @classmethod
     def build(cls, factors: tuple[LossFactor, ...], width: float = WIDTH) -> "Dithered | None":
-        """The engine, or None where its conditions do not hold; `why_not` says which.
+        """The engine, or None if a condition of it does not hold; `why_not` says which one.
 
         Args:
             factors: The losses added up.
-            width: Width of epsilon's bounds aimed at, for a delta of about 1e-10. Where the loss has a standard
-                deviation below 1, it is in units of this deviation.
+            width: The width of epsilon's bounds that is aimed at, for a delta of about 1e-10. If the loss has a
+                standard deviation below 1, the width is in units of this deviation.
 
         Raises:
             BudgetError: a factor is out of range.
@@ -149,9 +152,9 @@ class Dithered:
         return log_rest(here) if tilt < 0 else here
 
     def _tilt(self, epsilon: float) -> float:
-        """The contour for an epsilon: one of a grid of tilts, so that neighbouring epsilons share it.
+        """The tilt for an epsilon. It is taken from a grid, so that neighbouring epsilons share a contour.
 
-        It is below 0 where delta is nearly 1, and 1 - delta is computed instead.
+        The tilt is below 0 where delta is nearly 1. There 1 - delta is computed instead of delta.
         """
         of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
@@ -161,7 +164,7 @@ class Dithered:
         return min(tilt, -least) if of_rest else min(max(tilt, least), most)
 
     def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
-        """The rule with a tilt, kept for the next epsilon, or None if it would have too many nodes."""
+        """The trapezoid rule with a tilt, kept for the next epsilon; None if it would have too many nodes."""
         if tilt not in self._contours:
             period, further = self._period(tilt, epsilon)
             if number_of_nodes(self.scan.windows, period) * self.scan.gaussians.count > MOST_NODES:
@@ -172,7 +175,7 @@ class Dithered:
         return self._contours[tilt]
 
     def _far_out(self, tilt: float, epsilon: Fraction) -> Tails:
-        """What Chernoff's bound says: P(L > epsilon) <= exp(K(s) - s epsilon) for s > 0, and Q <= exp(-epsilon) P."""
+        """Chernoff's bound: P(L > epsilon) <= E exp(s L - s epsilon) for s > 0, and Q is at most exp(-epsilon) P."""
         exponent = tilt * float(epsilon)
         log_moment = log_moment_bounds(self.scan, tilt, 0.0).upper
         most = log_moment - exponent + 8 * UNIT * (abs(log_moment) + abs(exponent)) if tilt > 0 else 0.0
@@ -227,7 +230,7 @@ class Dithered:
 
 
 def _log_excess(contour: DitheredContour, epsilon: Fraction) -> Bounds:
-    """ln delta, or ln(1 - delta) on a contour left of the pole at 0."""
+    """ln delta for a tilt above 0, and ln(1 - delta) for a tilt below 0."""
     h = Fraction(contour.scan.depth.half_width)
     least = epsilon - h * h / (6 * _PARTS)
     value, error = contour.sum_at(least, 0)
@@ -252,7 +255,7 @@ def _log_excess(contour: DitheredContour, epsilon: Fraction) -> Bounds:
 
 
 def _logarithm(value: float, scale: float, side: int) -> float:
-    """ln value + scale, rounded to one side; what is always true where the value is not positive."""
+    """ln value + scale, rounded to one side. If the value is not positive: -inf from below, and 0 from above."""
     if value <= 0:
         return -math.inf if side < 0 else 0.0
     part = math.log(value)
@@ -260,7 +263,7 @@ def _logarithm(value: float, scale: float, side: int) -> float:
 
 
 def _tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) -> Tails:
-    """Both probabilities from delta at epsilon and on either side: Q lies between the slopes of two chords."""
+    """Both probabilities from ln delta at epsilon and at a chord's length on either side."""
     e = float(epsilon)
     # Chernoff's bound on P, and Q <= exp(-epsilon) P above epsilon.
     most = min(0.0, contour.log_scale(epsilon).upper + contour.scan.gaussians.log_norm * (1 + 1e-12))
@@ -276,7 +279,7 @@ def _tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) -
 
 
 def _tails_of_rest(contour: DitheredContour, epsilon: Fraction, rest: Bounds) -> Tails:
-    """The same where ln(1 - delta) is known, which rises with kappa."""
+    """Both probabilities where ln(1 - delta) is known instead. 1 - delta rises with kappa."""
     e = float(epsilon)
     second, least = Bounds(-math.inf, min(0.0, rest.upper - e)), -math.inf
     if rest.lower > -math.inf:
@@ -292,7 +295,7 @@ def _tails_of_rest(contour: DitheredContour, epsilon: Fraction, rest: Bounds) ->
 
 
 def _chord(contour: DitheredContour, here: Bounds) -> Fraction:
-    """A distance over which the bounds of delta and its bending make about the same error in the slope."""
+    """A chord over which the width of delta's bounds and the bending of delta cost the slope about the same."""
     return Fraction(math.sqrt(2 * max(here.width, 1e-15)) / abs(contour.tilt))
 
 

@@ -1,4 +1,4 @@
-"""The trapezoid rule on a shifted contour for a loss off every lattice, with all its errors.
+"""The trapezoid rule for a dithered loss (see `dithered`) on one contour, with bounds on all its errors.
 
 The variables: z = s + i u with the tilt s and the frequency u; D the distance of neighbouring nodes u; G = 2 pi / D the
 period of the rule; h half the width of the dither, a sum of p uniform laws; M the transform of the loss L; W the
@@ -34,9 +34,9 @@ class Scan:
 
     Attributes:
         gaussians: The discrete Gaussian factors of variance 1/4 or more.
-        others: All other factors; their transforms are only bounded by their values at u = 0.
-        depth: What the scan was asked for.
-        windows: What it found.
+        others: All other factors. The scan bounds their transforms by the values at u = 0.
+        depth: Which sizes of the transform the scan took for negligible.
+        windows: Where the transform is not negligible.
         spread: About the standard deviation of the loss, or more.
     """
 
@@ -49,17 +49,18 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class DitheredContour:
-    """The rule on one contour, for every epsilon whose saddle is near.
+    """The rule on one contour, for the epsilons that share its tilt.
 
     Attributes:
+        scan: The composition.
         tilt: s, above 0 for delta and between -1 and 0 for 1 - delta.
         period: G.
         centre: W, exact.
         frequencies: u at the nodes.
-        terms: What the rule sums but for the phase exp(i u (W - epsilon)): for the dither, and for one twice as wide.
-        roundings: Bounds on the rounding errors of these sums, and on their growth with |W - epsilon|.
-        log_unit: The logarithm that the sums are to be multiplied by, but for -s epsilon.
-        further: A tilt beyond s for Chernoff's bound on the wrap-around, with the logarithm of the moment there.
+        terms: The terms of the rule without the phase exp(i u (W - epsilon)), for the dither and for one twice as wide.
+        roundings: For both, a bound on the rounding error of the sum, and its growth with |W - epsilon|.
+        log_unit: Logarithm of the unit of the sums, without the part -s epsilon.
+        further: A tilt beyond s for Chernoff's bound on the wrap-around, and the logarithm of the moment there.
     """
 
     scan: Scan
@@ -193,7 +194,7 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
 
 
 def number_of_nodes(windows: Windows, period: float) -> float:
-    """About how many nodes a rule of this period has."""
+    """About the number of nodes of a rule of this period."""
     return windows.lows.size + float((windows.highs - windows.lows).sum()) * period / (2 * math.pi)
 
 

@@ -1,25 +1,26 @@
-"""Where the transform of a loss off every lattice is not negligible: a scan, made once for a composition.
+"""Finds where the transform of a loss without a lattice is not negligible, once for a composition.
 
 The problem: find all frequencies u in [0, U] at which the transform of a sum of discrete Gaussian losses may exceed a
 stated size, and be sure that none is missed.
 
-The variables: v, k, m variance, sensitivity and multiplicity of a factor; P = 2 pi v / k its *period*; d the distance
-of u from the nearest multiple of P; a = m (k^2 / v) (1 - 2 ln 2 / (pi^2 v)) its *pull*.
+The variables: v, k and m are the variance, the sensitivity and the multiplicity of a factor; P = 2 pi v / k is its
+*period*; d is the distance of u from the nearest multiple of P; a = m (k^2 / v) (1 - 2 ln 2 / (pi^2 v)) is its *pull*.
 
 At the multiples of its period, the transform of one factor returns to its full size: a *revival*. Elsewhere it is at
 most exp(-a d^2 / 2), up to a constant. So the transform of the sum is at most exp(-F(u)) with F(u) the sum of a d^2 / 2
 over all factors (docs/proofs/off-lattice.md, section 3).
 
-The steps: take the factors one after the other, those that narrow most first. A state is an interval of u, with one
-multiple of the period chosen for each factor so far; F is there the quadratic weight (u - middle)^2 / 2 + rest. The
-next factor splits each state into one for every multiple of its period that is the nearest one somewhere in the
-interval. Then the interval shrinks to where the quadratic is at most the bound, and empty ones are dropped.
+The steps: take the factors one after the other, and first those that narrow the scan most. A state is an interval of
+u, with one multiple of the period chosen for each factor so far. The part of F of these factors is there the quadratic
+weight (u - middle)^2 / 2 + rest. The next factor splits each state into one for every multiple of its period that is
+the nearest one somewhere in the interval. Then the interval shrinks to where the quadratic is at most the bound, and
+empty intervals are dropped. The intervals that remain after the last factor are the *windows*.
 
 The stopping rule: segments [b, 2 b] are scanned until the dither alone makes everything beyond negligible, or until
 more states were looked at than the limit.
 
 Example: one factor alone has a window around every multiple of its period. With two factors of periods 1 and sqrt(2),
-a window is left only where a multiple of one is close to a multiple of the other.
+a window is left only where a multiple of one is close to a multiple of the other, such as 7 and 5 sqrt(2) = 7.07.
 """
 
 import math
@@ -35,10 +36,10 @@ from tallyveil.accounting.losses.factors import GaussianLoss
 from tallyveil.arrays import Bools, Floats
 
 MOST_STATES: Final = 4_000_000
-"""States that a scan may look at; this many take about a second."""
+"""Largest number of states that a scan may look at. This many take about a second on one core."""
 
 MOST_WINDOWS: Final = 20_000
-"""Windows that a scan may find: each one holds a few nodes of every contour. This many take seconds for an epsilon."""
+"""Largest number of windows. Each one holds a few nodes of every contour. This many take seconds for an epsilon."""
 
 _CHUNK: Final = 1 << 17  # multiples of the longest period that are split at once
 _FIRST_END: Final = (
@@ -127,8 +128,8 @@ class Windows:
     """Intervals of frequencies outside which the transform is negligible; they may overlap.
 
     Attributes:
-        lows: Where each one begins, at least 0.
-        highs: Where each one ends.
+        lows: Where each interval begins, at least 0.
+        highs: Where each interval ends.
         first: End of the first segment.
         end: U, the end of the scan.
         segments: Number of segments, the first one included.

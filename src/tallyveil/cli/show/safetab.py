@@ -66,8 +66,8 @@ def show_details(console: Screen, details: list[dict[str, Any]], units: str, cou
     """
     console.print(details_table(details))
     console.print(
-        f"Margins in {units}: with probability 95 % or more the noise lies within. COUNT is {count},\nESTIMATE a "
-        "closer value computed from it. Post-processing costs nothing.",
+        f"Margins in {units}: with probability 95 % or more the noise lies within them. COUNT is {count}.\n"
+        "ESTIMATE uses all measurements of a group, and usually comes closer. Post-processing costs nothing.",
         soft_wrap=True,
     )
 

@@ -1,22 +1,24 @@
 """The equations of a face solved among the answers, compiled: for passes that leave cells undetermined.
 
-Problem: on a face, minimise 1/2 z' H z - r' z over the free variables z whose sums over children have given values,
-with the binding rows met up to their compliance. H is D + A' W A: a diagonal D, which is the ridge and the weights of
-answers of one cell, and the answers A of several cells with their weights W. Where the detailed query is not measured,
-D is tiny. H is then nearly singular, and its diagonal says little about it.
+Problem: a face says which variables are free and which rows bind (`tallyveil.kernels.family.face`). On a face, minimise
+1/2 z' H z - r' z over the free variables z whose sums over children have given values. A binding row may be missed by
+its compliance times its force. H is D + A' W A. The diagonal D is the ridge and the weights of answers of one cell. A
+is the answers of several cells, and W is their weights. Where the detailed query is not measured, D is tiny. H is then
+nearly singular, and its diagonal is no good approximation of it.
 
-Variables: one unknown for each child and answer, the force u of the answer on its cells. A binding row is like an
-answer whose compliance (1 / weight) is the row's. Given the forces, the free variables follow from a problem whose
-matrix is D: z = P(r - A'u), where P keeps the given sums. It is a division for each variable and cell. The forces solve
+Variables: one unknown for each child and answer, the force u of the answer on its cells. The compliance of an answer is
+1 / weight. So a binding row is like an answer. Given the forces, the free variables follow from a problem whose matrix
+is D: z = P(r - A'u), where P keeps the given sums. P takes a division for each variable and cell. The forces solve
 
     (compliance + A P A') u = A P(r) - what binding rows lack.
 
 Both sides are persons, so the residual is the number of persons by which answers and rows are missed.
 
-Step: conjugate gradients. The preconditioner has two parts. First, the block of each child, factored: the children
-meet only through the cells' sums. Second, forces on one answer that are equal in all children: the parent's sums take
-them up, P maps them to zero and only the compliance is left, so these are solved exactly (deflation). One to two
-dozen steps are enough. A child's answers are fewer than its cells, so a block costs far less than H would.
+Step: conjugate gradients. The preconditioner has two parts. First, it solves the equations of each child by themselves,
+with a factored block for each child, because different children meet only in the cells' sums. Second, it treats forces
+on one answer that are equal in all children. The given sums allow no common change, so P maps such forces to zero, and
+only the compliance is left. They are solved exactly (deflation). On the faces of six made-up families of 100 to 684
+cells, 4 to 22 steps were needed. Where a child has fewer answers than cells, its block costs less than H (`pays`).
 
 Stopping rule: every answer and row is met to a small part of what is exact enough, or to a tiny part of where it began;
 or the curvature is lost to rounding; or the steps are used up. The caller measures what is missing and solves again.
@@ -52,12 +54,12 @@ class AnswerSystem(NamedTuple):
     """The N unknowns of a face and the matrices that solve for them.
 
     Attributes:
-        begin: Where each child's unknowns begin; empty where a face is not solved among the answers. [C + 1]
+        begin: Where each child's unknowns begin; empty if a face is not solved among the answers. [C + 1]
         first: Where the unknowns of each free variable begin in `unknowns`. [F + 1]
         unknowns: Answers and binding rows that a free variable is in, by number.
-        row: Row of an unknown; -1: it is an answer. [N]
+        row: Row of an unknown; -1 if the unknown is an answer. [N]
         compliance: 1 / weight of an answer; the compliance of a row. [N]
-        common: Which common force an unknown belongs to; -1: none. [N]
+        common: Number of the common force (equal in all children) that an unknown belongs to; -1 if none. [N]
         shared: 1 / the sum of the compliances of each common force. [M]
         factors: Cholesky factors of the children's blocks, one after the other, by rows.
     """
@@ -168,7 +170,7 @@ def list_unknowns(
 
 @internal
 def _common(everywhere: Bools, label: Integers, compliance: Floats) -> tuple[Integers, Floats]:
-    """`common` and `shared`: an answer counts where it is unknown in every child that has a free cell in it."""
+    """`common` and `shared`. An answer has a common force if it is unknown in every child with a free cell in it."""
     common, number, n = np.full(label.size, -1, np.int64), np.full(everywhere.size, -1, np.int64), 0
     total = np.zeros(label.size)
     for u in range(label.size):
@@ -341,7 +343,7 @@ def _solve_blocks(system: AnswerSystem, vector: Floats) -> None:
 
 @internal
 def _lift(system: AnswerSystem, left: Floats, wanted: Floats, sums: Floats, out: Floats) -> None:
-    """Add the common forces that meet the common part of what is left, and of what `wanted` would do to it."""
+    """Add to `out` the common forces that remove the common part of `left`, after the effect of `wanted` on it."""
     common, compliance, shared = system.common, system.compliance, system.shared
     for k in range(sums.size):
         sums[k] = 0.0

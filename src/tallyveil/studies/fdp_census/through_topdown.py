@@ -41,7 +41,7 @@ from tallyveil.studies.fdp_census.allocation import (
 )
 from tallyveil.studies.fdp_census.census_counts import FILES, QUERIES, nine_counts
 from tallyveil.studies.fdp_census.study_noise import KEY_TEXT, expected_errors
-from tallyveil.studies.releases import GEOGRAPHY, RECORDS, published_counts
+from tallyveil.studies.releases import published_counts, release_text
 
 KEYS: Final = 40
 """Number of releases with each noise."""
@@ -54,6 +54,7 @@ GEOLEVELS: Final = {
     "Block_Group": ("block_group", "Optimized Block Group"),
     "Block": ("geocode", "Block"),
 }
+_DIGITS: Final = (2, 5, 11, 12, 15)
 TEN_QUERIES: Final = (
     "total",
     "voting_age",
@@ -150,18 +151,7 @@ def release_file(noise: str) -> str:
     total = sum(rhos.values(), Fraction(0))
     shares = "\n".join(f'{level} = "{rho / total}"' for level, rho in rhos.items())
     queries = "\n".join(f'"{query}" = "1/{FOLDS}"' for query in TEN_QUERIES)
-    return f"""
-[release]
-name = "Rhode Island, {noise}"
-[records]
-path = "{RECORDS}"
-count = "count"
-[geography]
-path = "{GEOGRAPHY}"
-geolevels = {list(GEOLEVELS)}
-prefix_lengths = [2, 5, 11, 12, 15]
-[schema]
-preset = "race-age"
+    tables = f"""
 [privacy]
 neighbours = "{NEIGHBOURS.value}"
 mechanism = "discrete_gaussian"
@@ -182,10 +172,8 @@ Block = [["*"]]
 "*" = [["total"], ["race_ethnicity", "detailed"]]
 State = [["total", "race_ethnicity", "detailed"]]
 Block = [["total", "race_ethnicity", "detailed"]]
-[outputs]
-measurements = "none"
-microdata = false
 """
+    return release_text(f"Rhode Island, {noise}", dict(zip(GEOLEVELS, _DIGITS, strict=True)), tables)
 
 
 def _nine(counts: pl.DataFrame, blocks: pl.DataFrame, column: str) -> Integers:

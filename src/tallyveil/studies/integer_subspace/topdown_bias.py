@@ -1,11 +1,11 @@
 """TopDown's errors by true size, beside lattice noise of the same cost: what the paper says of the Bureau's data.
 
-The paper compares its noise with demonstration data of the Bureau, whose errors fall with a county's population. Those
-data are not here. So the real TopDown makes releases of two public populations of 2010, under the exact total of every
-State: the counties of all States that have voting districts in the file, and the voting districts of Kansas, many of
-which are small. The population query of a geolevel has the budget that the paper names: epsilon 0.192 = 4 x 0.16 x 0.3,
-pure differential privacy, for a person who lives elsewhere. Such a person changes two counts. So lattice noise of the
-same cost has epsilon 0.096 for each unit of l1 distance.
+The paper compares its noise with demonstration data of the Bureau, whose errors fall with a county's population. The
+project does not have those data. So the real TopDown makes releases of two public populations of 2010, under the exact
+total of every State: the counties of all States that have voting districts in the file, and the voting districts of
+Kansas, many of which are small. The population query of a geolevel has the budget that the paper names: epsilon 0.192 =
+4 x 0.16 x 0.3, pure differential privacy, for a person who is moved to another geounit. The move changes two counts. So
+lattice noise of the same cost has epsilon 0.096 for each unit of l1 distance.
 """
 
 import math
@@ -23,7 +23,7 @@ from tallyveil.storage.read import collect, scan_text
 from tallyveil.studies.drawing import BoxPanel, BoxPlot, BoxSeries, DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.integer_subspace.examples import ILLINOIS, KEY, boxed
-from tallyveil.studies.releases import GEOGRAPHY, RECORDS, published_counts
+from tallyveil.studies.releases import published_counts, release_text
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
@@ -44,7 +44,7 @@ ROLES: Final = {ONE_PASS: Role.PUBLISHED, TOTALS_FIRST: Role.REDUCED, LATTICE: R
 
 GEOLEVEL_EPSILON: Final = 4 * Fraction("0.16")
 MOVED: Final = 2
-"""The l1 distance of two tables of totals if one person lives elsewhere."""
+"""The l1 distance of two tables of totals if one person is moved to another geounit."""
 LATTICE_LAW: Final = GeneralisedLaplace(Norm.L1, ILLINOIS_EPSILON / MOVED)
 
 SIZES: Final = {
@@ -177,18 +177,7 @@ def release_file(digits: Mapping[str, int], passes: str) -> str:
     """
     epsilon = GEOLEVEL_EPSILON * len(digits)
     shares = "\n".join(f'{level} = "1/{len(digits)}"' for level in digits)
-    return f"""
-[release]
-name = "errors by size"
-[records]
-path = "{RECORDS}"
-count = "count"
-[geography]
-path = "{GEOGRAPHY}"
-geolevels = {list(digits)}
-prefix_lengths = {list(digits.values())}
-[schema]
-preset = "race-age"
+    tables = f"""
 [privacy]
 neighbours = "bounded"
 mechanism = "discrete_laplace"
@@ -212,10 +201,8 @@ detailed = "4/7"
 [estimation.passes]
 "*" = {passes}
 State = [["*"]]
-[outputs]
-measurements = "none"
-microdata = false
 """
+    return release_text("errors by size", digits, tables)
 
 
 def _errors(inputs: StudyInputs, population: Population, keys: int) -> Errors:

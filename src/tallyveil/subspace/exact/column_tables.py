@@ -1,18 +1,21 @@
-"""Tables for look-ahead trials: what rows below can still give to a column.
+"""Tables for look-ahead trials: the weight that the rows below can still give to a column.
 
-Problem. Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_m(x) of positive numbers. Any numbers
-are correct, as long as the rows that a trial can take have probabilities that add up to at most 1. Good numbers make
-most trials succeed.
+Problem. Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_m(x) of positive numbers. The law of the
+trials is exact with every choice of these numbers for which the probabilities of the rows that a trial can take add up
+to at most 1. Good numbers make most trials succeed.
 
-Steps. g_1 is the weight L of one cell. g_m follows from g_{m-1} by a norm of a transform (`next_head` in
+Variables. T is the length of the Fourier transforms, at least 8 standard deviations of a row's sum. The *reach* is the
+largest value w of a cell whose weight the tables hold by itself. The weights beyond it are added up in one bound. The
+*width* is the number of entries of a table.
+
+Steps. g_1 is the weight L of one cell. g_m(x) is a norm of the transform of w -> L(w) g_{m-1}(x - w) (`next_head` in
 `tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26. Beyond the largest x of the table, g_m keeps its last
-value, which is large enough there. So g is defined on all integers, and nothing is cut.
+value, which is large enough there. So g is defined on all integers, and no outcome is cut off.
 
-Variables. T is the length of the transforms, at least 8 standard deviations of a row's sum. The reach of a cell is
-the largest w whose weight the tables hold by itself; the weights beyond are added up in one bound.
+The width is so large that at the end of a table the sum of r independent cells is at most exp(-35) times as likely as
+at zero. The last value, which is too large further out, adds about this much elsewhere.
 
-The width of a table: at its end, the sum of r independent cells is exp(-35) times as likely as at 0, or less. What the
-last value adds elsewhere is of that size.
+Worked case. For the Laplace weight L(x) = exp(-abs(x) / 4), g_1(0) = 1 and g_1(4) = exp(-1) = 0.37.
 """
 
 import math
@@ -30,7 +33,7 @@ from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
 
 LARGEST_WORK: Final = 1 << 31
-"""Number of entries that all transforms for the tables may have together."""
+"""Largest number of entries of all transforms for the tables together."""
 
 _NATS_BEYOND_REACH: Final = 31
 _NATS_BEYOND_WIDTH: Final = 35
@@ -47,7 +50,7 @@ class Sizes:
         length: T, a power of two.
         reach: Largest w whose weight is in the tables by itself.
         width: Number of entries of each table g.
-        flat: The table g_1 is the weight of x up to here, and the weight of `flat` beyond.
+        flat: For x up to `flat`, g_1(x) is the weight of x. Beyond, g_1(x) is the weight of `flat`.
     """
 
     length: int
@@ -103,8 +106,8 @@ class Tables:
         law: The law of one cell.
         sizes: Sizes of the tables.
         columns: The tables for the kernels.
-        roots: Of the transforms.
-        exponents: int64 [n_tables], each table is stored divided by 2**exponent. Table 0 is g_1.
+        roots: Roots of unity for the transforms.
+        exponents: int64 [n_tables]. Each table is stored divided by 2**exponent. Table 0 is g_1.
     """
 
     law: Law

@@ -3,21 +3,25 @@
 Problem. Noise on a two-way table must have zero row sums and zero column sums. If all rows but one are drawn without
 regard to the columns, a trial hardly ever succeeds in a large table.
 
-Steps. A trial draws the rows from the first to the last. A table g_m(x) says how much weight the m rows that are left
-can still give to a column that has to receive x (`column_tables`). A row is drawn with these weights included
-(`tallyveil.kernels.subspace.look_ahead`), so that the columns stay within reach of zero. The probability that a trial
-ends in N is (weight of N) / mass, with mass = prod g_r(0) over the columns. So the law is exact, and most trials
-succeed.
+Variables. The table N has r rows and c columns, and its weight is the product of the weights L of its cells. A number
+g_m(x) says how much weight m rows can still give to a column that has to receive x (`column_tables`). t_k(w) =
+L(w) g_{m-1}(x - w) / g_m(x) is the weight of the value w in column k of the next row.
 
-The last row must make the columns sum to zero. Its weight is in g_1 already, but for cells beyond the table g_1. These
-practically never occur. Then the row is accepted with the ratio of the weights.
+Steps. A trial draws the rows from the first to the last. A row w with sum zero is taken with probability prod t_k(w_k)
+(`tallyveil.kernels.subspace.look_ahead`), so that the columns stay within reach of zero. With the remaining probability
+the trial fails. The probability that a trial ends in N is (weight of N) / mass, with mass = prod g_r(0) over the
+columns. So the law is exact. Few trials fail unless nearly all cells of the noise are zero.
 
-A cell that is fixed at 0 has t_k(0) = 1, and leaves its column's table as it is. The norm of a row then has the number
-of its other cells as exponent.
+The last row must make the columns sum to zero. Its weight is in g_1 already, except for cells beyond the table g_1,
+which practically never occur. A row with such a cell is accepted with the ratio of the two weights.
+
+A cell that is fixed at 0 has t_k(0) = 1, and leaves the table of its column as it is. The bound that makes g_m
+(`column_tables`) then uses the number of the row's other cells in the place of c.
 
 Stopping rule. Trials are repeated until one succeeds (`tallyveil.subspace.exact.sampler.TrialSampler`).
 
-Worked case. In a table with two rows, the first row w is taken with probability prod L(w_k)^2 / g_2(0)^c.
+Worked case. In a table with two rows, the first row w is taken with probability prod L(w_k)^2 / g_2(0)^c. The second
+row is then -w, which is accepted.
 
 Proof: `docs/proofs/integer-subspace.md`, section 5.
 """
@@ -45,7 +49,7 @@ class LookAheadProposal:
     Attributes:
         laws: Laws of sums of cells; only the law of one cell is used.
         grid: int64 [r, c], cells by row and column, -1 where the noise is fixed at 0. The last row has no such cell.
-        free: Cells in no margin.
+        free: Cells that no constraint counts.
         n_cells: Number of cells of the table.
         tables: The tables g.
         ignored_digits: Number of digits of every word that floats ignore. It is 0 except in tests of the decisions in
@@ -66,7 +70,7 @@ class LookAheadProposal:
 
     @property
     def trials_at_once(self) -> int:
-        """Number of trials of one draw that are worth making together: one, because most succeed."""
+        """Number of trials of one draw that are made together: one, because usually most trials succeed."""
         return 1
 
     def trials(

@@ -1,16 +1,20 @@
 """One row of a look-ahead trial, decided in balls with as many digits as it takes.
 
 Problem. The kernel (`tallyveil.kernels.subspace.look_ahead`) reports a row in which floats leave a decision open. The
-row must be decided with the same functions s_k, which are exact binary numbers, and with the true weights t_k.
+row must then be decided exactly, with the true weights t_k (`look_ahead`) and with the kernel's own functions s_k.
+s_k(y) bounds the weight of the cells from k on if they must add up to y. Its values are floats, and so exact binary
+numbers.
 
-Steps. The probabilities of a cell's outcomes are added up in balls, in the order of the kernel: 0, 1, -1, 2, ... They
-go on beyond the reach of the tables, because the law has no largest outcome. The sum of all that is left has a bound.
+Steps. The probabilities of a cell's outcomes are added up in balls, in the order of the kernel: 0, 1, -1, 2, ... The
+outcomes go on beyond the reach of the tables, because the law has no largest outcome. The probability of all outcomes
+that are left has a bound.
 
-Stopping rule. An outcome is found when the interval that contains the uniform number lies inside the outcome's
-interval, or beyond the bound of all outcomes; then the trial fails. Otherwise the number of digits doubles.
+Stopping rule. The digits that were read place the uniform number in an interval. If this interval lies inside that of
+one outcome, the outcome is found. If it lies beyond the bound of all outcomes, the trial fails. Otherwise the number of
+digits doubles.
 
-Worked case. Let the first cell have outcomes 0, 1 and -1 with probabilities 0.5, 0.2 and 0.2. The uniform number 0.95
-is in the remainder of 0.1: the trial fails.
+Worked case. Let the first cell have outcomes 0, 1 and -1 with probabilities 0.5, 0.2 and 0.2. The uniform number 0.6 is
+between 0.5 and 0.7, which gives the outcome 1. The number 0.95 is in the remainder of 0.1: the trial fails.
 """
 
 from collections.abc import Callable
@@ -36,8 +40,8 @@ class ExactRow:
 
     Attributes:
         tables: The tables g.
-        m: The row's number from below, from 2.
-        left: What each column has still to receive, from m rows.
+        m: The row's number, counted from the last row, which has number 1. At least 2.
+        left: What each column has still to receive from these m rows.
         s: [n, T], the functions s_k; exact binary numbers.
         address: Source of the digits.
         draw: Number of the draw.
