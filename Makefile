@@ -20,8 +20,7 @@ demo: $(VENV)/.installed
 	$(BIN)/tallyveil demo --out demo-release
 
 # Bytecode is kept even where the shell forbids it: the tests start many processes, and each would compile every module.
-# Two workers share two cores, so the libraries below them start no threads of their own.
-TESTING := PYTHONDONTWRITEBYTECODE= POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1
+TESTING := PYTHONDONTWRITEBYTECODE=
 test: $(VENV)/.installed-dev
 	$(TESTING) $(BIN)/pytest -n 2
 

@@ -111,6 +111,12 @@ def write_small_inputs(folder: Path, release: str = SMALL_RELEASE) -> Path:
     return path
 
 
+def pytest_configure() -> None:
+    """The libraries of the workers, which share the cores already, start no threads of their own."""
+    for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the long tests, so that no worker is left with one when the others have finished."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
