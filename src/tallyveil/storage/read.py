@@ -76,7 +76,8 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
     refuse_unfinished_folder(path.parent)
     if not path.is_file():
         raise StoreError(
-            f"the {what} file {path} does not exist. Paths in a TOML file are relative to that file.",
+            f"the {what} file {path} does not exist. Correct the path. A path in a TOML file starts from the "
+            "folder of that file.",
             code="input-missing",
         )
     try:
