@@ -14,8 +14,10 @@ from numba.core import caching
 UNREADABLE = (OSError, EOFError, caching.pickle.UnpicklingError)  # type: ignore[attr-defined]
 """What reading a file raises that is cut off, empty, or not for this user."""
 
+_NumbaFiles: Any = caching.IndexDataCacheFile
 
-class CodeFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
+
+class CodeFiles(_NumbaFiles):  # type: ignore[misc]
     """numba's files, in which every code also says what it is the code of."""
 
     def __init__(self, files: Any, sources: str) -> None:
@@ -25,7 +27,7 @@ class CodeFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
             files: Those of numba.
             sources: Digest of the sources that the code comes from. Code of other sources is ignored.
         """
-        vars(self).update(vars(files))
+        super().__init__(files._cache_path, files._index_name.removesuffix(".nbi"), files._source_stamp)
         self._version = f"{files._version} {sources}"
 
     def save(self, key: Any, data: Any) -> None:

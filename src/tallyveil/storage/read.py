@@ -75,8 +75,10 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
     """A table, lazily, after a check that its folder is complete and that its columns can be read."""
     refuse_unfinished_folder(path.parent)
     if not path.is_file():
+        found = "is no file" if path.exists() else "does not exist"
         raise StoreError(
-            f"the {what} file {path} does not exist. Paths in a TOML file are relative to that file.",
+            f"the {what} file {path} {found}. Name a Parquet or CSV file. Paths in a TOML file are relative to that "
+            "file, and paths on the command line to the folder that the command is started in.",
             code="input-missing",
         )
     try:

@@ -1,6 +1,7 @@
 """Compiled code on disk never stops a command and is never another kernel's."""
 
 import errno
+from typing import Any, cast
 
 import numba
 import pytest
@@ -19,18 +20,18 @@ def files(tmp_path, monkeypatch) -> CodeFiles:
     def kernel(number):
         return number + 1
 
-    return kernel._cache._cache_file
-
-
-def another(files: CodeFiles) -> CodeFiles:
-    """The same files as another process has them."""
-    return CodeFiles(files, "")
+    return cast(Any, kernel)._cache._cache_file
 
 
 def test_code_is_found_again(files):
     files.save("first", "one")
     files.save("second", "two")
-    assert (files.load("first"), files.load("second"), files.load("third"), files.codes()) == ("one", "two", None, 2)
+    assert (files.load("first"), files.load("second"), files.load("third"), files.codes()) == (
+        "one",
+        "two",
+        None,
+        2,
+    )
 
 
 def test_the_code_of_another_process_under_the_same_number_is_not_taken(files):
@@ -68,11 +69,13 @@ def test_a_kernel_works_and_is_known_not_to_be_kept_if_the_disk_is_full(tmp_path
     def kernel(number):
         return number + 1
 
-    monkeypatch.setattr(kernel._cache._cache_file, "_open_for_write", full_disk)
+    monkeypatch.setattr(cast(Any, kernel)._cache._cache_file, "_open_for_write", full_disk)
     assert kernel(1) == 2
     assert not on_disk(kernel)
     monkeypatch.setattr(compiled, "kernel_of_this_test", kernel, raising=False)
-    with pytest.raises(StoreError, match=f"the folder {tmp_path}.* did not keep all.* NUMBA_CACHE_DIR") as refused:
+    with pytest.raises(
+        StoreError, match=f"the folder {tmp_path}.* did not keep all.* NUMBA_CACHE_DIR"
+    ) as refused:
         require_kept()
     assert refused.value.code == "kernels-not-kept"
 
@@ -85,6 +88,8 @@ def test_where_no_folder_can_be_written_the_message_says_which_to_name(monkeypat
     monkeypatch.setattr(numba.config, "CACHE_DIR", "/proc/none")
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/proc/none")
     monkeypatch.setattr(numba.core.caching.CacheImpl, "_locator_classes", [])
-    with pytest.raises(StoreError, match="NUMBA_CACHE_DIR is /proc/none, which cannot be written to") as refused:
+    with pytest.raises(
+        StoreError, match="NUMBA_CACHE_DIR is /proc/none, which cannot be written to"
+    ) as refused:
         njit(cache=True)(lambda number: number)
     assert refused.value.code == "kernels-not-kept"
