@@ -245,7 +245,7 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
     return StoreError(
         f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is complete and "
-        "that every line has the columns of its header.",
+        "that every line has the columns of its header, and save text as UTF-8.",
         code="input-unreadable",
     )
 
